@@ -1,0 +1,27 @@
+/* Atomics: named by what they order, so that a reader need not know memory_order. */
+#ifndef GBPF_BASE_ATOMIC_H
+#define GBPF_BASE_ATOMIC_H
+
+#define load_relaxed(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define load_seqcst(p) __atomic_load_n(p, __ATOMIC_SEQ_CST)
+#define store_relaxed(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+#define store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define store_seqcst(p, v) __atomic_store_n(p, v, __ATOMIC_SEQ_CST)
+#define add_relaxed(p, v) __atomic_fetch_add(p, v, __ATOMIC_RELAXED)
+#define add_acqrel(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)
+#define sub_acqrel(p, v) __atomic_fetch_sub(p, v, __ATOMIC_ACQ_REL)
+#define xchg_acqrel(p, v) __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL)
+#define cas_acqrel(p, expected, v) \
+	__atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+#define fence_seqcst() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define compiler_barrier() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#if defined(__x86_64__)
+#define cpu_relax() __builtin_ia32_pause()
+#else
+#define cpu_relax() compiler_barrier()
+#endif
+
+#endif

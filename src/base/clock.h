@@ -1,0 +1,19 @@
+/* The one clock. Everything that decides by time reads it here, so that a simulator can replace it. */
+#ifndef GBPF_BASE_CLOCK_H
+#define GBPF_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC, or of the source set below. Never fails, no lock (vDSO). */
+uint64_t clock_now_ns(void);
+
+/* Wall-clock nanoseconds since 1970, for stamps that people read. */
+uint64_t clock_wall_ns(void);
+
+/* Replaces the monotonic source; NULL restores it. For the simulator and for tests, before threads start. */
+void clock_set_source(uint64_t (*now_ns)(void));
+
+/* Sleeps for that long, restarting after signals. */
+void clock_sleep_ns(uint64_t ns);
+
+#endif

@@ -1,0 +1,33 @@
+/* Compiler attributes and a few macros; the only place that spells them out. */
+#ifndef GBPF_BASE_COMPILER_H
+#define GBPF_BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define EXPORT __attribute__((visibility("default")))
+#define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
+#define MUST_CHECK __attribute__((warn_unused_result))
+#define NORETURN __attribute__((noreturn))
+#define NOINLINE __attribute__((noinline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define COLD __attribute__((cold))
+#define ALIGNED(n) __attribute__((aligned(n)))
+#define PACKED __attribute__((packed))
+#define UNUSED __attribute__((unused))
+#define FALLTHROUGH __attribute__((fallthrough))
+#define TLS_FAST __thread __attribute__((tls_model("initial-exec")))
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
+
+/* True when a*b or a+b does not fit; *out is then meaningless. */
+#define checked_mul(a, b, out) __builtin_mul_overflow(a, b, out)
+#define checked_add(a, b, out) __builtin_add_overflow(a, b, out)
+
+#endif

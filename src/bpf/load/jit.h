@@ -1,0 +1,18 @@
+/* x86-64 back end: one verified program to position-independent machine code. */
+#ifndef GBPF_BPF_LOAD_JIT_H
+#define GBPF_BPF_LOAD_JIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/run/insn.h"
+#include "bpf/run/map.h"
+
+/* Appends code for the program to out (cap bytes, *len used so far, entry aligned to 16). The entry is an ebpf_entry.
+ * maps: as laid out by ebpf_maps_layout (sizes become constants; ->data is read at run time from the env).
+ * Returns the entry's offset in out, -ENOSPC when it does not fit, -ENOTSUP for an instruction it does not know or on
+ * another architecture, -ENOMEM. */
+int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out,
+		 size_t cap, size_t *len);
+
+#endif

@@ -1,0 +1,49 @@
+/* From an ELF object made by clang to programs that are ready to be verified: sections, relocations, maps by BTF, data
+ * sections, subprograms appended, line info. Nothing of the input is trusted; refusals say where. */
+#ifndef GBPF_BPF_LOAD_OBJECT_H
+#define GBPF_BPF_LOAD_OBJECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/report.h"
+#include "bpf/run/insn.h"
+#include "bpf/run/map.h"
+
+struct ebpf_line {
+	uint32_t insn;	  /* from this instruction on */
+	uint32_t line;	  /* 1-based; 0: unknown */
+	uint32_t column;
+	const char *file; /* borrowed from the object */
+	const char *text; /* borrowed source line, or "" */
+};
+
+struct ebpf_prog {
+	char name[64];
+	int hook;		 /* id of hooks.def */
+	struct ebpf_insn *insns; /* owned; relocated, subprograms appended */
+	uint32_t n_insns;
+	uint32_t subprog[64]; /* first instruction of each function; [0] == 0 */
+	char subprog_name[64][64];
+	uint32_t n_subprogs;
+	struct ebpf_line *lines; /* owned, ordered by insn */
+	uint32_t n_lines;
+};
+
+struct ebpf_object {
+	char name[EBPF_NAME_BYTES]; /* from the file name */
+	char license[64];
+	struct ebpf_prog progs[32];
+	uint32_t n_progs;
+	struct ebpf_map_def maps[EBPF_MAX_MAPS];
+	void *init[EBPF_MAX_MAPS]; /* owned; initial bytes of a data map (value_bytes long), or NULL */
+	uint32_t n_maps;
+	void *priv; /* owned: strings, BTF */
+};
+
+/* Parses and relocates an object held in memory; name is for messages and the policy's name (without .bpf.o).
+ * 0, -EINVAL (not a usable object; r says why), -E2BIG (a limit), -ENOMEM. On failure o needs no finish. */
+int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name, struct report *r);
+void ebpf_object_finish(struct ebpf_object *o);
+
+#endif
