@@ -1,0 +1,113 @@
+/* Messages of the session socket (SOCK_SEQPACKET, <runtime>/session.sock): fixed structs with descriptors beside them.
+ * The only place that packs or checks messages. (The control socket speaks JSON lines: docs/PROTOCOL.md.)
+ *
+ * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals board and statistics
+ * and serves PREPARE / BOARD_ADD ... Every PREPARE is answered by PREPARED. Either side closes by closing. */
+#ifndef GBPF_LIB_WIRE_H
+#define GBPF_LIB_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define WIRE_MAGIC 0x53706267u
+#define WIRE_VERSION 1u /* of the protocol; a peer of another version is refused with both numbers in the message */
+#define WIRE_NAME 64
+#define WIRE_TEXT 256
+#define WIRE_GPUS 16
+
+enum wire_type {
+	WIRE_HELLO = 1,	    /* c>d; when reattaching, descriptors: board, statistics, [tenant region of policy_version] */
+	WIRE_WELCOME,	    /* d>c; descriptors: directory, board, statistics (reattached: directory only) */
+	WIRE_REFUSED,	    /* d>c */
+	WIRE_BOARD_MAPPED,  /* c>d */
+	WIRE_PREPARE,	    /* d>c; descriptors: image [, global region][, tenant region] by the bits of regions */
+	WIRE_PREPARED,	    /* c>d */
+	WIRE_DROP,	    /* d>c: the version is no longer wanted */
+	WIRE_BOARD_ADD,	    /* d>c; descriptor: board */
+	WIRE_BOARD_REMOVE,  /* d>c */
+	WIRE_SET,	    /* d>c: class, weight, limits */
+	WIRE_NOTE,	    /* c>d: something for the history */
+	WIRE_QUEUED,	    /* d>c: admit said wait; WELCOME or REFUSED follows */
+};
+
+struct wire_head {
+	uint32_t magic, version;
+	uint32_t type, bytes; /* of the whole message */
+};
+
+enum { WIRE_REATTACH = 1, WIRE_STRICT = 2 };
+
+struct wire_hello {
+	struct wire_head head;
+	uint32_t flags, class_id, weight, gpus;
+	uint8_t uuid[WIRE_GPUS][16]; /* of the devices that the process sees, by ordinal */
+	uint64_t policy_version;     /* reattach: the version in use, 0 none */
+	uint32_t tenant;	     /* reattach: the number it had */
+	uint32_t regions;	     /* reattach: 1 when the tenant region is attached */
+	char name[WIRE_NAME], command[WIRE_TEXT];
+};
+
+struct wire_welcome {
+	struct wire_head head;
+	uint32_t tenant, class_id, weight, min_share_ppm;
+	uint64_t hold_limit_ns;
+	uint32_t gpu_index[WIRE_GPUS]; /* ordinal in the process > gbpfd's number */
+};
+
+struct wire_refused {
+	struct wire_head head;
+	int32_t error; /* errno */
+	char text[WIRE_TEXT];
+};
+
+struct wire_plain { /* BOARD_MAPPED, QUEUED */
+	struct wire_head head;
+};
+
+enum { WIRE_REGION_GLOBAL = 1, WIRE_REGION_TENANT = 2 };
+
+struct wire_version { /* PREPARE (regions), PREPARED (status: 0 or -errno), DROP */
+	struct wire_head head;
+	uint64_t version;
+	int32_t status;
+	uint32_t regions;
+};
+
+struct wire_board { /* BOARD_ADD, BOARD_REMOVE */
+	struct wire_head head;
+	uint32_t slot, tenant;
+};
+
+struct wire_set {
+	struct wire_head head;
+	uint32_t class_id, weight, min_share_ppm, reserved;
+	uint64_t hold_limit_ns;
+};
+
+struct wire_note {
+	struct wire_head head;
+	char what[32], text[WIRE_TEXT];
+};
+
+union wire_message {
+	struct wire_head head;
+	struct wire_hello hello;
+	struct wire_welcome welcome;
+	struct wire_refused refused;
+	struct wire_plain plain;
+	struct wire_version version;
+	struct wire_board board;
+	struct wire_set set;
+	struct wire_note note;
+};
+
+/* Fills the head for its type and sends. 0, -EAGAIN (peer's buffer is full), -EPIPE, -errno. */
+int wire_send(int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds);
+
+/* Receives one message and checks magic, version, type and exact size, terminates every text, and closes descriptors that
+ * the type does not allow. 1: received; 0: peer closed; -EAGAIN; -EPROTO (garbage); -EPROTONOSUPPORT (other version:
+ * m->head.version says which). Descriptors are the caller's. */
+int wire_recv(int sock, union wire_message *m, int fds[8], unsigned *nfds);
+
+#endif

@@ -1,0 +1,82 @@
+/* The shared pages between gbpfd and the processes of tenants. Fixed layout; every page is a memfd of its own, sealed in
+ * size. Who writes: in parentheses. A reader trusts no word of a page that somebody else writes: indexes and sizes come
+ * from private copies, each word is read once, and whoever waits on one waits with a timeout. */
+#ifndef GBPF_SCHED_PAGES_H
+#define GBPF_SCHED_PAGES_H
+
+#include <stdint.h>
+
+#define SCHED_MAX_TENANTS 1024u
+#define SCHED_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
+#define SCHED_MAX_GPUS 16u
+#define SCHED_MAX_QUEUES 4096u /* a tenant */
+#define SCHED_PAGE_BYTES 4096u
+#define SCHED_STATS_BYTES 32768u
+#define SCHED_ABI 1u
+#define SCHED_DIRECTORY_MAGIC 0x64627067u
+
+/* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a GPU is what a swap
+ * flips: processes that have prepared that version use it from their next hook call on. */
+struct sched_directory {
+	uint32_t magic;
+	uint32_t abi;
+	uint32_t generation; /* of gbpfd; another after a restart; 0 while it is not serving */
+	uint32_t off;	     /* 1: shims pass everything through */
+	uint64_t version[SCHED_MAX_GPUS]; /* active policy version; 0: none */
+};
+
+/* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). */
+struct sched_board {
+	struct sched_board_gpu {
+		uint32_t open;	      /* requests open now */
+		uint32_t seq;	      /* futex word: grows whenever open falls to 0 */
+		uint64_t opened_ns;   /* when the newest was opened, monotonic */
+		uint64_t last_end_ns; /* when open last fell to 0; 0: never */
+		uint64_t reserved[5];
+	} gpu[SCHED_MAX_GPUS];
+};
+
+/* Why a launch was last held: shown by `gbpf ps --why`. */
+enum sched_why {
+	SCHED_WHY_NONE,
+	SCHED_WHY_LATENCY,  /* the policy held it while a latency request was open */
+	SCHED_WHY_INFLIGHT, /* the policy held it for its own work on the device */
+	SCHED_WHY_SHARE,    /* the policy deferred it */
+	SCHED_WHY_LIMIT,    /* went after the hold limit */
+	SCHED_WHY_NO_POLICY,
+	SCHED_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
+};
+
+#define SCHED_HIST_SUB 8u /* buckets a power of two: 12 % wide */
+#define SCHED_HIST_BUCKETS (48u * SCHED_HIST_SUB)
+#define SCHED_KERNELS 64u
+#define SCHED_KERNEL_NAME 64u
+
+/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. */
+struct sched_stats {
+	uint64_t launches, copies, memsets, graphs;
+	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
+	uint64_t submit_calls, verdict_errors, helper_errors;
+	uint64_t busy_ns;      /* device time of retired launches, measured or estimated */
+	uint64_t inflight, inflight_ns;
+	uint64_t requests, request_ns;
+	uint64_t version_in_use; /* policy version of the last hook call */
+	uint64_t swap_stall_ns;	 /* longest pause of a hook call by a swap */
+	uint32_t queues;
+	uint32_t why;		 /* enum sched_why of the last hold */
+	uint64_t why_kernel;	 /* its kernel's hash */
+	uint64_t request_hist[SCHED_HIST_BUCKETS]; /* request durations; bucket by sched_hist_bucket(ns) */
+	struct sched_stats_kernel {
+		uint64_t hash, count, est_ns;
+		char name[SCHED_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
+	} kernel[SCHED_KERNELS];
+};
+
+_Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");
+_Static_assert(sizeof(struct sched_stats) <= SCHED_STATS_BYTES, "statistics fit their pages");
+
+/* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket. */
+unsigned sched_hist_bucket(uint64_t ns);
+uint64_t sched_hist_floor(unsigned bucket);
+
+#endif
