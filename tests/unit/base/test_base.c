@@ -1,0 +1,204 @@
+/* base/: buffers, reports, string maps, shared pages, descriptors over sockets. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/paths.h"
+#include "base/report.h"
+#include "base/shm.h"
+#include "base/strmap.h"
+
+static void buffer_keeps_what_was_appended(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b);
+	for (int i = 0; i < 1000; i++) {
+		assert_int_equal(buf_printf(&b, "%d,", i % 10), 0);
+	}
+	assert_int_equal(b.len, 2000);
+	buf_drop(&b, 1998);
+	assert_string_equal(buf_text(&b), "9,");
+	buf_finish(&b);
+	assert_string_equal(buf_text(&b), "");
+}
+
+static void buffer_refuses_a_file_over_the_limit(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b);
+	assert_int_equal(buf_read_file(&b, "/proc/self/maps", 10), -EFBIG);
+	buf_finish(&b);
+	assert_int_equal(buf_read_file(&b, "/no/such/file", 10), -ENOENT);
+}
+
+static void report_keeps_the_first_message(void **state)
+{
+	struct report r;
+	struct buf text;
+
+	(void)state;
+	report_init(&r);
+	buf_init(&text);
+	assert_int_equal(report_set(&r, -EINVAL, "elf", "cause %d", 1), -EINVAL);
+	report_set(&r, -EIO, "other", "consequence");
+	report_place(&r, "x.o:%d", 7);
+	report_hint(&r, "Do that");
+	report_text(&r, &text);
+	assert_string_equal(buf_text(&text), "x.o:7: cause 1. Do that");
+	assert_string_equal(r.code, "elf");
+	buf_finish(&text);
+	report_finish(&r);
+}
+
+static void strmap_finds_what_it_holds_and_no_more(void **state)
+{
+	struct strmap m;
+	char key[16];
+
+	(void)state;
+	strmap_init(&m);
+	assert_null(strmap_get(&m, "nothing"));
+	for (intptr_t i = 1; i <= 5000; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		assert_int_equal(strmap_add(&m, key, (void *)i), 0);
+		assert_int_equal(strmap_add(&m, key, (void *)i), -EEXIST);
+	}
+	for (intptr_t i = 1; i <= 5000; i += 2) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		assert_ptr_equal(strmap_del(&m, key), (void *)i);
+	}
+	for (intptr_t i = 1; i <= 5000; i++) {
+		snprintf(key, sizeof(key), "k%d", (int)i);
+		assert_ptr_equal(strmap_get(&m, key), i % 2 ? NULL : (void *)i);
+	}
+	assert_int_equal(m.live, 2500);
+	/* adding and removing for ever does not grow without bound */
+	for (int i = 0; i < 100000; i++) {
+		assert_int_equal(strmap_add(&m, "again", &m), 0);
+		assert_ptr_equal(strmap_del(&m, "again"), &m);
+	}
+	assert_true(m.cap <= 16384);
+	strmap_finish(&m);
+}
+
+static void sealed_page_cannot_be_resized_or_mapped_writable(void **state)
+{
+	int fd = shm_create("test", 8192, SHM_NOEXEC);
+	char *mine, *theirs;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(shm_check(fd, 8192), 0);
+	assert_int_equal(shm_check(fd, 4096), -EFBIG);
+	assert_int_equal(shm_check(fd, 16384), -EINVAL);
+	assert_int_equal(ftruncate(fd, 4096), -1);
+	mine = shm_map(fd, 8192, 1);
+	assert_non_null(mine);
+	assert_int_equal(shm_seal_future_write(fd), 0);
+	assert_null(shm_map(fd, 8192, 1));
+	assert_int_equal(write(fd, "x", 1), -1);
+	theirs = shm_map(fd, 8192, 0);
+	assert_non_null(theirs);
+	mine[5000] = 'y';
+	assert_int_equal(theirs[5000], 'y');
+	shm_unmap(mine, 8192);
+	shm_unmap(theirs, 8192);
+	close(fd);
+}
+
+static void ordinary_file_is_no_page(void **state)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+
+	(void)state;
+	assert_int_equal(shm_checked_size(fd, 1u << 30), -EBADF);
+	close(fd);
+}
+
+static void message_carries_descriptors(void **state)
+{
+	int pair[2], fds[FD_PASS_MAX], pipes[2];
+	unsigned n;
+	char text[8];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(msg_recv(pair[1], text, sizeof(text), fds, &n), -EAGAIN);
+	assert_int_equal(msg_send(pair[0], "hi", 2, &pipes[1], 1), 0);
+	assert_int_equal(msg_recv(pair[1], text, sizeof(text), fds, &n), 2);
+	assert_int_equal(n, 1);
+	assert_int_equal(write(fds[0], "z", 1), 1);
+	assert_int_equal(read(pipes[0], text, 1), 1);
+	assert_int_equal(text[0], 'z');
+	close(fds[0]);
+	assert_int_equal(msg_send(pair[0], "much too long", 13, NULL, 0), 0);
+	assert_int_equal(msg_recv(pair[1], text, sizeof(text), fds, &n), -EMSGSIZE);
+	close(pair[0]);
+	assert_int_equal(msg_recv(pair[1], text, sizeof(text), fds, &n), 0);
+	assert_int_equal(msg_send(pair[1], "x", 1, NULL, 0), -EPIPE);
+	close(pair[1]);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void futex_wait_ends_by_change_and_by_time(void **state)
+{
+	uint32_t word = 5;
+
+	(void)state;
+	assert_int_equal(futex_wait_shared(&word, 4, 1000000000u), 0);
+	assert_int_equal(futex_wait_shared(&word, 5, 1000000u), -ETIMEDOUT);
+}
+
+static void private_directory_is_refused_when_others_write_to_it(void **state)
+{
+	char dir[] = "/tmp/gbpf-test-XXXXXX", sub[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(sub, sizeof(sub), "%s/a/b", dir);
+	assert_int_equal(path_make_private(sub, 0700), 0);
+	assert_int_equal(path_make_private(sub, 0700), 0);
+	assert_int_equal(chmod(sub, 0777), 0);
+	assert_int_equal(path_make_private(sub, 0700), -EPERM);
+	rmdir(sub);
+	snprintf(sub, sizeof(sub), "%s/a", dir);
+	rmdir(sub);
+	rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(buffer_keeps_what_was_appended),
+		cmocka_unit_test(buffer_refuses_a_file_over_the_limit),
+		cmocka_unit_test(report_keeps_the_first_message),
+		cmocka_unit_test(strmap_finds_what_it_holds_and_no_more),
+		cmocka_unit_test(sealed_page_cannot_be_resized_or_mapped_writable),
+		cmocka_unit_test(ordinary_file_is_no_page),
+		cmocka_unit_test(message_carries_descriptors),
+		cmocka_unit_test(futex_wait_ends_by_change_and_by_time),
+		cmocka_unit_test(private_directory_is_refused_when_others_write_to_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
