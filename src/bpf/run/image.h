@@ -60,7 +60,9 @@ enum { EBPF_OPEN_NO_JIT = 1, EBPF_OPEN_DAEMON = 2 };
 
 /* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable only with
  * EBPF_OPEN_DAEMON, TENANT always writable; in gbpfd pass -1 for TENANT and use ops->region). The descriptors stay the
- * caller's. Where executable mappings are refused the policy is interpreted. Everything is prefaulted.
+ * caller's. Where executable mappings are refused the policy is interpreted. Everything is prefaulted. Hooks whose
+ * programs could reach memory that is absent here stay unfilled: those of gbpfd without EBPF_OPEN_DAEMON, and local ones
+ * while TENANT is not given though a map needs it.
  * 0, -EINVAL (inconsistent image or region), -ENOMEM, -errno of mmap. */
 int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS], unsigned flags);
 void ebpf_policy_close(struct ebpf_policy *p);

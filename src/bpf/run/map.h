@@ -56,7 +56,8 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 /* Sets ->data of all maps of a region to base + region_offset; base NULL clears them. */
 void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, void *base);
 
-/* The operations behind the helpers. Lookup: pointer to the value or NULL. Update: 0 or -EINVAL, -ENOENT (index), -EEXIST.
+/* The operations behind the helpers. Lookup: pointer to the value or NULL. Update: 0 or -EINVAL, -ENOENT (index), -EEXIST,
+ * -EPERM (constant, or mapped read-only here).
  * Values of up to 8 bytes that are naturally aligned are stored atomically. */
 void *ebpf_map_lookup(const struct ebpf_map *map, const void *key);
 int ebpf_map_update(const struct ebpf_map *map, const void *key, const void *value, uint64_t flags);
