@@ -1,0 +1,194 @@
+/* PTX as data: a module is an ordered list of items; a function's body is another. Passes rewrite the lists and print the
+ * result. Names are not resolved here: an operand says what is written, the reader of the module knows what it means.
+ * Everything is owned by the module's arena and lives as long as the module. */
+#ifndef GBPF_PTX_MODULE_H
+#define GBPF_PTX_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/report.h"
+#include "ptx/arena.h"
+
+#define PTX_TEXT_MAX ((size_t)64 << 20) /* bytes of one module's text */
+#define PTX_NAME_MAX 65535u
+#define PTX_NESTING_MAX 64u	  /* { } scopes in a body */
+#define PTX_OPERAND_NESTING_MAX 8u /* { }, ( ), [ ] in an operand or an initializer */
+#define PTX_MODIFIERS_MAX 24u
+#define PTX_OPERANDS_MAX 4096u /* of one instruction, and of one parenthesis */
+#define PTX_PARAMS_MAX 4096u
+#define PTX_DIMS_MAX 8u
+
+enum ptx_item_kind {
+	PTX_DIRECTIVE, /* struct ptx_directive */
+	PTX_VARIABLE,  /* struct ptx_variable */
+	PTX_FUNCTION,  /* struct ptx_function */
+	PTX_LABEL,     /* struct ptx_label */
+	PTX_INSN,      /* struct ptx_insn */
+	PTX_SCOPE,     /* struct ptx_scope */
+	PTX_TARGETS,   /* struct ptx_targets */
+};
+
+/* The head of every thing in a list. line is where it stood in the text, 0 for what a pass has added. */
+struct ptx_item {
+	struct ptx_item *prev, *next;
+	enum ptx_item_kind kind;
+	uint32_t line;
+};
+
+struct ptx_list {
+	struct ptx_item *first, *last;
+	size_t n;
+};
+
+#define ptx_each(list, it) \
+	for (struct ptx_item *it = (list)->first; it; it = it->next)
+
+/* Kept word for word: .version, .loc, .section, .pragma, and what this parser has never heard of. text begins with the
+ * dot and includes a closing ; or } if there was one. */
+struct ptx_directive {
+	struct ptx_item item;
+	const char *text;
+};
+
+enum ptx_operand_kind {
+	PTX_NAME,    /* name, with its .x if any, and offset: a register, variable, label, function, special register */
+	PTX_INT,     /* value (two's complement), negative: it was written with a minus */
+	PTX_F32,     /* value: the bits */
+	PTX_F64,     /* value: the bits */
+	PTX_ADDRESS, /* [name + offset], or [offset] when name is NULL; args: what follows a comma inside the brackets */
+	PTX_VECTOR,  /* {args} */
+	PTX_TUPLE,   /* (args) of a call */
+	PTX_PAIR,    /* args[0] | args[1] */
+	PTX_NOT,     /* !args[0] */
+	PTX_GENERIC, /* generic(name) + offset, in initializers */
+	PTX_MASK,    /* value(name + offset), in initializers */
+};
+
+struct ptx_operand {
+	enum ptx_operand_kind kind;
+	bool negative;
+	uint32_t n_args;
+	const char *name;
+	uint64_t value;
+	int64_t offset;
+	struct ptx_operand *args;
+};
+
+struct ptx_insn {
+	struct ptx_item item;
+	const char *guard; /* the predicate's name, or NULL */
+	bool guard_not;
+	uint8_t n_modifiers;
+	uint16_t n_operands;
+	const char *opcode;	       /* "ld" */
+	const char *const *modifiers;  /* ".global", ".u32": with their dots, in order */
+	struct ptx_operand *operands;
+};
+
+enum ptx_space {
+	PTX_SPACE_NONE,
+	PTX_REG,
+	PTX_SREG,
+	PTX_CONST,
+	PTX_GLOBAL,
+	PTX_LOCAL,
+	PTX_PARAM,
+	PTX_SHARED,
+};
+
+/* A declaration: variable, register range or parameter. ".reg .b32 %r<6>" has name "%r" and range 6. */
+struct ptx_variable {
+	struct ptx_item item;
+	enum ptx_space space;
+	const char *linkage;   /* ".visible", ".extern", ".weak", ".common" or "" */
+	const char *attributes; /* other words between space and name, such as ".ptr .global", or "" */
+	uint32_t align;	       /* 0: not written */
+	uint32_t ptr_align;    /* alignment of what a .ptr parameter points to, 0: not written */
+	uint8_t vector;	       /* 0, 2 or 4 */
+	const char *type;      /* ".u32" */
+	const char *name;
+	bool has_range;
+	bool open_array; /* the first dimension is [] */
+	uint32_t range;
+	uint32_t n_dims;
+	uint64_t dims[PTX_DIMS_MAX]; /* dims[0] is 0 when open_array */
+	struct ptx_operand *init;    /* or NULL; arrays are PTX_VECTOR */
+};
+
+struct ptx_function {
+	struct ptx_item item;
+	const char *linkage;
+	bool is_entry;
+	bool has_body;
+	const char *name;
+	uint32_t n_returns, n_params;
+	struct ptx_variable *returns;
+	struct ptx_variable *params;
+	struct ptx_list tuning; /* .maxntid and other directives between the parameters and the body */
+	struct ptx_list body;
+	uint32_t end_line; /* of the closing brace */
+};
+
+struct ptx_label {
+	struct ptx_item item;
+	const char *name;
+};
+
+/* { ... } inside a body. */
+struct ptx_scope {
+	struct ptx_item item;
+	struct ptx_list body;
+	uint32_t end_line;
+};
+
+/* .branchtargets or .calltargets; the label before it names the table. */
+struct ptx_targets {
+	struct ptx_item item;
+	const char *directive;
+	uint32_t n;
+	const char **names;
+};
+
+struct ptx_module {
+	struct ptx_arena arena;
+	char *name; /* for messages */
+	struct ptx_list items;
+	uint32_t version_major, version_minor;
+	uint32_t address_size; /* 32 or 64 */
+	const char *target;    /* "sm_70", without options */
+};
+
+/* Parses text (need not be zero-terminated; nothing of it is kept). name is for messages. 0; -EINVAL with place
+ * "NAME:LINE" and the reason; -EFBIG beyond a limit; -ENOMEM. */
+int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, const char *name,
+		     struct report *r);
+void ptx_module_free(struct ptx_module *m); /* NULL allowed */
+
+/* The module as text that the parser reads back to an equal module. 0 or -ENOMEM. */
+int ptx_module_print(const struct ptx_module *m, struct buf *out);
+void ptx_insn_print(const struct ptx_insn *insn, struct buf *out); /* one line, without indent and newline */
+
+/* Same items in the same order with the same meaning; lines do not count. */
+bool ptx_module_equal(const struct ptx_module *a, const struct ptx_module *b);
+
+/* Lists. Items of one list must be of one module. after == NULL: at the front. */
+void ptx_list_append(struct ptx_list *l, struct ptx_item *it);
+void ptx_list_insert(struct ptx_list *l, struct ptx_item *after, struct ptx_item *it);
+void ptx_list_remove(struct ptx_list *l, struct ptx_item *it);
+
+struct ptx_function *ptx_module_function(const struct ptx_module *m, const char *name); /* with a body first */
+
+/* Values of a tuning directive such as ".maxntid 256, 1": up to n numbers, the rest set to 1. Count found; -ENOENT. */
+int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values, int n);
+
+/* Bytes of one element of a type such as ".u32" (".pred": 1); 0 when it is none. */
+unsigned ptx_type_bytes(const char *type);
+/* Bytes of a variable, its vector and dimensions included; 0 for open arrays, -EOVERFLOW, -EINVAL for a type without size. */
+int ptx_variable_bytes(const struct ptx_variable *v, uint64_t *ret);
+/* Its alignment in bytes: as written, or its element's. */
+uint32_t ptx_variable_align(const struct ptx_variable *v);
+
+#endif
