@@ -1,0 +1,324 @@
+/* The session socket's messages against a hostile peer: nothing but exact messages passes, and no descriptor leaks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "lib/wire.h"
+
+static int pair[2];
+
+static int setup(void **state)
+{
+	(void)state;
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+	return 0;
+}
+
+static unsigned open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d)) {
+		n++;
+	}
+	closedir(d);
+	return n;
+}
+
+static union wire_message make(enum wire_type type)
+{
+	union wire_message m;
+
+	memset(&m, 0, sizeof(m));
+	m.head.type = type;
+	return m;
+}
+
+static int receive(union wire_message *m)
+{
+	int fds[8];
+	unsigned n;
+	int r = wire_recv(pair[1], m, fds, &n);
+
+	for (unsigned i = 0; i < n; i++) {
+		close(fds[i]);
+	}
+	return r;
+}
+
+/* Sends raw bytes with nfds copies of one descriptor. */
+static void raw(const void *data, size_t len, unsigned nfds)
+{
+	int fds[8];
+
+	for (unsigned i = 0; i < nfds; i++) {
+		fds[i] = STDERR_FILENO;
+	}
+	assert_int_equal(msg_send(pair[0], data, len, fds, nfds), 0);
+}
+
+static void every_type_makes_the_round_trip(void **state)
+{
+	static const unsigned fds_of[] = { [WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3, [WIRE_BOARD_ADD] = 1, [WIRE_QUEUED] = 0 };
+	int send_fds[3] = { 2, 2, 2 };
+
+	(void)state;
+	for (int t = WIRE_HELLO; t <= WIRE_QUEUED; t++) {
+		union wire_message m = make(t), got;
+		unsigned want = fds_of[t], n;
+		int fds[8];
+
+		if (t == WIRE_PREPARE) {
+			m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
+		}
+		memset((char *)&m + sizeof(m.head), t == WIRE_PREPARE || t == WIRE_HELLO ? 0 : 0x41, 8);
+		assert_int_equal(wire_send(pair[0], &m, t, send_fds, want), 0);
+		assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
+		assert_int_equal(got.head.type, t);
+		assert_int_equal(n, want);
+		assert_memory_equal(&got, &m, m.head.bytes);
+		while (n) {
+			close(fds[--n]);
+		}
+	}
+}
+
+static void a_type_that_does_not_exist_is_not_sent(void **state)
+{
+	union wire_message m = make(0);
+
+	(void)state;
+	assert_int_equal(wire_send(pair[0], &m, 0, NULL, 0), -EINVAL);
+	assert_int_equal(wire_send(pair[0], &m, 99, NULL, 0), -EINVAL);
+}
+
+static void nothing_there_is_eagain_and_a_closed_peer_is_zero(void **state)
+{
+	union wire_message m;
+
+	(void)state;
+	assert_int_equal(receive(&m), -EAGAIN);
+	raw("x", 1, 0);
+	close(pair[0]);
+	pair[0] = -1;
+	assert_int_equal(receive(&m), -EPROTO);
+	assert_int_equal(receive(&m), 0);
+}
+
+static void a_full_buffer_is_eagain(void **state)
+{
+	union wire_message m = make(WIRE_NOTE);
+	int r = 0;
+
+	(void)state;
+	for (int i = 0; i < 100000 && !r; i++) {
+		r = wire_send(pair[0], &m, WIRE_NOTE, NULL, 0);
+	}
+	assert_int_equal(r, -EAGAIN);
+}
+
+static void another_version_is_told_from_garbage(void **state)
+{
+	struct wire_head h = { WIRE_MAGIC, 7, WIRE_HELLO, 12345 };
+	char longer[4096] = { 0 };
+	union wire_message m;
+
+	(void)state;
+	raw(&h, sizeof(h), 2);
+	assert_int_equal(receive(&m), -EPROTONOSUPPORT);
+	assert_int_equal(m.head.version, 7);
+	memcpy(longer, &h, sizeof(h));
+	raw(longer, sizeof(longer), 0); /* a later version may have longer messages */
+	assert_int_equal(receive(&m), -EPROTONOSUPPORT);
+	assert_int_equal(m.head.version, 7);
+}
+
+static void wrong_magic_type_or_size_is_refused(void **state)
+{
+	struct wire_head h = { WIRE_MAGIC + 1, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
+	char longer[4096] = { 0 };
+	union wire_message m;
+
+	(void)state;
+	raw(&h, sizeof(h), 1);
+	assert_int_equal(receive(&m), -EPROTO);
+	h.magic = WIRE_MAGIC;
+	raw(&h, sizeof(h) - 1, 1); /* shorter than a head */
+	assert_int_equal(receive(&m), -EPROTO);
+	h.bytes = 4;
+	raw(&h, sizeof(h), 1); /* length word lies */
+	assert_int_equal(receive(&m), -EPROTO);
+	h.bytes = sizeof(h);
+	for (uint32_t type = WIRE_QUEUED + 1; type < WIRE_QUEUED + 40; type++) {
+		h.type = type;
+		raw(&h, sizeof(h), 1);
+		assert_int_equal(receive(&m), -EPROTO);
+	}
+	h.type = 0x80000001u;
+	raw(&h, sizeof(h), 1);
+	assert_int_equal(receive(&m), -EPROTO);
+	h.type = WIRE_HELLO;
+	raw(&h, sizeof(h), 1); /* too short for its type */
+	assert_int_equal(receive(&m), -EPROTO);
+	h.type = WIRE_BOARD_MAPPED;
+	memcpy(longer, &h, sizeof(h));
+	raw(longer, sizeof(h) + 1, 1); /* too long for its type */
+	assert_int_equal(receive(&m), -EPROTO);
+	raw(longer, sizeof(longer), 1); /* longer than any */
+	assert_int_equal(receive(&m), -EPROTO);
+}
+
+static void texts_are_terminated(void **state)
+{
+	union wire_message m = make(WIRE_HELLO), got;
+
+	(void)state;
+	memset(m.hello.name, 'n', sizeof(m.hello.name));
+	memset(m.hello.command, 'c', sizeof(m.hello.command));
+	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, NULL, 0), 0);
+	assert_int_equal(receive(&got), 1);
+	assert_int_equal(strlen(got.hello.name), WIRE_NAME - 1);
+	assert_int_equal(strlen(got.hello.command), WIRE_TEXT - 1);
+	m = make(WIRE_NOTE);
+	memset(m.note.what, 'w', sizeof(m.note.what));
+	memset(m.note.text, 't', sizeof(m.note.text));
+	assert_int_equal(wire_send(pair[0], &m, WIRE_NOTE, NULL, 0), 0);
+	assert_int_equal(receive(&got), 1);
+	assert_int_equal(strlen(got.note.what), 31);
+	assert_int_equal(strlen(got.note.text), WIRE_TEXT - 1);
+}
+
+static void descriptors_that_do_not_belong_are_closed(void **state)
+{
+	union wire_message m = make(WIRE_BOARD_MAPPED), got;
+	int fds[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
+	unsigned before = open_fds(), n;
+
+	(void)state;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_BOARD_MAPPED, fds, 8), 0);
+	assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
+	assert_int_equal(n, 0);
+	assert_int_equal(open_fds(), before);
+}
+
+static void missing_descriptors_are_refused(void **state)
+{
+	union wire_message m = make(WIRE_PREPARE), got;
+	int fds[2] = { 2, 2 };
+	unsigned before = open_fds();
+
+	(void)state;
+	m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_PREPARE, fds, 2), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	m.version.regions = 4;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_PREPARE, fds, 2), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(wire_send(pair[0], &m, WIRE_BOARD_ADD, NULL, 0), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(wire_send(pair[0], &m, WIRE_WELCOME, NULL, 0), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	m = make(WIRE_HELLO);
+	m.hello.flags = WIRE_REATTACH;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, fds, 1), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	m.hello.flags = 0;
+	m.hello.gpus = WIRE_GPUS + 1;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_HELLO, NULL, 0), 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(open_fds(), before);
+}
+
+static void more_descriptors_than_any_message_has_leak_nothing(void **state)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * 64)];
+	} ctl;
+	struct wire_head h = { WIRE_MAGIC, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
+	struct iovec iov = { &h, sizeof(h) };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+	unsigned before = open_fds();
+	union wire_message got;
+
+	(void)state;
+	memset(&ctl, 0, sizeof(ctl));
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int) * 64);
+	for (int i = 0; i < 64; i++) {
+		memcpy(CMSG_DATA(c) + i * (int)sizeof(int), &(int){ 2 }, sizeof(int));
+	}
+	assert_true(sendmsg(pair[0], &mh, 0) > 0);
+	assert_int_equal(receive(&got), -EPROTO);
+	assert_int_equal(open_fds(), before);
+}
+
+static void random_bytes_never_pass_as_more_than_they_are(void **state)
+{
+	unsigned before = open_fds();
+
+	(void)state;
+	srandom(20251);
+	for (int i = 0; i < 30000; i++) {
+		union wire_message m, got;
+		size_t len = (size_t)random() % (sizeof(m) + 1);
+		int r;
+
+		for (size_t b = 0; b < sizeof(m); b++) {
+			((uint8_t *)&m)[b] = (uint8_t)random();
+		}
+		if (random() % 4) {
+			m.head.magic = WIRE_MAGIC;
+			m.head.version = WIRE_VERSION;
+			m.head.type = (uint32_t)random() % 16;
+			m.head.bytes = (uint32_t)len;
+		}
+		raw(&m, len ? len : 1, (unsigned)random() % 4);
+		r = receive(&got);
+		assert_true(r == 1 || r == -EPROTO || r == -EPROTONOSUPPORT);
+		if (r == 1) {
+			assert_true(got.head.type >= WIRE_HELLO && got.head.type <= WIRE_QUEUED);
+		}
+	}
+	assert_int_equal(open_fds(), before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(every_type_makes_the_round_trip, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_there_is_eagain_and_a_closed_peer_is_zero, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_full_buffer_is_eagain, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_version_is_told_from_garbage, setup, teardown),
+		cmocka_unit_test_setup_teardown(wrong_magic_type_or_size_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(texts_are_terminated, setup, teardown),
+		cmocka_unit_test_setup_teardown(descriptors_that_do_not_belong_are_closed, setup, teardown),
+		cmocka_unit_test_setup_teardown(missing_descriptors_are_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(more_descriptors_than_any_message_has_leak_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(random_bytes_never_pass_as_more_than_they_are, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
