@@ -1,0 +1,228 @@
+/* From an object's bytes to a sealed image: opens it, checks its maps, verifies every program, compiles, builds. Nothing
+ * is kept of a policy that any step refuses. */
+#include "bpf/load/policy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "bpf/load/jit.h"
+
+#define FIRST_CODE_BYTES (64u << 10)
+#define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
+
+/* What is under way; the caller's struct is filled only at the end. */
+struct build {
+	struct ebpf_built *out;
+	struct ebpf_map maps[EBPF_MAX_MAPS];
+	struct ebpf_image_header header;
+	struct ebpf_insn *insns; /* owned: all programs, one behind the other */
+	uint8_t *code;		 /* owned */
+	size_t code_bytes, code_cap;
+};
+
+static int check_maps(struct build *c, struct report *r)
+{
+	const struct ebpf_object *o = &c->out->object;
+	int err;
+
+	for (uint32_t i = 0; i < o->n_maps; i++) {
+		err = ebpf_map_check(&o->maps[i]);
+		if (err) {
+			report_place(r, "map %.*s", EBPF_NAME_BYTES, o->maps[i].name);
+			report_hint(r, "a map is an array with 4-byte keys, values of 1-%u bytes and 1-%u entries; "
+				       "its flags are GBPF_F_TENANT, or GBPF_F_DAEMON and GBPF_F_RDONLY",
+				    EBPF_MAX_VALUE_BYTES, EBPF_MAX_ENTRIES);
+			return report_set(r, -EINVAL, "map", "this map cannot be made (type %u, key %u, value %u "
+					  "bytes, %u entries, flags 0x%x)", o->maps[i].type,
+					  o->maps[i].key_bytes, o->maps[i].value_bytes, o->maps[i].max_entries,
+					  o->maps[i].flags);
+		}
+	}
+	err = ebpf_maps_layout(o->maps, o->n_maps, c->maps, c->out->region_bytes);
+	if (err) {
+		return report_set(r, -EINVAL, "map", "the maps together need more than %u MiB of one kind",
+				  EBPF_MAX_REGION_BYTES >> 20);
+	}
+	return 0;
+}
+
+static int verify_all(struct build *c, unsigned flags, struct report *r)
+{
+	struct ebpf_object *o = &c->out->object;
+	uint64_t start = clock_now_ns();
+
+	for (uint32_t i = 0; i < o->n_progs; i++) {
+		const struct ebpf_prog *prog = &o->progs[i];
+		struct ebpf_verify_stats stats = { 0 };
+		int err;
+
+		if (prog->hook < 0 || prog->hook >= (int)EBPF_MAX_HOOKS || !prog->n_insns) {
+			return report_set(r, -EINVAL, "elf", "program %s belongs to no hook", prog->name);
+		}
+		if (c->out->stats[prog->hook].cost) {
+			return report_set(r, -EINVAL, "elf", "program %s: its hook is filled already", prog->name);
+		}
+		err = ebpf_verify(prog, o->maps, o->n_maps, flags & ~(unsigned)EBPF_BUILD_NO_JIT, &stats, r);
+		if (err) {
+			return err;
+		}
+		stats.cost += !stats.cost; /* 0 means: not filled */
+		c->out->stats[prog->hook] = stats;
+	}
+	c->out->verify_ns = clock_now_ns() - start;
+	return 0;
+}
+
+static int grow_code(struct build *c)
+{
+	size_t cap = c->code_cap ? c->code_cap * 2 : FIRST_CODE_BYTES;
+	uint8_t *code = cap <= MAX_CODE_BYTES ? realloc(c->code, cap) : NULL;
+
+	if (!code) {
+		return -ENOMEM;
+	}
+	c->code = code;
+	c->code_cap = cap;
+	return 0;
+}
+
+/* Offset of the program's code, or UINT32_MAX: what the compiler cannot do is interpreted. */
+static int compile(struct build *c, const struct ebpf_prog *prog, uint32_t *ret_offset)
+{
+	*ret_offset = UINT32_MAX;
+	for (;;) {
+		int at = ebpf_jit_x86(prog->insns, prog->n_insns, c->maps, c->out->object.n_maps, c->code,
+				      c->code_cap, &c->code_bytes);
+
+		if (at >= 0) {
+			*ret_offset = (uint32_t)at;
+			return 0;
+		}
+		if (at != -ENOSPC) {
+			return at == -ENOMEM ? at : 0;
+		}
+		if (grow_code(c) < 0) {
+			return -ENOMEM;
+		}
+	}
+}
+
+static int place_programs(struct build *c, unsigned flags)
+{
+	const struct ebpf_object *o = &c->out->object;
+	uint64_t start = clock_now_ns();
+	uint32_t total = 0, at = 0;
+
+	for (uint32_t i = 0; i < o->n_progs; i++) {
+		total += o->progs[i].n_insns;
+	}
+	c->insns = calloc(total + 1u, sizeof(*c->insns));
+	if (!c->insns) {
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < o->n_progs; i++) {
+		const struct ebpf_prog *prog = &o->progs[i];
+		struct ebpf_image_prog *slot = &c->header.progs[prog->hook];
+		int err = 0;
+
+		memcpy(&c->insns[at], prog->insns, prog->n_insns * sizeof(*c->insns));
+		*slot = (struct ebpf_image_prog){ at, prog->n_insns, UINT32_MAX, c->out->stats[prog->hook].cost };
+		at += prog->n_insns;
+		if (!(flags & EBPF_BUILD_NO_JIT)) {
+			err = compile(c, prog, &slot->code_offset);
+		}
+		if (err) {
+			return err;
+		}
+	}
+	c->header.n_insns = total;
+	c->out->jit_ns = clock_now_ns() - start;
+	return 0;
+}
+
+static int build_image(struct build *c, uint64_t version)
+{
+	c->header.version = version;
+	memcpy(c->header.name, c->out->object.name, sizeof(c->header.name));
+	c->header.n_maps = c->out->object.n_maps;
+	c->out->code_bytes = (uint32_t)c->code_bytes;
+	return ebpf_image_build(&c->header, c->out->object.maps, c->insns, c->code_bytes ? c->code : NULL,
+				c->code_bytes);
+}
+
+static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
+{
+	int err = check_maps(c, r);
+
+	if (!err) {
+		err = verify_all(c, flags, r);
+	}
+	if (!err) {
+		err = place_programs(c, flags);
+	}
+	if (!err) {
+		err = build_image(c, version);
+		c->out->image_fd = err;
+	}
+	if (err < 0) {
+		return report_set(r, err, "memory", "the policy image cannot be made: %s", strerror(-err));
+	}
+	return 0;
+}
+
+int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name, uint64_t version,
+		      unsigned flags, struct report *r)
+{
+	struct build *c;
+	int err;
+
+	memset(b, 0, sizeof(*b));
+	b->image_fd = -1;
+	err = ebpf_object_open(&b->object, elf, bytes, name, r);
+	if (err) {
+		return err;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		err = report_set(r, -ENOMEM, "memory", "out of memory");
+	} else {
+		c->out = b;
+		err = build_opened(c, version, flags, r);
+		free(c->insns);
+		free(c->code);
+		free(c);
+	}
+	if (err) {
+		ebpf_built_finish(b);
+	}
+	return err;
+}
+
+void ebpf_built_finish(struct ebpf_built *b)
+{
+	if (b->image_fd >= 0) {
+		close(b->image_fd);
+	}
+	ebpf_object_finish(&b->object);
+	memset(b, 0, sizeof(*b));
+	b->image_fd = -1;
+}
+
+void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region, void *base)
+{
+	struct ebpf_map maps[EBPF_MAX_MAPS];
+	size_t region_bytes[EBPF_REGIONS];
+
+	if (ebpf_maps_layout(b->object.maps, b->object.n_maps, maps, region_bytes) < 0) {
+		return; /* cannot be: the build laid out the same definitions */
+	}
+	for (uint32_t i = 0; i < b->object.n_maps; i++) {
+		if (maps[i].region == region && b->object.init[i]) {
+			memcpy((uint8_t *)base + maps[i].region_offset, b->object.init[i], maps[i].value_bytes);
+		}
+	}
+}
