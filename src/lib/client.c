@@ -1,0 +1,286 @@
+/* The handle: connecting, hello, and one request with its answer. */
+#include "lib/client_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/paths.h"
+
+#define DEFAULT_TIMEOUT_MS 10000u
+#define SOCKET_LEAF "/control.sock"
+
+EXPORT const char *gbpf_version(void)
+{
+	return GBPF_VERSION_TEXT;
+}
+
+EXPORT const char *gbpf_socket_path(const struct gbpf *g)
+{
+	return g->socket;
+}
+
+EXPORT void gbpf_set_timeout(struct gbpf *g, unsigned timeout_ms)
+{
+	g->timeout_ms = timeout_ms;
+}
+
+EXPORT const struct gbpf_hello *gbpf_hello(const struct gbpf *g)
+{
+	return g->fd >= 0 ? &g->hello : NULL;
+}
+
+static int fail_connect(struct gbpf *g, int err)
+{
+	switch (err) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		return client_fail(g, -ECONNREFUSED, GBPF_EXIT_UNREACHABLE, "unreachable",
+				   "Start it with `gbpfd`, or let `gbpf run` start one",
+				   "gbpfd is not running: nobody listens on %s", g->socket);
+	case -EACCES:
+	case -EPERM:
+		return client_fail(g, err, GBPF_EXIT_PERMISSION, "permission",
+				   "That gbpfd belongs to another user: run as that user, or with sudo",
+				   "not allowed to reach %s", g->socket);
+	default:
+		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", NULL, "cannot reach gbpfd on %s: %s",
+				   g->socket, strerror(-err));
+	}
+}
+
+/* A listener whose queue is full answers EAGAIN to a socket that does not block. */
+static int dial(struct gbpf *g, uint64_t deadline)
+{
+	int fd;
+
+	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
+		if (clock_now_ns() >= deadline) {
+			return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout", "Is gbpfd stopped?",
+					   "gbpfd does not accept connections on %s", g->socket);
+		}
+		clock_sleep_ns(2000000);
+	}
+	return fd < 0 ? fail_connect(g, fd) : fd;
+}
+
+static void keep_hello(struct gbpf *g, const json_t *r)
+{
+	const char *version = json_string_value(json_object_get(r, "version"));
+	const char *device = json_string_value(json_object_get(r, "device"));
+
+	snprintf(g->version, sizeof(g->version), "%s", version ? version : "");
+	snprintf(g->device, sizeof(g->device), "%s", device ? device : "none");
+	g->hello = (struct gbpf_hello){
+		.size = sizeof(g->hello),
+		.protocol = (int)json_integer_value(json_object_get(r, "protocol")),
+		.pid = (int)json_integer_value(json_object_get(r, "pid")),
+		.uid = (int)json_integer_value(json_object_get(r, "uid")),
+		.generation = (uint32_t)json_integer_value(json_object_get(r, "generation")),
+		.off = json_is_true(json_object_get(r, "off")),
+		.version = g->version,
+		.device = g->device,
+	};
+}
+
+/* Sends one request and reads until its answer comes. */
+static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
+{
+	uint64_t deadline = client_deadline(g->timeout_ms);
+	json_int_t id = (json_int_t)++g->next_id;
+	json_t *request = json_pack("{s:I,s:s,s:O}", "id", id, "method", method, "params", params);
+	char *line = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	struct buf b;
+	int err;
+
+	json_decref(request);
+	buf_init(&b);
+	if (line) {
+		buf_puts(&b, line);
+		buf_puts(&b, "\n");
+	}
+	free(line);
+	if (!b.len || b.failed) {
+		buf_finish(&b);
+		return client_no_memory(g);
+	}
+	err = client_send_line(g, b.data, b.len, fd, deadline);
+	buf_finish(&b);
+	while (!err) {
+		json_t *answer, *error, *result;
+
+		err = client_read_line(g, deadline, false, &answer);
+		if (err) {
+			break;
+		}
+		error = json_object_get(answer, "error");
+		result = json_object_get(answer, "result");
+		if (json_integer_value(json_object_get(answer, "id")) != id && !(error && !json_object_get(answer, "id"))) {
+			json_decref(answer); /* an event, or the answer to nothing we remember */
+			continue;
+		}
+		if (json_is_object(error)) {
+			err = client_fail_json(g, error);
+		} else {
+			*ret = result ? json_incref(result) : json_object();
+		}
+		json_decref(answer);
+		break;
+	}
+	return err;
+}
+
+int client_connect(struct gbpf *g)
+{
+	json_t *params, *result = NULL;
+	int err;
+
+	err = dial(g, client_deadline(g->timeout_ms));
+	if (err < 0) {
+		return err;
+	}
+	g->fd = err;
+	params = json_pack("{s:i}", "protocol", GBPF_PROTOCOL);
+	err = params ? exchange(g, "hello", params, -1, &result) : client_no_memory(g);
+	json_decref(params);
+	if (err) {
+		client_disconnect(g);
+		return err;
+	}
+	keep_hello(g, result);
+	json_decref(result);
+	return 0;
+}
+
+/* True when the peer has closed a connection that was idle since the last call. */
+static bool is_stale(struct gbpf *g)
+{
+	char c;
+	ssize_t n = recv(g->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+int client_request(struct gbpf *g, const char *method, json_t *params, int fd, json_t **ret)
+{
+	int err = 0;
+
+	client_ok(g);
+	if (!params) {
+		return client_no_memory(g);
+	}
+	if (g->fd >= 0 && is_stale(g)) {
+		client_disconnect(g);
+	}
+	if (g->fd < 0) {
+		err = client_connect(g);
+	}
+	if (!err) {
+		err = exchange(g, method, params, fd, ret);
+	}
+	json_decref(params);
+	return err;
+}
+
+int client_text(struct gbpf *g, const char *method, json_t *params, int fd, char **ret_json)
+{
+	json_t *result = NULL;
+	int err = client_request(g, method, params, fd, &result);
+	char *text;
+
+	if (err) {
+		return err;
+	}
+	text = json_dumps(result, JSON_COMPACT);
+	json_decref(result);
+	if (!text) {
+		return client_no_memory(g);
+	}
+	if (ret_json) {
+		*ret_json = text;
+	} else {
+		free(text);
+	}
+	return 0;
+}
+
+EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, char **ret_json)
+{
+	json_error_t e;
+	json_t *p = params ? json_loads(params, 0, &e) : json_object();
+
+	if (params && !json_is_object(p)) {
+		json_decref(p);
+		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL, "parameters of %s are not a JSON object",
+				   method);
+	}
+	return client_text(g, method, p, fd, ret_json);
+}
+
+static int set_paths(struct gbpf *g, const char *dir)
+{
+	size_t leaf = strlen(SOCKET_LEAF);
+	int n;
+
+	if (!dir) {
+		int err = path_runtime(g->dir, sizeof(g->dir), NULL);
+
+		if (err) {
+			return err;
+		}
+	} else if (snprintf(g->dir, sizeof(g->dir), "%s", dir) >= (int)sizeof(g->dir)) {
+		return -ENAMETOOLONG;
+	}
+	n = (int)strlen(g->dir);
+	if ((size_t)n > leaf && strcmp(g->dir + n - leaf, SOCKET_LEAF) == 0) {
+		g->dir[(size_t)n - leaf] = 0;
+	}
+	n = snprintf(g->socket, sizeof(g->socket), "%s%s", g->dir, SOCKET_LEAF);
+	return n < 0 || n >= (int)sizeof(g->socket) ? -ENAMETOOLONG : 0;
+}
+
+EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
+{
+	struct gbpf *g = calloc(1, sizeof(*g));
+	int err;
+
+	*ret = g;
+	if (!g) {
+		return -ENOMEM;
+	}
+	g->fd = -1;
+	g->timeout_ms = DEFAULT_TIMEOUT_MS;
+	client_ok(g);
+	if (set_paths(g, runtime_dir) < 0) {
+		return client_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage", "Set GBPF_RUNTIME_DIR to a shorter path",
+				   "the path of the runtime directory is too long");
+	}
+	if (flags & GBPF_OPEN_NO_CONNECT) {
+		return 0;
+	}
+	err = client_connect(g);
+	if (err == -ECONNREFUSED && (flags & GBPF_OPEN_START)) {
+		return gbpf_start_daemon(g, NULL);
+	}
+	if (!err) {
+		client_ok(g);
+	}
+	return err;
+}
+
+EXPORT void gbpf_close(struct gbpf *g)
+{
+	if (!g) {
+		return;
+	}
+	client_disconnect(g);
+	buf_finish(&g->in);
+	buf_finish(&g->code);
+	buf_finish(&g->message);
+	buf_finish(&g->hint);
+	buf_finish(&g->detail);
+	free(g);
+}

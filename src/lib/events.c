@@ -1,0 +1,63 @@
+/* The history, and following it: after the answer gbpfd sends one line for each new event. */
+#include "lib/client_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int give(struct gbpf *g, const json_t *event, gbpf_event_fn fn, void *arg)
+{
+	char *text = json_dumps(event, JSON_COMPACT);
+	int r;
+
+	if (!text) {
+		return client_no_memory(g);
+	}
+	r = fn(arg, text);
+	free(text);
+	return r;
+}
+
+static int follow(struct gbpf *g, unsigned idle_ms, gbpf_event_fn fn, void *arg)
+{
+	int r = 0;
+
+	while (!r) {
+		json_t *line = NULL, *event;
+
+		r = client_read_line(g, client_deadline(idle_ms), true, &line);
+		event = json_object_get(line, "event");
+		if (!r && event) {
+			r = give(g, event, fn, arg);
+		}
+		json_decref(line);
+	}
+	return r;
+}
+
+EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn, void *arg)
+{
+	bool following = flags & GBPF_EVENTS_FOLLOW;
+	json_t *result = NULL, *event;
+	size_t i;
+	int r;
+
+	r = client_request(g, "events",
+			   json_pack("{s:I,s:b}", "since", (json_int_t)since, "follow", (int)following), -1, &result);
+	if (r) {
+		return r;
+	}
+	json_array_foreach(json_object_get(result, "events"), i, event) {
+		r = give(g, event, fn, arg);
+		if (r) {
+			break;
+		}
+	}
+	json_decref(result);
+	if (following) {
+		if (!r) {
+			r = follow(g, idle_ms, fn, arg);
+		}
+		client_disconnect(g);
+	}
+	return r;
+}

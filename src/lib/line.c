@@ -1,0 +1,164 @@
+/* Lines over the control socket, each with a deadline. The socket never blocks; poll waits. */
+#include "lib/client_int.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+uint64_t client_deadline(unsigned timeout_ms)
+{
+	return timeout_ms ? clock_now_ns() + (uint64_t)timeout_ms * 1000000u : UINT64_MAX;
+}
+
+void client_disconnect(struct gbpf *g)
+{
+	g->fd = fd_close(g->fd);
+	buf_clear(&g->in);
+	g->scanned = 0;
+}
+
+static int lost(struct gbpf *g, int err)
+{
+	client_disconnect(g);
+	return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", "See gbpfd.log in that directory",
+			   "gbpfd closed the connection of %s", g->socket);
+}
+
+static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interruptible)
+{
+	for (;;) {
+		struct pollfd p = { .fd = g->fd, .events = what };
+		uint64_t now = clock_now_ns();
+		int ms = -1, n;
+
+		if (deadline != UINT64_MAX) {
+			uint64_t left = deadline > now ? (deadline - now + 999999u) / 1000000u : 0;
+
+			ms = (int)MIN(left, (uint64_t)INT32_MAX);
+		}
+		n = poll(&p, 1, ms);
+		if (n > 0) {
+			return 0;
+		}
+		if (n < 0 && errno == EINTR) {
+			if (interruptible) {
+				return client_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL, "interrupted");
+			}
+			continue;
+		}
+		if (n < 0) {
+			return lost(g, -errno);
+		}
+		client_disconnect(g); /* an answer that comes later must not be taken for another's */
+		return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+				   "Is gbpfd stopped or overloaded? A longer --timeout may help",
+				   "gbpfd did not answer in time on %s", g->socket);
+	}
+}
+
+static ssize_t send_some(int sock, const char *data, size_t len, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} ctl;
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)data, .iov_len = len };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		memset(&ctl, 0, sizeof(ctl));
+		m.msg_control = ctl.bytes;
+		m.msg_controllen = sizeof(ctl.bytes);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int client_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline)
+{
+	while (len) {
+		ssize_t n = send_some(g->fd, line, len, fd);
+
+		if (n >= 0) {
+			line += n;
+			len -= (size_t)n;
+			fd = -1; /* went with the first bytes */
+		} else if (errno == EAGAIN) {
+			int err = wait_for(g, POLLOUT, deadline, false);
+
+			if (err) {
+				return err;
+			}
+		} else if (errno != EINTR) {
+			return lost(g, -errno);
+		}
+	}
+	return 0;
+}
+
+/* Cuts the first line off g->in: 1 and *ret, 0 when none is complete, -EBADMSG. */
+static int cut_line(struct gbpf *g, json_t **ret)
+{
+	const char *text = buf_text(&g->in), *nl;
+	json_t *j;
+
+	nl = g->in.len > g->scanned ? memchr(text + g->scanned, '\n', g->in.len - g->scanned) : NULL;
+	g->scanned = g->in.len;
+	if (!nl) {
+		return 0;
+	}
+	j = json_loadb(text, (size_t)(nl - text), 0, NULL);
+	buf_drop(&g->in, (size_t)(nl - text) + 1);
+	g->scanned = 0;
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return -EBADMSG;
+	}
+	*ret = j;
+	return 1;
+}
+
+int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret)
+{
+	char chunk[16384];
+
+	for (;;) {
+		int err = cut_line(g, ret);
+		ssize_t n;
+
+		if (err > 0) {
+			return 0;
+		}
+		if (err < 0 || g->in.len > CLIENT_MAX_ANSWER) {
+			client_disconnect(g);
+			return client_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol", "Is that socket gbpfd's?",
+					   "what answers on %s is not a line of JSON", g->socket);
+		}
+		n = recv(g->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+		if (n > 0) {
+			if (buf_add(&g->in, chunk, (size_t)n) < 0) {
+				client_disconnect(g);
+				return client_no_memory(g);
+			}
+		} else if (n == 0) {
+			return lost(g, -ECONNRESET);
+		} else if (errno == EAGAIN) {
+			err = wait_for(g, POLLIN, deadline, interruptible);
+			if (err) {
+				return err;
+			}
+		} else if (errno != EINTR) {
+			return lost(g, -errno);
+		}
+	}
+}

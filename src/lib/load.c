@@ -1,0 +1,127 @@
+/* A policy's object on its way to gbpfd: read whole, put into a sealed memfd, passed beside the request. */
+#include "lib/client_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/shm.h"
+
+/* Building may take the verifier a second; a wait for sessions and the disk comes on top. */
+#define LOAD_TIMEOUT_MS 30000u
+
+static int make_memfd(const void *data, size_t bytes)
+{
+	int fd = shm_create("gbpf-object", bytes, SHM_NOEXEC);
+	size_t done = 0;
+
+	if (fd < 0) {
+		return fd;
+	}
+	while (done < bytes) {
+		ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, (off_t)done);
+
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			int err = n < 0 ? -errno : -EIO;
+
+			fd_close(fd);
+			return err;
+		}
+		done += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0) {
+		int err = -errno;
+
+		fd_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name, unsigned flags,
+				  char **ret_json)
+{
+	unsigned timeout = g->timeout_ms;
+	int fd, err;
+	json_t *p;
+
+	if (!bytes) {
+		return client_fail(g, -EINVAL, GBPF_EXIT_FAILED, "elf",
+				   "Build it with clang -target bpf -mcpu=v3 -g -O2 -c", "the object of %s is empty", name);
+	}
+	if (bytes > GBPF_OBJECT_MAX_BYTES) {
+		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL, "the object of %s has more than %u MiB", name,
+				   GBPF_OBJECT_MAX_BYTES >> 20);
+	}
+	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
+	if (!p) {
+		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL, "a policy's name must be UTF-8");
+	}
+	fd = make_memfd(elf, bytes);
+	if (fd < 0) {
+		json_decref(p);
+		return client_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL, "cannot hand over the object: %s",
+				   strerror(-fd));
+	}
+	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
+	err = client_text(g, "policy.load", p, fd, ret_json);
+	g->timeout_ms = timeout;
+	fd_close(fd);
+	return err;
+}
+
+static void name_of(const char *path, char *out, size_t cap)
+{
+	static const char *const endings[] = { ".bpf.o", ".o" };
+	const char *slash = strrchr(path, '/');
+
+	snprintf(out, cap, "%s", slash ? slash + 1 : path);
+	for (size_t i = 0; i < ARRAY_SIZE(endings); i++) {
+		size_t n = strlen(out), e = strlen(endings[i]);
+
+		if (n > e && strcmp(out + n - e, endings[i]) == 0) {
+			out[n - e] = 0;
+			break;
+		}
+	}
+}
+
+static int fail_read(struct gbpf *g, const char *path, int err)
+{
+	switch (err) {
+	case -ENOENT:
+		return client_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found", "Check the path of the .bpf.o",
+				   "%s does not exist", path);
+	case -EACCES:
+		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL, "not allowed to read %s", path);
+	case -EFBIG:
+		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL, "%s has more than %u MiB", path,
+				   GBPF_OBJECT_MAX_BYTES >> 20);
+	default:
+		return client_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s", path, strerror(-err));
+	}
+}
+
+EXPORT int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags, char **ret_json)
+{
+	char own_name[256];
+	struct buf object;
+	int err;
+
+	buf_init(&object);
+	err = buf_read_file(&object, path, GBPF_OBJECT_MAX_BYTES);
+	if (err) {
+		err = fail_read(g, path, err);
+	} else {
+		name_of(path, own_name, sizeof(own_name));
+		err = gbpf_policy_load_bytes(g, object.data, object.len, name ? name : own_name, flags, ret_json);
+	}
+	buf_finish(&object);
+	return err;
+}

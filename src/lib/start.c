@@ -1,0 +1,269 @@
+/* Starting gbpfd for the user: one lock file so that several callers start one, a detached child, and a pipe on which it
+ * says "ready" or why it cannot. */
+#include "lib/client_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/paths.h"
+
+#define START_TIMEOUT_MS 5000u
+#define READY_TEXT 2048
+
+struct start {
+	char program[CLIENT_PATH], log[CLIENT_PATH + 16], lock[CLIENT_PATH + 16];
+	char ready[16], idle[16];
+	const char *argv[24];
+	unsigned argc;
+};
+
+static void add(struct start *s, const char *flag, const char *value)
+{
+	if (s->argc + 3 < ARRAY_SIZE(s->argv)) {
+		s->argv[s->argc++] = flag;
+		if (value) {
+			s->argv[s->argc++] = value;
+		}
+	}
+}
+
+static int prepare(struct gbpf *g, struct start *s, const struct gbpf_start_options *o, int ready_fd)
+{
+	if (o->program) {
+		if (snprintf(s->program, sizeof(s->program), "%s", o->program) >= (int)sizeof(s->program)) {
+			return -ENAMETOOLONG;
+		}
+	} else if (path_program(s->program, sizeof(s->program), "gbpfd") < 0) {
+		return -ENAMETOOLONG;
+	}
+	snprintf(s->log, sizeof(s->log), "%s/gbpfd.log", g->dir);
+	snprintf(s->ready, sizeof(s->ready), "%d", ready_fd);
+	snprintf(s->idle, sizeof(s->idle), "%u", o->idle_exit_s);
+	s->argc = 0;
+	add(s, s->program, NULL);
+	add(s, "--foreground", NULL);
+	add(s, "--runtime-dir", g->dir);
+	add(s, "--ready-fd", s->ready);
+	if (o->device) {
+		add(s, "--device", o->device);
+	}
+	if (o->policy) {
+		add(s, "--policy", o->policy);
+	}
+	if (o->state_dir) {
+		add(s, "--state-dir", o->state_dir);
+	}
+	if (o->idle_exit_s) {
+		add(s, "--idle-exit", s->idle);
+	}
+	s->argv[s->argc] = NULL;
+	return 0;
+}
+
+static void say(int fd, const char *program, int err)
+{
+	char text[READY_TEXT];
+	int n = snprintf(text, sizeof(text), "cannot run %s: %s", program, strerror(err));
+
+	if (write(fd, text, (size_t)MIN(n, (int)sizeof(text) - 1)) < 0) {
+		_exit(125);
+	}
+}
+
+/* In the grandchild: nothing of the caller's stays open, or its pipes would never see their end. */
+static NORETURN void become_daemon(const struct start *s, int ready_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+	int log = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	for (int sig = 1; sig < 32; sig++) {
+		signal(sig, SIG_DFL);
+	}
+	dup2(null, STDIN_FILENO);
+	dup2(log >= 0 ? log : null, STDOUT_FILENO);
+	dup2(log >= 0 ? log : null, STDERR_FILENO);
+	for (int fd = 3; fd < 4096; fd++) {
+		if (fd != ready_fd) {
+			close(fd);
+		}
+	}
+	fcntl(ready_fd, F_SETFD, 0);
+	unsetenv("LD_PRELOAD"); /* the shim has no business in gbpfd */
+	if (chdir("/") == 0) {
+		execv(s->program, (char *const *)(uintptr_t)s->argv);
+	}
+	say(ready_fd, s->program, errno);
+	_exit(127);
+}
+
+/* Two forks, so that the daemon is nobody's child and no zombie stays with the caller. */
+static int spawn(const struct start *s, int ready_fd)
+{
+	pid_t pid = fork(), child;
+	int status;
+
+	if (pid < 0) {
+		return -errno;
+	}
+	if (pid == 0) {
+		setsid();
+		child = fork();
+		if (child == 0) {
+			become_daemon(s, ready_fd);
+		}
+		_exit(child < 0 ? 1 : 0);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EAGAIN;
+}
+
+/* Reads until "ready", or the end of what a failing gbpfd has to say. 0, -ETIMEDOUT, -EIO with the text. */
+static int await_ready(int fd, uint64_t deadline, char *text, size_t cap)
+{
+	size_t len = 0;
+
+	text[0] = 0;
+	for (;;) {
+		uint64_t now = clock_now_ns();
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t n;
+
+		if (now >= deadline) {
+			return -ETIMEDOUT;
+		}
+		if (poll(&p, 1, (int)((deadline - now) / 1000000u) + 1) <= 0) {
+			continue;
+		}
+		n = read(fd, text + len, cap - 1 - len);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n > 0) {
+			len += (size_t)n;
+			text[len] = 0;
+		}
+		if (strncmp(text, "ready\n", 6) == 0) {
+			return 0;
+		}
+		if (n <= 0 || len == cap - 1) {
+			return -EIO;
+		}
+	}
+}
+
+static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t deadline)
+{
+	char text[READY_TEXT];
+	struct start s;
+	int p[2], err;
+
+	if (pipe2(p, O_CLOEXEC) < 0) {
+		return client_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL, "cannot make a pipe: %s", strerror(errno));
+	}
+	err = prepare(g, &s, o, p[1]);
+	if (!err && access(s.program, X_OK) < 0) {
+		err = client_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start", "Set GBPF_BINDIR to the folder of gbpfd",
+				  "cannot run %s: %s", s.program, strerror(errno));
+	} else if (err) {
+		client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "the path of gbpfd is too long");
+	}
+	if (!err) {
+		err = spawn(&s, p[1]);
+		if (err) {
+			client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "cannot start a process: %s", strerror(-err));
+		}
+	}
+	p[1] = fd_close(p[1]);
+	if (!err) {
+		err = await_ready(p[0], deadline, text, sizeof(text));
+		text[strcspn(text, "\n")] = 0;
+		if (err == -ETIMEDOUT) {
+			client_fail(g, err, GBPF_EXIT_TIMEOUT, "start", "See gbpfd.log in the runtime directory",
+				    "gbpfd was started and did not get ready in time (%s)", g->dir);
+		} else if (err) {
+			client_fail(g, err, GBPF_EXIT_FAILED, "start", "See gbpfd.log in the runtime directory",
+				    "gbpfd did not start: %s", text[0] ? text : "it ended without a word");
+		}
+	}
+	fd_close(p[0]);
+	return err;
+}
+
+static int take_lock(struct gbpf *g, uint64_t deadline)
+{
+	char path[CLIENT_PATH + 16];
+	int fd, err = path_make_private(g->dir, geteuid() == 0 ? 0755 : 0700);
+
+	if (err) {
+		return client_fail(g, err, GBPF_EXIT_FAILED, "start",
+				   "Set GBPF_RUNTIME_DIR to a directory of your own, or run as root",
+				   "cannot use %s as runtime directory: %s", g->dir, strerror(-err));
+	}
+	snprintf(path, sizeof(path), "%s/start.lock", g->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) {
+		err = -errno;
+		return client_fail(g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
+				   err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR" : NULL,
+				   "cannot write to the runtime directory %s: %s", g->dir, strerror(-err));
+	}
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK && errno != EINTR) {
+			err = -errno;
+		} else if (clock_now_ns() >= deadline) {
+			err = -ETIMEDOUT;
+		}
+		if (err) {
+			fd_close(fd);
+			return client_fail(g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
+					   "somebody else is starting gbpfd in %s and does not finish", g->dir);
+		}
+		clock_sleep_ns(5000000);
+	}
+	return fd;
+}
+
+EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
+{
+	struct gbpf_start_options all = { .size = sizeof(all) };
+	uint64_t deadline;
+	int lock, err;
+
+	if (o) {
+		memcpy(&all, o, MIN(o->size, sizeof(all)));
+	}
+	deadline = client_deadline(all.timeout_ms ? all.timeout_ms : START_TIMEOUT_MS);
+	if (g->fd >= 0) {
+		client_disconnect(g);
+	}
+	lock = take_lock(g, deadline);
+	if (lock < 0) {
+		return lock;
+	}
+	err = client_connect(g); /* another may have been faster */
+	if (err == -ECONNREFUSED) {
+		err = launch(g, &all, deadline);
+		if (!err) {
+			err = client_connect(g);
+		}
+	}
+	fd_close(lock);
+	if (!err) {
+		client_ok(g);
+	}
+	return err;
+}
