@@ -1,0 +1,44 @@
+# A private world for each test: runtime and state folders, everything stopped at the end.
+setup() {
+	PATH="$GBPF_PREFIX/bin:$PATH"
+	export PATH
+	GBPF_RUNTIME_DIR=$(mktemp -d "${BATS_TMPDIR:-/tmp}/gbpf-XXXXXX")
+	export GBPF_RUNTIME_DIR GBPF_STATE_DIR="$GBPF_RUNTIME_DIR/state"
+	SAMPLES="$GBPF_PREFIX/lib/gbpf/samples"
+	POLICIES="$GBPF_PREFIX/lib/gbpf/policies"
+	pids=()
+}
+
+start_daemon() {
+	gbpfd --foreground --device soft "$@" >"$GBPF_RUNTIME_DIR/gbpfd.log" 2>&1 3>&- &
+	pids+=($!)
+	for _ in $(seq 500); do
+		[ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0
+		kill -0 "${pids[-1]}" 2>/dev/null || break
+		sleep 0.01
+	done
+	cat "$GBPF_RUNTIME_DIR/gbpfd.log"
+	return 1
+}
+
+start_soft() {
+	gbpf-softgpu --foreground "$@" >"$GBPF_RUNTIME_DIR/softgpu.log" 2>&1 3>&- &
+	pids+=($!)
+	for _ in $(seq 500); do
+		[ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ] && return 0
+		sleep 0.01
+	done
+	cat "$GBPF_RUNTIME_DIR/softgpu.log"
+	return 1
+}
+
+teardown() {
+	local p
+	for p in "${pids[@]}"; do
+		kill "$p" 2>/dev/null || true
+	done
+	for p in "${pids[@]}"; do
+		wait "$p" 2>/dev/null || true
+	done
+	rm -rf "$GBPF_RUNTIME_DIR"
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# The main job, end to end, on the soft GPU.
+
+load helpers
+
+@test "the twelve kernels are right on the soft GPU without gBPF" {
+	start_soft
+	run env LD_LIBRARY_PATH="$GBPF_PREFIX/lib/gbpf/soft" "$SAMPLES/kernels"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$(grep -c ' ok ' <<<"$output")" -eq 12 ]
+}
+
+@test "the twelve kernels are right under gbpf run with each policy" {
+	start_soft
+	start_daemon
+	for policy in fifo fair lc_first; do
+		gbpf policy swap "$policy"
+		for class in latency normal batch; do
+			run gbpf run --device soft --class "$class" -- "$SAMPLES/kernels"
+			echo "$policy $class: $output"
+			[ "$status" -eq 0 ]
+			[ "$(grep -c ' ok ' <<<"$output")" -eq 12 ]
+		done
+	done
+}
+
+@test "the demonstration ends with right results and latency first wins" {
+	run "$GBPF_PREFIX/lib/gbpf/demo" --device soft --requests 40 --out "$GBPF_RUNTIME_DIR" --json
+	echo "$output"
+	[ "$status" -eq 0 ]
+	python3 - "$output" <<-'PY'
+		import json, sys
+		d = json.loads(sys.argv[1])
+		assert d['p99_lc_first_over_fair'] < 0.6, d['p99_lc_first_over_fair']
+		assert d['batch_of_left'] > 0.3, d['batch_of_left']
+	PY
+	! pgrep -f "$GBPF_PREFIX/bin/gbpfd --foreground --device soft.*gbpf-demo" >/dev/null
+}
+
+@test "kills of programs, gbpfd and the device leave the rest right" {
+	run env GBPF_PREFIX="$GBPF_PREFIX" tools/kill-test --kills 5 --seed 7
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "a refused policy leaves the old one running" {
+	start_daemon
+	gbpf policy swap lc_first
+	head -c 900 "$POLICIES/fair.bpf.o" >"$GBPF_RUNTIME_DIR/cut.bpf.o"
+	run gbpf policy swap "$GBPF_RUNTIME_DIR/cut.bpf.o"
+	echo "$output"
+	[ "$status" -eq 1 ] || [ "$status" -eq 4 ]
+	[[ "$output" == *cut* ]]
+	gbpf --json policy list | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert [v["name"] for v in d["versions"] if v["state"] == "active"] == ["lc_first"], d'
+}
