@@ -1,0 +1,90 @@
+/* `gbpf bench`: the group, and `hook`. What measures are programs of src/bench, which load what this one never does. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/verbs.h"
+
+int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
+{
+	char leaf[64];
+
+	snprintf(leaf, sizeof(leaf), "bench/%s", name);
+	if (path_lib(path, BENCH_PATH, leaf) == 0 && access(path, X_OK) == 0) {
+		return CLI_OK;
+	}
+	return cli_fail(c, CLI_FAILED, "install", "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+			"bench %s: the program is missing: %s", name, path);
+}
+
+void bench_push(char **argv, int *n, const char *flag, const char *value)
+{
+	argv[(*n)++] = (char *)(uintptr_t)flag;
+	if (value) {
+		argv[(*n)++] = (char *)(uintptr_t)value;
+	}
+	argv[*n] = NULL;
+}
+
+enum { H_REPEAT, H_CALLS };
+
+static const struct cli_option hook_options[] = {
+	[H_REPEAT] = {"repeat", 'r', "N", "measurements of each program (default 25)"},
+	[H_CALLS] = {"calls", 'n', "N", "calls in one measurement (default 200000)"},
+	{NULL, 0, NULL, NULL},
+};
+
+static int cmd_hook(struct cli *c)
+{
+	char policies[PATH_MAX], path[BENCH_PATH];
+	char *argv[24];
+	uint64_t v;
+	int n = 0;
+
+	if ((c->opt[H_REPEAT] && cli_number(c, "--repeat", c->opt[H_REPEAT], 1, 10000, &v)) ||
+	    (c->opt[H_CALLS] && cli_number(c, "--calls", c->opt[H_CALLS], 1000, 100000000, &v))) {
+		return CLI_USAGE;
+	}
+	if (path_lib(policies, sizeof(policies), "policies") < 0) {
+		return cli_fail(c, CLI_FAILED, "install", NULL, "bench hook: the path of the policies is too long");
+	}
+	bench_push(argv, &n, "hook", NULL);
+	bench_push(argv, &n, "--policies", policies);
+	bench_push(argv, &n, "--repeat", c->opt[H_REPEAT] ? c->opt[H_REPEAT] : "25");
+	bench_push(argv, &n, "--calls", c->opt[H_CALLS] ? c->opt[H_CALLS] : "200000");
+	if (c->json) {
+		bench_push(argv, &n, "--json", NULL);
+	}
+	for (int i = 0; i < c->n_args && n < 20; i++) {
+		bench_push(argv, &n, c->arg[i], NULL);
+	}
+	if (bench_program(c, "hook", path)) {
+		return CLI_FAILED;
+	}
+	execv(path, argv);
+	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench hook: %s: %s", path, strerror(errno));
+}
+
+const struct cli_verb verb_bench_hook = {
+	.name = "hook",
+	.args = "[NAME|FILE]...",
+	.doc = "cost of policy programs, compiled and interpreted",
+	.page = "gbpf-bench.1",
+	.options = hook_options,
+	.max_args = 12,
+	.run = cmd_hook,
+};
+
+static const struct cli_verb *const subs[] = {&verb_bench_launch, &verb_bench_hook, NULL};
+
+const struct cli_verb verb_bench = {
+	.name = "bench",
+	.args = "...",
+	.doc = "measure what gBPF costs on this machine",
+	.page = "gbpf-bench.1",
+	.subs = subs,
+};

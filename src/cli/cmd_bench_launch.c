@@ -1,0 +1,168 @@
+/* `gbpf bench launch`: measures under a gbpfd of its own, in a folder of its own, so that the policy that others run under
+ * stays as it is. */
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/client.h"
+#include "cli/run_env.h"
+#include "cli/verbs.h"
+
+enum { L_N, L_POLICY, L_DEVICE, L_CLASS };
+
+static const struct cli_option options[] = {
+	[L_N] = {"n", 'n', "N", "launches of each kind (default 60000)"},
+	[L_POLICY] = {"policy", 'p', "NAME|FILE", "what decides while it measures; none (default): no policy; off: no gbpfd"},
+	[L_DEVICE] = {"device", 'd', "soft|nvidia|auto", "which GPU (default auto)"},
+	[L_CLASS] = {"class", 'c', "latency|normal|batch", "class of the launches (default normal)"},
+	{NULL, 0, NULL, NULL},
+};
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+	return remove(path);
+}
+
+/* An own runtime directory; the soft GPU's server in it too. */
+static int make_place(struct cli *c, char dir[64])
+{
+	snprintf(dir, 64, "/tmp/gbpf-bench-XXXXXX");
+	if (!mkdtemp(dir)) {
+		return cli_fail(c, CLI_FAILED, "runtime", NULL, "bench launch: %s: %s", dir, strerror(errno));
+	}
+	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 && setenv("GBPF_STATE_DIR", dir, 1) == 0 ? CLI_OK : CLI_FAILED;
+}
+
+static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
+{
+	char path[PATH_MAX];
+	int code;
+
+	if (strcmp(policy, "none") == 0) {
+		return gbpf_policy_unload(g, NULL) < 0 ? cli_fail_daemon(c, g, "bench launch") : CLI_OK;
+	}
+	code = cli_policy_find(c, "bench launch", policy, path, sizeof(path));
+	if (code == CLI_OK && gbpf_policy_load(g, path, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
+		code = cli_fail_daemon(c, g, "bench launch");
+	}
+	return code;
+}
+
+static int start_daemon(struct cli *c, const char *policy, const struct run_device *d, struct gbpf **ret)
+{
+	struct gbpf_start_options o = {.size = sizeof(o), .device = d->soft ? "soft" : "nvidia"};
+	int code;
+
+	c->global[CLI_SOCKET] = NULL;
+	code = cli_open(c, ret);
+	if (code == CLI_OK && gbpf_start_daemon(*ret, &o) < 0) {
+		return cli_fail_daemon(c, *ret, "bench launch");
+	}
+	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
+}
+
+static int run_program(struct cli *c, char **argv)
+{
+	char path[BENCH_PATH];
+	int status;
+	pid_t pid;
+
+	if (bench_program(c, argv[0], path)) {
+		return CLI_FAILED;
+	}
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		signal(SIGPIPE, SIG_DFL);
+		execv(path, argv);
+		_exit(CLI_RUN_CANNOT_EXEC);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	if (pid < 0 || !WIFEXITED(status)) {
+		return cli_fail(c, CLI_FAILED, "failed", "See: gbpf doctor", "bench launch: %s %s", path,
+				pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
+	}
+	return WEXITSTATUS(status);
+}
+
+static int measure(struct cli *c, const char *policy, const struct run_device *d, const char *shim)
+{
+	bool off = strcmp(policy, "off") == 0;
+	struct gbpf *g = NULL;
+	char *argv[24];
+	int n = 0, code = CLI_OK;
+
+	unsetenv("LD_PRELOAD");
+	if (off) {
+		setenv("GBPF_OFF", "1", 1);
+	} else {
+		unsetenv("GBPF_OFF");
+		code = start_daemon(c, policy, d, &g);
+	}
+	if (code == CLI_OK) {
+		setenv("GBPF_REAL_CUDA", d->libcuda, 1);
+		setenv("GBPF_CLASS", c->opt[L_CLASS] ? c->opt[L_CLASS] : "normal", 1);
+		bench_push(argv, &n, "launch", NULL);
+		bench_push(argv, &n, "--real", d->libcuda);
+		bench_push(argv, &n, "--shim", shim);
+		bench_push(argv, &n, "--policy", policy);
+		bench_push(argv, &n, "--n", c->opt[L_N] ? c->opt[L_N] : "60000");
+		if (c->json) {
+			bench_push(argv, &n, "--json", NULL);
+		}
+		code = run_program(c, argv);
+	}
+	if (g) {
+		gbpf_shutdown(g);
+	}
+	gbpf_close(g);
+	return code;
+}
+
+static int cmd_launch(struct cli *c)
+{
+	const char *policy = c->opt[L_POLICY] ? c->opt[L_POLICY] : "none";
+	char shim[RUN_PATH], dir[64];
+	struct run_device d;
+	struct report r;
+	uint64_t v;
+	int code = CLI_OK;
+
+	if (c->opt[L_N] && cli_number(c, "--n", c->opt[L_N], 64, 10000000, &v)) {
+		return CLI_USAGE;
+	}
+	report_init(&r);
+	if (run_choose_device(c->opt[L_DEVICE], &d, &r) < 0) {
+		code = cli_fail_report(c, CLI_NOT_FOUND, "bench launch", &r);
+	} else if (run_find_shim(shim) < 0) {
+		code = cli_fail(c, CLI_FAILED, "install",
+				"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+				"bench launch: the shim is missing: %s", shim);
+	}
+	report_finish(&r);
+	if (code == CLI_OK) {
+		code = make_place(c, dir);
+	}
+	if (code == CLI_OK) {
+		code = measure(c, policy, &d, shim);
+		nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+	}
+	return code;
+}
+
+const struct cli_verb verb_bench_launch = {
+	.name = "launch",
+	.args = "",
+	.doc = "cost of the shim at a kernel launch",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.run = cmd_launch,
+};

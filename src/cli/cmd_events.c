@@ -1,0 +1,138 @@
+/* `gbpf events`: the history of gbpfd, and what is added to it. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/client.h"
+#include "cli/verbs.h"
+
+enum { O_FOLLOW, O_SINCE };
+
+static const struct cli_option options[] = {
+	[O_FOLLOW] = {"follow", 'f', NULL, "go on printing what happens; with --json one event a line"},
+	[O_SINCE] = {"since", 's', "SEQUENCE|TIME", "after that event, or not older than e.g. 90s, 5m, 2h, 3d"},
+	{NULL, 0, NULL, NULL},
+};
+
+struct walk {
+	struct cli *c;
+	uint64_t last, not_before_ns;
+	json_t *all; /* NULL: print each */
+	bool broken; /* nobody reads our output any more */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+	interrupted = 1;
+}
+
+static void print_event(struct cli *c, const json_t *e)
+{
+	struct buf text = {0}, safe = {0};
+	char when[40];
+
+	cli_when(when, cli_u64(e, "wall_ns"));
+	buf_printf(&text, "%-12s ", cli_text(e, "kind"));
+	if (cli_u64(e, "pid")) {
+		buf_printf(&text, "pid %llu: ", (unsigned long long)cli_u64(e, "pid"));
+	}
+	buf_puts(&text, cli_text(e, "text"));
+	cli_safe_text(&safe, buf_text(&text));
+	printf("%5llu  %s%s%s  %s\n", (unsigned long long)cli_u64(e, "seq"), cli_style(c->color_out, CLI_DIM), when,
+	       cli_style(c->color_out, CLI_PLAIN), buf_text(&safe));
+	buf_finish(&text);
+	buf_finish(&safe);
+}
+
+static int on_event(void *arg, const char *text)
+{
+	struct walk *w = arg;
+	json_t *e = json_loads(text, 0, NULL);
+	uint64_t seq = cli_u64(e, "seq");
+
+	w->last = MAX(w->last, seq);
+	if (e && cli_u64(e, "wall_ns") >= w->not_before_ns) {
+		if (w->all) {
+			json_array_append(w->all, e);
+		} else if (w->c->json) {
+			json_object_set_new(e, "schema", json_string("gbpf.event/1"));
+			json_dumpf(e, stdout, JSON_COMPACT);
+			putchar('\n');
+		} else {
+			print_event(w->c, e);
+		}
+		w->broken = !w->all && fflush(stdout) != 0;
+	}
+	json_decref(e);
+	return w->broken || interrupted;
+}
+
+static int parse_since(struct cli *c, struct walk *w)
+{
+	const char *since = c->opt[O_SINCE];
+	uint64_t ns;
+
+	if (!since) {
+		return CLI_OK;
+	}
+	if (strspn(since, "0123456789") == strlen(since)) {
+		return cli_number(c, "--since", since, 0, INT64_MAX, &w->last);
+	}
+	if (cli_parse_duration(since, 0, &ns) < 0) {
+		return cli_fail(c, CLI_USAGE, "usage", "Give an event's number, or a time such as 90s, 5m, 2h, 3d",
+				"events: --since: '%s' is neither", since);
+	}
+	w->not_before_ns = clock_wall_ns() > ns ? clock_wall_ns() - ns : 0;
+	return CLI_OK;
+}
+
+static int finish(struct cli *c, struct walk *w)
+{
+	if (c->json && w->all) {
+		return cli_json(c, "events", json_pack("{s:O}", "events", w->all));
+	}
+	if (!c->json && !w->last) {
+		cli_note(c, "Nothing has happened yet.");
+	}
+	return CLI_OK;
+}
+
+static int cmd_events(struct cli *c)
+{
+	struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: the wait must end */
+	bool follow = c->opt[O_FOLLOW];
+	struct walk w = {.c = c};
+	struct gbpf *g = NULL;
+	int rc = 0, code = parse_since(c, &w);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	code = cli_open(c, &g);
+	if (code == CLI_OK) {
+		w.all = c->json && !follow ? json_array() : NULL;
+		sigaction(SIGINT, &sa, NULL);
+		sigaction(SIGTERM, &sa, NULL);
+		rc = gbpf_events(g, w.last, follow ? GBPF_EVENTS_FOLLOW : 0, 0, on_event, &w);
+		if (rc < 0 && !interrupted) {
+			code = cli_fail_daemon(c, g, "events");
+		} else {
+			code = finish(c, &w);
+		}
+	}
+	json_decref(w.all);
+	gbpf_close(g);
+	return code;
+}
+
+const struct cli_verb verb_events = {
+	.name = "events",
+	.args = "",
+	.doc = "what happened: loads, swaps, deaths, refusals",
+	.page = "gbpf.1",
+	.options = options,
+	.run = cmd_events,
+};

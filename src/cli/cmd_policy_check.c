@@ -1,0 +1,218 @@
+/* `gbpf policy check`: the loader and the verifier on files, without a daemon. */
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/load/policy.h"
+#include "cli/hooks.h"
+#include "cli/verbs.h"
+
+#define OBJECT_MAX_BYTES (16u << 20) /* as gbpfd takes it */
+
+enum { O_EXPLAIN, O_SECTION };
+
+static const struct cli_option options[] = {
+	[O_EXPLAIN] = {"explain", 'e', NULL, "print the verifier's states along a refused path"},
+	[O_SECTION] = {"section", 's', "HOOK", "check the program of this hook only"},
+	{NULL, 0, NULL, NULL},
+};
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static int exit_of(int err)
+{
+	return err == 0 ? CLI_OK : err == -EACCES || err == -E2BIG ? CLI_REFUSED : CLI_FAILED;
+}
+
+static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_stats *s)
+{
+	const struct hook_info *h = hook_by_id(p->hook);
+
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?", "program", p->name, "insns",
+			 (int)p->n_insns, "cost", (int)s->cost, "budget", h ? (int)h->budget : 0, "visited",
+			 (int)s->visited, "stack_bytes", (int)s->stack_bytes);
+}
+
+static void print_accepted(struct cli *c, const char *file, json_t *programs, unsigned n_maps)
+{
+	json_t *p;
+	size_t i;
+
+	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN), base_name(file));
+	json_array_foreach(programs, i, p) {
+		printf("%s%s %d insns, worst path %d of %d", i ? "; " : "",
+		       json_string_value(json_object_get(p, "hook")),
+		       (int)json_integer_value(json_object_get(p, "insns")),
+		       (int)json_integer_value(json_object_get(p, "cost")),
+		       (int)json_integer_value(json_object_get(p, "budget")));
+	}
+	printf("%s%u map%s\n", json_array_size(programs) ? "; " : "", n_maps, n_maps == 1 ? "" : "s");
+}
+
+/* The refusal is what was asked for, so it goes where the acceptance would: to standard output. */
+static void print_refused(struct cli *c, const char *file, const struct report *r)
+{
+	const char *detail = buf_text(&r->detail);
+	bool placed = r->place.len && strcmp(buf_text(&r->place), base_name(file)) != 0;
+
+	printf("%s✗%s %s: %s%s%s", cli_style(c->color_out, CLI_RED), cli_style(c->color_out, CLI_PLAIN),
+	       base_name(file), placed ? buf_text(&r->place) : "", placed ? ": " : "", buf_text(&r->message));
+	if (r->hint.len) {
+		fputs(". ", stdout);
+		cli_print_hint(stdout, buf_text(&r->hint));
+	}
+	putchar('\n');
+	if (detail[0]) {
+		printf("%s%s", detail, detail[strlen(detail) - 1] == '\n' ? "" : "\n");
+	}
+}
+
+static json_t *refused_json(const char *file, const struct report *r)
+{
+	return json_pack("{s:s, s:b, s:{s:s, s:s?, s:s?, s:s?, s:s?}}", "file", file, "ok", 0, "error", "code", r->code,
+			 "place", buf_text(&r->place), "message", buf_text(&r->message), "hint", buf_text(&r->hint),
+			 "detail", buf_text(&r->detail));
+}
+
+/* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno with r. */
+static int check_whole(const struct buf *elf, const char *name, unsigned flags, json_t *programs, unsigned *n_maps,
+		       uint64_t *verify_ns, struct report *r)
+{
+	struct ebpf_built b;
+	int err = ebpf_policy_build(&b, elf->data, elf->len, name, 1, flags | EBPF_BUILD_NO_JIT, r);
+
+	if (err) {
+		return err;
+	}
+	for (uint32_t i = 0; i < b.object.n_progs; i++) {
+		const struct ebpf_prog *p = &b.object.progs[i];
+
+		json_array_append_new(programs, program_json(p, &b.stats[p->hook]));
+	}
+	*n_maps = b.object.n_maps;
+	*verify_ns = b.verify_ns;
+	ebpf_built_finish(&b);
+	return 0;
+}
+
+static int check_section(const struct buf *elf, const char *name, unsigned flags, const struct hook_info *hook,
+			 json_t *programs, unsigned *n_maps, struct report *r)
+{
+	struct ebpf_verify_stats stats;
+	struct ebpf_object o;
+	bool found = false;
+	int err = ebpf_object_open(&o, elf->data, elf->len, name, r);
+
+	if (err) {
+		return err;
+	}
+	for (uint32_t i = 0; i < o.n_progs && !err; i++) {
+		if (o.progs[i].hook == hook->id) {
+			found = true;
+			err = ebpf_verify(&o.progs[i], o.maps, o.n_maps, flags, &stats, r);
+			if (!err) {
+				json_array_append_new(programs, program_json(&o.progs[i], &stats));
+			}
+		}
+	}
+	if (!err && !found) {
+		report_hint(r, "Programs name their hook: SEC(\"gbpf/%s\")", hook->name);
+		err = report_set(r, -EINVAL, "section", "it has no program for the hook '%s'", hook->name);
+	}
+	*n_maps = o.n_maps;
+	ebpf_object_finish(&o);
+	return err;
+}
+
+static int check_file(struct cli *c, const char *file, const struct hook_info *hook, json_t *files)
+{
+	unsigned flags = c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0;
+	json_t *programs = json_array();
+	struct buf elf = {0};
+	uint64_t verify_ns = 0;
+	unsigned n_maps = 0;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = programs ? buf_read_file(&elf, file, OBJECT_MAX_BYTES) : -ENOMEM;
+	if (err) {
+		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
+	} else if (hook) {
+		err = check_section(&elf, base_name(file), flags, hook, programs, &n_maps, &r);
+	} else {
+		err = check_whole(&elf, base_name(file), flags, programs, &n_maps, &verify_ns, &r);
+	}
+	if (err && !r.message.len) {
+		report_set(&r, err, "failed", "%s", strerror(-err));
+	}
+	if (c->json) {
+		json_array_append_new(files, err ? refused_json(file, &r)
+						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file", file, "ok", 1,
+							     "programs", programs, "maps", (int)n_maps, "verify_ns",
+							     (json_int_t)verify_ns));
+	} else if (err) {
+		print_refused(c, file, &r);
+	} else {
+		print_accepted(c, file, programs, n_maps);
+	}
+	json_decref(programs);
+	buf_finish(&elf);
+	report_finish(&r);
+	return exit_of(err);
+}
+
+static int unknown_hook(struct cli *c)
+{
+	struct cli_nearest n;
+	char hint[96];
+
+	cli_nearest_init(&n, c->opt[O_SECTION]);
+	for (const struct hook_info *h = hook_table; h->name; h++) {
+		cli_nearest_offer(&n, h->name);
+	}
+	snprintf(hint, sizeof(hint), "Did you mean '%s'?", cli_nearest_best(&n) ? cli_nearest_best(&n) : "submit");
+	return cli_fail(c, CLI_USAGE, "usage", hint, "policy check: --section: there is no hook '%s'",
+			c->opt[O_SECTION]);
+}
+
+static int cmd_policy_check(struct cli *c)
+{
+	const struct hook_info *hook = NULL;
+	json_t *files = json_array();
+	int worst = CLI_OK;
+
+	if (c->opt[O_SECTION]) {
+		hook = hook_by_name(c->opt[O_SECTION]);
+		if (!hook) {
+			json_decref(files);
+			return unknown_hook(c);
+		}
+	}
+	for (int i = 0; i < c->n_args; i++) {
+		int code = check_file(c, c->arg[i], hook, files);
+
+		worst = worst == CLI_FAILED || code == CLI_FAILED ? CLI_FAILED : MAX(worst, code);
+	}
+	if (c->json) {
+		cli_json(c, "policy.check", json_pack("{s:o}", "files", files));
+	} else {
+		json_decref(files);
+	}
+	return worst;
+}
+
+const struct cli_verb verb_policy_check = {
+	.name = "check",
+	.args = "FILE...",
+	.doc = "verify policies without loading them: 0 accepted, 4 refused, 1 unusable",
+	.page = "gbpf-policy.1",
+	.options = options,
+	.min_args = 1,
+	.max_args = -1,
+	.run = cmd_policy_check,
+};

@@ -1,0 +1,186 @@
+/* `gbpf policy list` and `show`: what gbpfd keeps, and what one version does. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/verbs.h"
+
+/* "submit, retire": hooks come as names or as objects with one. */
+static void hook_names(struct buf *out, const json_t *hooks)
+{
+	json_t *h;
+	size_t i;
+
+	json_array_foreach(hooks, i, h) {
+		const char *name = json_is_string(h) ? json_string_value(h) : cli_text(h, "hook");
+
+		buf_printf(out, "%s%s", i ? ", " : "", name);
+	}
+}
+
+static int cmd_list(struct cli *c)
+{
+	static const char *const heads[] = {"NAME", "STATE", "LOADED", "LICENSE", "HOOKS"};
+	json_t *result = NULL, *v;
+	struct cli_table t;
+	size_t i;
+	int code = cli_call(c, "policy list", "policy.list", NULL, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "policy.list", result);
+	}
+	cli_table_init(&t);
+	cli_table_column(&t, "VERSION", true);
+	for (i = 0; i < ARRAY_SIZE(heads); i++) {
+		cli_table_column(&t, heads[i], false);
+	}
+	json_array_foreach(json_object_get(result, "versions"), i, v) {
+		struct buf hooks = {0};
+		char when[40];
+
+		hook_names(&hooks, json_object_get(v, "hooks"));
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(v, "version"));
+		cli_table_cell(&t, "%s", cli_text(v, "name"));
+		cli_table_cell(&t, "%s", cli_text(v, "state"));
+		cli_table_cell(&t, "%s", cli_when(when, cli_u64(v, "loaded_wall_ns")));
+		cli_table_cell(&t, "%s", cli_text(v, "license"));
+		cli_table_cell(&t, "%s", buf_text(&hooks));
+		buf_finish(&hooks);
+	}
+	if (t.n) {
+		cli_table_print(&t, stdout, c->color_out);
+	} else {
+		cli_note(c, "No policy is loaded: nothing is held. Load one: gbpf policy load fair");
+	}
+	cli_table_finish(&t);
+	json_decref(result);
+	return CLI_OK;
+}
+
+static void print_value(const char *key, const json_t *v)
+{
+	struct buf safe = {0};
+
+	if (json_is_string(v)) {
+		cli_safe_text(&safe, json_string_value(v));
+		printf("  %-20s %s\n", key, buf_text(&safe));
+	} else if (json_is_integer(v)) {
+		printf("  %-20s %lld\n", key, (long long)json_integer_value(v));
+	}
+	buf_finish(&safe);
+}
+
+static void print_hooks(struct cli *c, const json_t *hooks)
+{
+	struct cli_table t;
+	json_t *h;
+	size_t i;
+
+	cli_table_init(&t);
+	cli_table_column(&t, "  HOOK", false);
+	cli_table_column(&t, "INSNS", true);
+	cli_table_column(&t, "WORST PATH", true);
+	json_array_foreach(hooks, i, h) {
+		cli_table_cell(&t, "  %s", json_is_string(h) ? json_string_value(h) : cli_text(h, "hook"));
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(h, "insns"));
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(h, "cost"));
+	}
+	if (t.n) {
+		cli_table_print(&t, stdout, c->color_out);
+	}
+	cli_table_finish(&t);
+}
+
+static void print_maps(const json_t *maps)
+{
+	json_t *m;
+	size_t i;
+
+	json_array_foreach(maps, i, m) {
+		if (json_is_string(m)) {
+			print_value("map", m);
+			continue;
+		}
+		printf("  map %s: %llu entries of %llu bytes\n", cli_text(m, "name"),
+		       (unsigned long long)(cli_u64(m, "max_entries") ? cli_u64(m, "max_entries")
+									 : cli_u64(m, "entries")),
+		       (unsigned long long)cli_u64(m, "value_bytes"));
+	}
+}
+
+static void print_notes(const json_t *notes)
+{
+	json_t *n;
+	size_t i;
+
+	json_array_foreach(notes, i, n) {
+		if (json_integer_value(n)) {
+			printf("  note %-15zu %lld\n", i, (long long)json_integer_value(n));
+		}
+	}
+}
+
+static void print_version(struct cli *c, const json_t *result)
+{
+	const json_t *counters = json_object_get(result, "counters");
+	const char *key;
+	json_t *v;
+	char when[40];
+
+	printf("%s@%llu: %s, loaded %s, license %s\n", cli_text(result, "name"),
+	       (unsigned long long)cli_u64(result, "version"), cli_text(result, "state"),
+	       cli_when(when, cli_u64(result, "loaded_wall_ns")), cli_text(result, "license"));
+	print_hooks(c, json_object_get(result, "hooks"));
+	print_maps(json_object_get(result, "maps"));
+	json_object_foreach((json_t *)counters, key, v) {
+		print_value(key, v);
+		if (strcmp(key, "notes") == 0) {
+			print_notes(v);
+		}
+	}
+}
+
+static int cmd_show(struct cli *c)
+{
+	json_t *params = json_object(), *result = NULL;
+	uint64_t version = 0;
+	int code;
+
+	if (c->n_args && cli_number(c, "VERSION", c->arg[0], 1, INT64_MAX, &version)) {
+		json_decref(params);
+		return CLI_USAGE;
+	}
+	if (version) {
+		json_object_set_new(params, "version", json_integer((json_int_t)version));
+	}
+	code = cli_call(c, "policy show", "policy.show", params, &result);
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "policy.show", result);
+	}
+	print_version(c, result);
+	json_decref(result);
+	return CLI_OK;
+}
+
+const struct cli_verb verb_policy_list = {
+	.name = "list",
+	.args = "",
+	.doc = "list the active and the kept versions",
+	.page = "gbpf-policy.1",
+	.run = cmd_list,
+};
+
+const struct cli_verb verb_policy_show = {
+	.name = "show",
+	.args = "[VERSION]",
+	.doc = "hooks, maps, costs and counters of a version",
+	.page = "gbpf-policy.1",
+	.max_args = 1,
+	.run = cmd_show,
+};

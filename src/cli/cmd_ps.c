@@ -1,0 +1,250 @@
+/* `gbpf ps` and `gbpf set`: the programs that run under gBPF, and their class and weight. */
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/verbs.h"
+
+enum { O_WHY };
+
+static const struct cli_option ps_options[] = {
+	[O_WHY] = {"why", 'y', NULL, "why work was last held, and the durations learned of its kernels"},
+	{NULL, 0, NULL, NULL},
+};
+
+static const char *duration_or_dash(char out[24], uint64_t ns, uint64_t samples)
+{
+	return samples ? cli_duration(out, ns) : "-";
+}
+
+static const char *policy_of(char out[80], const json_t *tenant)
+{
+	uint64_t version = cli_u64(tenant, "policy_version");
+	const char *name = cli_text(tenant, "policy");
+
+	if (!version) {
+		return "-";
+	}
+	snprintf(out, 80, "%.40s@%llu", name, (unsigned long long)version);
+	return out;
+}
+
+static void add_row(struct cli_table *t, const json_t *tenant)
+{
+	const json_t *s = json_object_get(tenant, "stats");
+	uint64_t requests = cli_u64(s, "requests");
+	char held[24], p50[24], p99[24], launches[24], policy[80];
+
+	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
+	cli_table_cell(t, "%s", cli_text(tenant, "user"));
+	cli_table_cell(t, "%s", cli_text(tenant, "class"));
+	cli_table_cell(t, "%s", cli_text(tenant, "name"));
+	cli_table_cell(t, "%s", cli_count(launches, cli_u64(s, "launches")));
+	cli_table_cell(t, "%s", cli_duration(held, cli_u64(s, "held_ns")));
+	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
+	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
+	cli_table_cell(t, "%s", policy_of(policy, tenant));
+	cli_table_cell(t, "%s", cli_text(tenant, "command"));
+}
+
+static void print_tenants(struct cli *c, const json_t *tenants)
+{
+	static const char *const left[] = {"USER", "CLASS", "NAME"}, *const right[] = {"LAUNCHES", "HELD", "P50", "P99"};
+	struct cli_table t;
+	json_t *tenant;
+	size_t i;
+
+	cli_table_init(&t);
+	cli_table_column(&t, "PID", true);
+	for (i = 0; i < ARRAY_SIZE(left); i++) {
+		cli_table_column(&t, left[i], false);
+	}
+	for (i = 0; i < ARRAY_SIZE(right); i++) {
+		cli_table_column(&t, right[i], true);
+	}
+	cli_table_column(&t, "POLICY", false);
+	cli_table_column(&t, "COMMAND", false);
+	json_array_foreach(tenants, i, tenant) {
+		add_row(&t, tenant);
+	}
+	cli_table_print(&t, stdout, c->color_out);
+	cli_table_finish(&t);
+}
+
+static void print_kernels(struct cli *c, const json_t *kernels)
+{
+	struct cli_table t;
+	const json_t *k;
+	size_t i;
+	char est[24], count[24];
+
+	if (!json_array_size(kernels)) {
+		return;
+	}
+	cli_table_init(&t);
+	cli_table_column(&t, "     LEARNED", true);
+	cli_table_column(&t, "LAUNCHES", true);
+	cli_table_column(&t, "KERNEL", false);
+	json_array_foreach(kernels, i, k) {
+		cli_table_cell(&t, "%s", duration_or_dash(est, cli_u64(k, "est_ns"), cli_u64(k, "est_ns")));
+		cli_table_cell(&t, "%s", cli_count(count, cli_u64(k, "count")));
+		cli_table_cell(&t, "%s", cli_text(k, "name"));
+	}
+	cli_table_print(&t, stdout, c->color_out);
+	cli_table_finish(&t);
+}
+
+static void print_why(struct cli *c, const json_t *tenants)
+{
+	json_t *tenant;
+	size_t i;
+
+	json_array_foreach(tenants, i, tenant) {
+		const json_t *s = json_object_get(tenant, "stats");
+		const char *why = cli_text(tenant, "why");
+		const char *kernel = cli_text(tenant, "why_kernel");
+		struct buf line = {0}, safe = {0};
+		char held[24], longest[24];
+
+		buf_printf(&line, "%s (%llu): ",
+			   cli_text(tenant, "name")[0] ? cli_text(tenant, "name") : cli_text(tenant, "command"),
+			   (unsigned long long)cli_u64(tenant, "pid"));
+		if (cli_u64(s, "holds") + cli_u64(s, "deferred") == 0) {
+			buf_puts(&line, "never held");
+		} else {
+			buf_printf(&line, "held %llu times, deferred %llu, %s in all, longest %s, hold limit reached %llu times",
+				   (unsigned long long)cli_u64(s, "holds"),
+				   (unsigned long long)cli_u64(s, "deferred"),
+				   cli_duration(held, cli_u64(s, "held_ns")),
+				   cli_duration(longest, cli_u64(s, "max_held_ns")),
+				   (unsigned long long)cli_u64(s, "limit_hits"));
+		}
+		if (why[0] && strcmp(why, "none") != 0) {
+			buf_printf(&line, "\n  last: %s%s%s", why, kernel[0] ? ", kernel " : "", kernel);
+		}
+		cli_safe_text(&safe, buf_text(&line));
+		printf("\n%s\n", buf_text(&safe));
+		buf_finish(&line);
+		buf_finish(&safe);
+		print_kernels(c, json_object_get(tenant, "kernels"));
+	}
+}
+
+static int cmd_ps(struct cli *c)
+{
+	json_t *result = NULL, *tenants;
+	int code = cli_call(c, "ps", "ps", NULL, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "ps", result);
+	}
+	tenants = json_object_get(result, "tenants");
+	if (!json_array_size(tenants)) {
+		cli_note(c, "No program runs under gBPF. Start one: gbpf run --class latency -- COMMAND");
+	} else {
+		print_tenants(c, tenants);
+		if (c->opt[O_WHY]) {
+			print_why(c, tenants);
+		}
+	}
+	json_decref(result);
+	return CLI_OK;
+}
+
+enum { O_CLASS, O_WEIGHT };
+
+static const struct cli_option set_options[] = {
+	[O_CLASS] = {"class", 'c', "latency|normal|batch", "its class from now on"},
+	[O_WEIGHT] = {"weight", 'w', "1-10000", "its weight from now on"},
+	{NULL, 0, NULL, NULL},
+};
+
+/* CLI_OK with the tenant, or an exit code after the message was printed. */
+static int tenant_of_pid(struct cli *c, uint64_t pid, uint64_t *ret_tenant, json_t **ret_was)
+{
+	json_t *result = NULL, *tenant;
+	int code = cli_call(c, "set", "ps", NULL, &result);
+	size_t i;
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	json_array_foreach(json_object_get(result, "tenants"), i, tenant) {
+		if (cli_u64(tenant, "pid") == pid) {
+			*ret_tenant = cli_u64(tenant, "tenant");
+			*ret_was = json_incref(tenant);
+			json_decref(result);
+			return CLI_OK;
+		}
+	}
+	json_decref(result);
+	return cli_fail(c, CLI_NOT_FOUND, "not-found", "See: gbpf ps", "set: no program with PID %llu runs under gBPF",
+			(unsigned long long)pid);
+}
+
+static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *was, uint64_t weight)
+{
+	json_t *params = json_pack("{s:I, s:s*}", "tenant", (json_int_t)tenant, "class", c->opt[O_CLASS]);
+	json_t *result = NULL;
+	int code;
+
+	if (params && weight) {
+		json_object_set_new(params, "weight", json_integer((json_int_t)weight));
+	}
+	code = cli_call(c, "set", "set", params, &result);
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
+		return cli_json(c, "set", result);
+	}
+	printf("%llu: class %s → %s, weight %llu → %llu\n", (unsigned long long)pid, cli_text(was, "class"),
+	       cli_text(result, "class"), (unsigned long long)cli_u64(was, "weight"),
+	       (unsigned long long)cli_u64(result, "weight"));
+	json_decref(result);
+	return CLI_OK;
+}
+
+static int cmd_set(struct cli *c)
+{
+	uint64_t pid, tenant = 0, weight = 0;
+	json_t *was = NULL;
+	int code;
+
+	if (!c->opt[O_CLASS] && !c->opt[O_WEIGHT]) {
+		return cli_fail(c, CLI_USAGE, "usage", "Give --class, --weight or both", "set: nothing to change");
+	}
+	if (cli_number(c, "PID", c->arg[0], 1, INT32_MAX, &pid) ||
+	    (c->opt[O_WEIGHT] && cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight))) {
+		return CLI_USAGE;
+	}
+	code = tenant_of_pid(c, pid, &tenant, &was);
+	if (code == CLI_OK) {
+		code = change(c, pid, tenant, was, weight);
+	}
+	json_decref(was);
+	return code;
+}
+
+const struct cli_verb verb_ps = {
+	.name = "ps",
+	.args = "",
+	.doc = "list the programs that run under gBPF",
+	.page = "gbpf-ps.1",
+	.options = ps_options,
+	.run = cmd_ps,
+};
+
+const struct cli_verb verb_set = {
+	.name = "set",
+	.args = "PID",
+	.doc = "change class or weight of a running program",
+	.page = "gbpf-ps.1",
+	.options = set_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = cmd_set,
+};

@@ -1,0 +1,249 @@
+/* `gbpf run`: starts a program under the shim and stands in for it: signals go in, the exit code comes out. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "cli/client.h"
+#include "cli/run_env.h"
+#include "cli/verbs.h"
+
+enum { O_CLASS, O_NAME, O_WEIGHT, O_DEVICE, O_STRICT, O_OFF };
+
+static const struct cli_option options[] = {
+	[O_CLASS] = {"class", 'c', "latency|normal|batch", "how urgent its work is (default normal)"},
+	[O_NAME] = {"name", 'n', "NAME", "shown by gbpf ps (default: the program's)"},
+	[O_WEIGHT] = {"weight", 'w', "1-10000", "its part where a policy shares by weight (default 100)"},
+	[O_DEVICE] = {"device", 'd', "soft|nvidia|auto", "which GPU (default auto: NVIDIA's when there is one)"},
+	[O_STRICT] = {"strict", 0, NULL, "without gbpfd fail instead of running unmanaged"},
+	[O_OFF] = {"off", 0, NULL, "pass everything through: for comparing"},
+	{NULL, 0, NULL, NULL},
+};
+
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+
+static void signal_set(sigset_t *set)
+{
+	sigemptyset(set);
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
+		sigaddset(set, forwarded[i]);
+	}
+	sigaddset(set, SIGCHLD);
+}
+
+/* In the child. Reports a failed exec through the pipe, which a successful one closes. */
+static void NORETURN start_child(char **argv, const sigset_t *mask, int report_fd)
+{
+	int err;
+
+	signal(SIGPIPE, SIG_DFL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execvp(argv[0], argv);
+	err = errno;
+	if (write(report_fd, &err, sizeof(err)) < 0) {
+		_exit(CLI_RUN_FAILED);
+	}
+	_exit(CLI_RUN_CANNOT_EXEC);
+}
+
+/* Follows the child into a stop that the terminal asked for, so that the shell sees its job as stopped. */
+static void stop_too(int sig)
+{
+	if (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU) {
+		raise(SIGSTOP);
+	}
+}
+
+/* True when the child has ended, with its exit code. */
+static bool reap(pid_t child, int *ret_code)
+{
+	int status;
+
+	while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+		if (WIFSTOPPED(status)) {
+			stop_too(WSTOPSIG(status));
+			continue;
+		}
+		*ret_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+		return true;
+	}
+	return false;
+}
+
+/* A signal from the terminal has reached the child already, as a member of the same process group; one that a process
+ * sent to us has not. */
+static int stand_in(pid_t child, const sigset_t *set)
+{
+	int code = CLI_RUN_FAILED;
+
+	while (!reap(child, &code)) {
+		siginfo_t info;
+		int sig = sigwaitinfo(set, &info);
+
+		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0) {
+			kill(child, sig);
+		}
+	}
+	return code;
+}
+
+static int exec_failed(struct cli *c, const char *program, int err)
+{
+	if (err == ENOENT) {
+		return cli_fail(c, CLI_RUN_NO_COMMAND, "no-command", "Is it spelt right, and on the PATH?",
+				"run: '%s' not found", program);
+	}
+	return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec", err == EACCES ? "Is it an executable file?" : NULL,
+			"run: '%s' cannot be executed: %s", program, strerror(err));
+}
+
+static int run_program(struct cli *c)
+{
+	int pipe_fd[2], err = 0;
+	sigset_t set, old;
+	ssize_t n;
+	pid_t child;
+
+	if (pipe2(pipe_fd, O_CLOEXEC) < 0) {
+		return cli_fail(c, CLI_RUN_FAILED, "pipe", NULL, "run: pipe: %s", strerror(errno));
+	}
+	signal_set(&set);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	child = fork();
+	if (child < 0) {
+		err = errno;
+		fd_close(pipe_fd[0]);
+		fd_close(pipe_fd[1]);
+		return cli_fail(c, CLI_RUN_FAILED, "fork", NULL, "run: fork: %s", strerror(err));
+	}
+	if (child == 0) {
+		start_child(c->arg, &old, pipe_fd[1]);
+	}
+	fd_close(pipe_fd[1]);
+	do {
+		n = read(pipe_fd[0], &err, sizeof(err));
+	} while (n < 0 && errno == EINTR);
+	fd_close(pipe_fd[0]);
+	if (n == (ssize_t)sizeof(err)) {
+		waitpid(child, NULL, 0);
+		return exec_failed(c, c->arg[0], err);
+	}
+	return stand_in(child, &set);
+}
+
+/* The variable is what the child, and gbpfd if it is started, find the socket by. */
+static int use_socket(struct cli *c)
+{
+	static const char leaf[] = "/control.sock";
+	const char *path = c->global[CLI_SOCKET];
+	char dir[PATH_MAX];
+	size_t n;
+
+	if (!path) {
+		return 0;
+	}
+	n = strlen(path);
+	if (n > sizeof(leaf) - 1 && strcmp(path + n - (sizeof(leaf) - 1), leaf) == 0) {
+		n -= sizeof(leaf) - 1;
+	}
+	if (path[0] != '/' || n >= sizeof(dir)) {
+		return cli_fail(c, CLI_RUN_FAILED, "usage", "Give an absolute path",
+				"run: --socket: '%s' is not an absolute path", path);
+	}
+	snprintf(dir, sizeof(dir), "%.*s", (int)n, path);
+	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
+}
+
+/* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did not. */
+static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
+{
+	struct gbpf_start_options o = {.size = sizeof(o), .device = d->soft ? "soft" : "nvidia"};
+	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
+	const struct gbpf_hello *hello;
+	struct gbpf *g = NULL;
+	int code = cli_open(c, &g);
+
+	if (code == CLI_OK && gbpf_start_daemon(g, &o) < 0) {
+		code = cli_fail_daemon(c, g, "run");
+	}
+	hello = code == CLI_OK ? gbpf_hello(g) : NULL;
+	if (hello && strcmp(hello->device, o.device) != 0 &&
+	    (strcmp(hello->device, "soft") == 0 || strcmp(hello->device, "nvidia") == 0)) {
+		if (chosen || getenv("GBPF_REAL_CUDA")) {
+			cli_note(c, "gbpf: run: gbpfd serves the device '%s', this program uses '%s'", hello->device,
+				 o.device);
+		} else if (run_choose_device(hello->device, d, r) < 0) {
+			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
+		}
+	}
+	gbpf_close(g);
+	return code;
+}
+
+static int check_settings(struct cli *c)
+{
+	const char *name = c->opt[O_NAME];
+	uint64_t weight;
+
+	if (name && (!name[0] || strlen(name) > 63)) {
+		return cli_fail(c, CLI_USAGE, "usage", "Choose a shorter one",
+				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
+	}
+	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight) : CLI_OK;
+}
+
+static int prepare(struct cli *c, struct report *r)
+{
+	struct run_settings s = {.class_name = c->opt[O_CLASS], .name = c->opt[O_NAME], .weight = c->opt[O_WEIGHT],
+				 .strict = c->opt[O_STRICT], .off = c->opt[O_OFF]};
+	struct run_device d;
+	char shim[RUN_PATH];
+	int code;
+
+	if (run_choose_device(c->opt[O_DEVICE], &d, r) < 0) {
+		return cli_fail_report(c, CLI_RUN_FAILED, "run", r);
+	}
+	if (run_find_shim(shim) < 0) {
+		return cli_fail(c, CLI_RUN_FAILED, "install",
+				"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+				"run: the shim is missing: %s", shim);
+	}
+	code = s.off ? CLI_OK : start_daemon(c, &d, r);
+	if (code == CLI_OK && run_set_environment(&s, &d, shim, r) < 0) {
+		code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
+	}
+	return code;
+}
+
+static int cmd_run(struct cli *c)
+{
+	struct report r;
+	int code = check_settings(c);
+
+	if (code == CLI_OK) {
+		code = use_socket(c);
+	}
+	if (code == CLI_OK) {
+		report_init(&r);
+		code = prepare(c, &r);
+		report_finish(&r);
+	}
+	return code == CLI_OK ? run_program(c) : code;
+}
+
+const struct cli_verb verb_run = {
+	.name = "run",
+	.args = "[--] COMMAND [ARGUMENT]...",
+	.doc = "run a program under gBPF; starts gbpfd when none runs",
+	.page = "gbpf-run.1",
+	.options = options,
+	.min_args = 1,
+	.max_args = -1,
+	.command = true,
+	.run = cmd_run,
+};

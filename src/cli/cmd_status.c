@@ -1,0 +1,195 @@
+/* `gbpf status`, `on`, `off`, `shutdown` and `device`: gbpfd itself. */
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/verbs.h"
+
+static int cmd_off_on(struct cli *c, const char *verb, const char *said)
+{
+	json_t *result = NULL;
+	int code = cli_call(c, verb, verb, NULL, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, verb, result);
+	}
+	puts(said);
+	json_decref(result);
+	return CLI_OK;
+}
+
+static int cmd_off(struct cli *c)
+{
+	return cmd_off_on(c, "off", "off: every program passes straight through");
+}
+
+static int cmd_on(struct cli *c)
+{
+	return cmd_off_on(c, "on", "on: the policy decides");
+}
+
+static int cmd_shutdown(struct cli *c)
+{
+	json_t *result = NULL;
+	int code = cli_call(c, "shutdown", "shutdown", NULL, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "shutdown", result);
+	}
+	cli_note(c, "gbpfd is leaving; programs run on without it.");
+	json_decref(result);
+	return CLI_OK;
+}
+
+static void print_member(const char *key, const json_t *v, int indent)
+{
+	size_t n = strlen(key);
+	struct buf safe = {0};
+	const char *sub;
+	json_t *w;
+	char t[24];
+
+	if (json_is_object(v)) {
+		printf("%*s%s:\n", indent, "", key);
+		json_object_foreach((json_t *)v, sub, w) {
+			print_member(sub, w, indent + 2);
+		}
+	} else if (json_is_string(v)) {
+		cli_safe_text(&safe, json_string_value(v));
+		printf("%*s%-16s %s\n", indent, "", key, buf_text(&safe));
+	} else if (json_is_boolean(v)) {
+		printf("%*s%-16s %s\n", indent, "", key, json_is_true(v) ? "yes" : "no");
+	} else if (json_is_integer(v) && n > 3 && strcmp(key + n - 3, "_ns") == 0) {
+		printf("%*s%-16.*s %s\n", indent, "", (int)n - 3, key, cli_duration(t, (uint64_t)json_integer_value(v)));
+	} else if (json_is_integer(v) && n > 6 && strcmp(key + n - 6, "_bytes") == 0) {
+		printf("%*s%-16.*s %s\n", indent, "", (int)n - 6, key, cli_bytes(t, (uint64_t)json_integer_value(v)));
+	} else if (json_is_integer(v)) {
+		printf("%*s%-16s %lld\n", indent, "", key, (long long)json_integer_value(v));
+	}
+	buf_finish(&safe);
+}
+
+static int cmd_status(struct cli *c)
+{
+	struct gbpf *g = NULL;
+	const struct gbpf_hello *h;
+	json_t *result = NULL, *v;
+	char *json = NULL;
+	const char *key;
+	int rc, code = cli_open(c, &g);
+
+	if (code == CLI_OK) {
+		rc = gbpf_status(g, &json);
+		code = cli_result(c, g, "status", rc, json, &result);
+	}
+	h = code == CLI_OK ? gbpf_hello(g) : NULL;
+	if (h) {
+		json_object_set_new(result, "daemon",
+				    json_pack("{s:s, s:i, s:i, s:s, s:b, s:s}", "version", h->version, "pid", h->pid,
+					      "uid", h->uid, "device", h->device, "off", h->off, "socket",
+					      gbpf_socket_path(g)));
+	}
+	gbpf_close(g);
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "status", result);
+	}
+	json_object_foreach(result, key, v) {
+		print_member(key, v, 0);
+	}
+	json_decref(result);
+	return CLI_OK;
+}
+
+/* Tenants come as a number or as a list of them. */
+static uint64_t how_many(const json_t *device)
+{
+	const json_t *v = json_object_get(device, "tenants");
+
+	return json_is_array(v) ? json_array_size(v) : cli_u64(device, "tenants");
+}
+
+static int cmd_device(struct cli *c)
+{
+	json_t *result = NULL, *d;
+	struct cli_table t;
+	size_t i;
+	int code = cli_call(c, "device", "device.list", NULL, &result);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	if (c->json) {
+		return cli_json(c, "device", result);
+	}
+	cli_table_init(&t);
+	cli_table_column(&t, "GPU", true);
+	cli_table_column(&t, "KIND", false);
+	cli_table_column(&t, "NAME", false);
+	cli_table_column(&t, "PROGRAMS", true);
+	cli_table_column(&t, "POLICY", true);
+	cli_table_column(&t, "UUID", false);
+	json_array_foreach(json_object_get(result, "devices"), i, d) {
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "gpu"));
+		cli_table_cell(&t, "%s", cli_text(d, "kind"));
+		cli_table_cell(&t, "%s", cli_text(d, "name"));
+		cli_table_cell(&t, "%llu", (unsigned long long)how_many(d));
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "policy_version"));
+		cli_table_cell(&t, "%s", cli_text(d, "uuid"));
+	}
+	if (t.n) {
+		cli_table_print(&t, stdout, c->color_out);
+	} else {
+		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that use them.");
+	}
+	cli_table_finish(&t);
+	json_decref(result);
+	return CLI_OK;
+}
+
+const struct cli_verb verb_status = {
+	.name = "status",
+	.args = "",
+	.doc = "how gbpfd is doing",
+	.page = "gbpf.1",
+	.run = cmd_status,
+};
+
+const struct cli_verb verb_off = {
+	.name = "off",
+	.args = "",
+	.doc = "let every program pass through, at once",
+	.page = "gbpf.1",
+	.run = cmd_off,
+};
+
+const struct cli_verb verb_on = {
+	.name = "on",
+	.args = "",
+	.doc = "let the policy decide again",
+	.page = "gbpf.1",
+	.run = cmd_on,
+};
+
+const struct cli_verb verb_shutdown = {
+	.name = "shutdown",
+	.args = "",
+	.doc = "ask gbpfd to leave; programs run on",
+	.page = "gbpf.1",
+	.run = cmd_shutdown,
+};
+
+const struct cli_verb verb_device = {
+	.name = "device",
+	.args = "",
+	.doc = "list the GPUs that gbpfd knows",
+	.page = "gbpf.1",
+	.run = cmd_device,
+};

@@ -1,0 +1,43 @@
+/* Findings of `gbpf doctor`, and the checks that make them. */
+#ifndef GBPF_CLI_DOCTOR_H
+#define GBPF_CLI_DOCTOR_H
+
+#include "cli/run_env.h"
+
+enum doctor_status {
+	DOCTOR_OK,
+	DOCTOR_BAD,  /* something will not work: has a fix */
+	DOCTOR_NOTE, /* good to know */
+};
+
+struct doctor {
+	struct cli *c;
+	struct run_device device;
+	bool have_device; /* device is chosen */
+	json_t *checks;	  /* what was found; printed at once unless --json */
+	unsigned bad;
+};
+
+/* fix may be NULL. */
+void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix, const char *fmt, ...)
+	PRINTF_LIKE(5, 6);
+
+void doctor_check_install(struct doctor *d);
+void doctor_check_nvidia(struct doctor *d, bool wanted);
+void doctor_check_device(struct doctor *d);
+void doctor_check_machine(struct doctor *d);
+void doctor_check_runtime(struct doctor *d);
+void doctor_check_daemon(struct doctor *d);
+
+/* Loads a driver library in a process of its own, so that its crash is a finding and not ours. */
+struct doctor_probe {
+	int stage; /* how far it came */
+	int result; /* CUresult of the call that failed, 0 */
+	int devices, version;
+	int signal; /* that ended it, 0 */
+	char name[128], error[256]; /* of device 0; of dlopen */
+};
+enum { PROBE_NOTHING, PROBE_LOADED, PROBE_SYMBOLS, PROBE_INIT, PROBE_COUNT, PROBE_DONE, PROBE_TIMEOUT };
+void doctor_probe(const char *libcuda, uint64_t timeout_ns, struct doctor_probe *ret);
+
+#endif

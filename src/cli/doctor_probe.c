@@ -1,0 +1,125 @@
+/* The probe: a child that loads a libcuda and asks it for its devices. What it says comes through a pipe. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/doctor.h"
+
+/* The few calls that are needed; results are CUresult. */
+struct calls {
+	int (*init)(unsigned flags);
+	int (*count)(int *n);
+	int (*version)(int *v);
+	int (*name)(char *out, int cap, int device);
+};
+
+static void *symbol(void *lib, const char *name)
+{
+	return dlsym(lib, name);
+}
+
+static void ask(const char *libcuda, struct doctor_probe *p)
+{
+	void *lib = dlopen(libcuda, RTLD_NOW | RTLD_LOCAL);
+	struct calls f;
+
+	if (!lib) {
+		const char *e = dlerror();
+
+		snprintf(p->error, sizeof(p->error), "%s", e ? e : "dlopen failed");
+		return;
+	}
+	p->stage = PROBE_LOADED;
+	*(void **)&f.init = symbol(lib, "cuInit");
+	*(void **)&f.count = symbol(lib, "cuDeviceGetCount");
+	*(void **)&f.version = symbol(lib, "cuDriverGetVersion");
+	*(void **)&f.name = symbol(lib, "cuDeviceGetName");
+	if (!f.init || !f.count || !f.version || !f.name) {
+		return;
+	}
+	p->stage = PROBE_SYMBOLS;
+	p->result = f.init(0);
+	if (p->result) {
+		return;
+	}
+	p->stage = PROBE_INIT;
+	p->result = f.count(&p->devices);
+	if (p->result) {
+		return;
+	}
+	p->stage = PROBE_COUNT;
+	if (f.version(&p->version) == 0 && (p->devices == 0 || f.name(p->name, sizeof(p->name), 0) == 0)) {
+		p->stage = PROBE_DONE;
+	}
+}
+
+static void NORETURN child(const char *libcuda, int out)
+{
+	struct doctor_probe p = {0};
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+	}
+	ask(libcuda, &p);
+	_exit(write(out, &p, sizeof(p)) == (ssize_t)sizeof(p) ? 0 : 1);
+}
+
+/* The answer is shorter than PIPE_BUF, so it comes whole. */
+static bool read_answer(int fd, uint64_t timeout_ns, struct doctor_probe *ret)
+{
+	uint64_t end = clock_now_ns() + timeout_ns, now;
+
+	while ((now = clock_now_ns()) < end) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+
+		if (poll(&p, 1, (int)MIN((end - now) / 1000000 + 1, (uint64_t)60000)) > 0) {
+			return read(fd, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);
+		}
+	}
+	ret->stage = PROBE_TIMEOUT;
+	return true;
+}
+
+void doctor_probe(const char *libcuda, uint64_t timeout_ns, struct doctor_probe *ret)
+{
+	int fd[2], status = 0;
+	pid_t pid;
+
+	memset(ret, 0, sizeof(*ret));
+	if (pipe2(fd, O_CLOEXEC) < 0) {
+		snprintf(ret->error, sizeof(ret->error), "pipe: %s", strerror(errno));
+		return;
+	}
+	pid = fork();
+	if (pid == 0) {
+		child(libcuda, fd[1]);
+	}
+	fd_close(fd[1]);
+	if (pid < 0) {
+		snprintf(ret->error, sizeof(ret->error), "fork: %s", strerror(errno));
+	} else {
+		if (!read_answer(fd[0], timeout_ns, ret)) {
+			memset(ret, 0, sizeof(*ret));
+		}
+		if (ret->stage == PROBE_TIMEOUT) {
+			kill(pid, SIGKILL);
+		}
+		waitpid(pid, &status, 0);
+		if (WIFSIGNALED(status) && ret->stage != PROBE_TIMEOUT) {
+			ret->signal = WTERMSIG(status);
+		}
+	}
+	ret->name[sizeof(ret->name) - 1] = 0;
+	ret->error[sizeof(ret->error) - 1] = 0;
+	fd_close(fd[0]);
+}

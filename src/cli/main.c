@@ -1,0 +1,55 @@
+/* gbpf: the command line. Looks a verb up in the table and runs it; every verb is a file of its own. */
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static bool wants_color(const struct cli *c, int fd)
+{
+	const char *mode = c->global[CLI_COLOR];
+	const char *no_color = getenv("NO_COLOR");
+	const char *term = getenv("TERM");
+
+	if (mode && strcmp(mode, "auto") != 0) {
+		return strcmp(mode, "always") == 0;
+	}
+	return !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0) && isatty(fd);
+}
+
+static int run_verb(struct cli *c)
+{
+	if (c->global[CLI_VERSION]) {
+		c->group = NULL;
+		c->verb = cli_verb_find(cli_verbs, "version");
+		return c->verb->run(c);
+	}
+	if (c->global[CLI_HELP]) {
+		cli_usage(c, stdout);
+		return CLI_OK;
+	}
+	if (!c->verb || c->verb->subs) {
+		cli_usage(c, stderr);
+		return CLI_USAGE;
+	}
+	return c->verb->run(c);
+}
+
+int main(int argc, char **argv)
+{
+	struct cli c = {0};
+	int code;
+
+	setlocale(LC_CTYPE, "");
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error; `run` gives its child the default back */
+	c.color_err = wants_color(&c, STDERR_FILENO);
+	code = cli_parse(&c, argc, argv);
+	if (code) {
+		return code;
+	}
+	c.color_out = wants_color(&c, STDOUT_FILENO);
+	c.color_err = wants_color(&c, STDERR_FILENO);
+	code = run_verb(&c);
+	return cli_flush(&c) && code == CLI_OK ? CLI_FAILED : code;
+}

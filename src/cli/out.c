@@ -1,0 +1,201 @@
+/* Messages, errors and documents: the one place that prints them, so that all verbs look alike. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+const char *cli_style(bool on, enum cli_style style)
+{
+	static const char *const codes[] = {"\033[0m", "\033[1m", "\033[32m", "\033[31m", "\033[33m", "\033[2m"};
+
+	return on ? codes[style] : "";
+}
+
+/* The child of `run` owns standard output. */
+static FILE *document_stream(const struct cli *c)
+{
+	return c->verb && c->verb->command ? stderr : stdout;
+}
+
+static void print_document(FILE *to, json_t *document)
+{
+	if (json_dumpf(document, to, JSON_INDENT(2)) == 0) {
+		fputc('\n', to);
+	}
+}
+
+static json_t *text_or_null(const char *s)
+{
+	json_t *v = s ? json_string(s) : NULL;
+
+	return v ? v : json_null(); /* not UTF-8: a foreign file's name; better null than no document */
+}
+
+static int fail_json(struct cli *c, int exit_code, const char *code, const char *message, const char *hint,
+		     const char *place, const char *detail)
+{
+	json_t *e = json_pack("{s:s, s:i, s:o, s:o}", "code", code, "exit", exit_code, "message",
+			      text_or_null(message), "hint", text_or_null(hint ? hint : ""));
+	json_t *d;
+
+	if (e && place && place[0]) {
+		json_object_set_new(e, "place", text_or_null(place));
+	}
+	if (e && detail && detail[0]) {
+		json_object_set_new(e, "detail", text_or_null(detail));
+	}
+	d = json_pack("{s:s, s:o}", "schema", "gbpf.error/1", "error", e ? e : json_null());
+	if (d) {
+		print_document(document_stream(c), d);
+		json_decref(d);
+	}
+	return exit_code;
+}
+
+static void print_sentence(FILE *to, const char *text)
+{
+	size_t n = strlen(text);
+
+	fputs(text, to);
+	if (n && !strchr(".?!:", text[n - 1])) {
+		fputc('.', to);
+	}
+}
+
+void cli_print_hint(FILE *to, const char *hint)
+{
+	/* A hint stands as a sentence of its own; names (GBPF_X, x.bpf.c) keep their case. */
+	bool word = hint[0] >= 'a' && hint[0] <= 'z' && (hint[1] == ' ' || (hint[1] >= 'a' && hint[1] <= 'z'));
+	size_t first = strcspn(hint, " ");
+
+	if (word && !memchr(hint, '.', first) && !memchr(hint, '_', first)) {
+		fputc(hint[0] - 'a' + 'A', to);
+		hint++;
+	}
+	fputs(hint, to);
+}
+
+static void fail_text(struct cli *c, const char *message, const char *hint, const char *detail)
+{
+	struct buf safe = {0};
+
+	cli_safe_text(&safe, message);
+	fprintf(stderr, "%sgbpf:%s ", cli_style(c->color_err, CLI_RED), cli_style(c->color_err, CLI_PLAIN));
+	if (hint && hint[0]) {
+		print_sentence(stderr, buf_text(&safe));
+		fputc(' ', stderr);
+		cli_print_hint(stderr, hint);
+		fputc('\n', stderr);
+	} else {
+		fprintf(stderr, "%s\n", buf_text(&safe));
+	}
+	if (detail && detail[0]) {
+		fprintf(stderr, "%s%s", detail, detail[strlen(detail) - 1] == '\n' ? "" : "\n");
+	}
+	buf_finish(&safe);
+}
+
+/* What `run` returns is the child's, so its own failures have one code that programs do not use. */
+static int code_of(const struct cli *c, int exit_code)
+{
+	return c->verb && c->verb->command && exit_code < CLI_RUN_FAILED ? CLI_RUN_FAILED : exit_code;
+}
+
+int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
+{
+	struct buf text = {0};
+	va_list ap;
+
+	exit_code = code_of(c, exit_code);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (c->json) {
+		fail_json(c, exit_code, code, buf_text(&text), hint, NULL, NULL);
+	} else {
+		fail_text(c, buf_text(&text), hint, NULL);
+	}
+	buf_finish(&text);
+	return exit_code;
+}
+
+int cli_fail_report(struct cli *c, int exit_code, const char *what, const struct report *r)
+{
+	struct buf text = {0};
+
+	exit_code = code_of(c, exit_code);
+	buf_printf(&text, "%s: %s%s%s", what, buf_text(&r->place), r->place.len ? ": " : "", buf_text(&r->message));
+	if (c->json) {
+		fail_json(c, exit_code, r->code, buf_text(&text), buf_text(&r->hint), buf_text(&r->place),
+			  buf_text(&r->detail));
+	} else {
+		fail_text(c, buf_text(&text), buf_text(&r->hint), buf_text(&r->detail));
+	}
+	buf_finish(&text);
+	return exit_code;
+}
+
+void cli_note(struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->quiet) {
+		return;
+	}
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+int cli_json(struct cli *c, const char *verb, json_t *document)
+{
+	char schema[64];
+	json_t *out;
+
+	snprintf(schema, sizeof(schema), "gbpf.%s/1", verb);
+	out = json_pack("{s:s}", "schema", schema);
+	if (!out || !document || json_object_update(out, document) < 0) {
+		json_decref(out);
+		json_decref(document);
+		return cli_fail(c, CLI_FAILED, "memory", NULL, "%s: out of memory", verb);
+	}
+	print_document(stdout, out);
+	json_decref(out);
+	json_decref(document);
+	return CLI_OK;
+}
+
+int cli_exit_of(int err)
+{
+	switch (err) {
+	case 0:
+		return CLI_OK;
+	case -ENOENT:
+		return CLI_NOT_FOUND;
+	case -EPERM:
+	case -EACCES:
+		return CLI_PERMISSION;
+	case -ENOSPC:
+	case -E2BIG:
+		return CLI_LIMIT;
+	case -ETIMEDOUT:
+		return CLI_TIMEOUT;
+	case -ECONNREFUSED:
+		return CLI_UNREACHABLE;
+	default:
+		return CLI_FAILED;
+	}
+}
+
+int cli_flush(struct cli *c)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout)) {
+		return 0;
+	}
+	if (errno != EPIPE) { /* who closed the pipe had read enough */
+		fprintf(stderr, "gbpf: standard output: %s\n", strerror(errno));
+	}
+	return CLI_FAILED;
+}

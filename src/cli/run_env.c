@@ -1,0 +1,172 @@
+/* What `gbpf run` changes in the environment: the loader finds the shim first, and the shim finds the driver library. */
+#include "cli/run_env.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+
+#define LIBCUDA "libcuda.so.1"
+
+static int find_own(char out[RUN_PATH], const char *leaf)
+{
+	char path[RUN_PATH], real[PATH_MAX];
+	int err = path_lib(path, sizeof(path), leaf);
+
+	if (err) {
+		return err;
+	}
+	if (realpath(path, real)) {
+		snprintf(out, RUN_PATH, "%s", real);
+		return access(out, R_OK) == 0 ? 0 : -ENOENT;
+	}
+	snprintf(out, RUN_PATH, "%s", path);
+	return -ENOENT;
+}
+
+int run_find_soft(char out[RUN_PATH])
+{
+	return find_own(out, "soft/" LIBCUDA);
+}
+
+int run_find_shim(char out[RUN_PATH])
+{
+	return find_own(out, "shim/" LIBCUDA);
+}
+
+/* dir/libcuda.so.1, unless that is one of ours. */
+static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
+{
+	char path[RUN_PATH], real[PATH_MAX], own[RUN_PATH], base[PATH_MAX];
+
+	if (len == 0 || len + sizeof("/" LIBCUDA) > sizeof(path)) {
+		return false;
+	}
+	snprintf(path, sizeof(path), "%.*s/%s", (int)len, dir, LIBCUDA);
+	if (access(path, R_OK) < 0 || !realpath(path, real)) {
+		return false;
+	}
+	if (path_lib(own, sizeof(own), NULL) == 0 && realpath(own, base) && strncmp(real, base, strlen(base)) == 0 &&
+	    real[strlen(base)] == '/') {
+		return false;
+	}
+	snprintf(out, RUN_PATH, "%s", path);
+	return true;
+}
+
+int run_find_real(char out[RUN_PATH])
+{
+	static const char *const places[] = {
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+		"/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/nvidia", "/usr/lib", "/lib/x86_64-linux-gnu",
+		"/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+		"/run/opengl-driver/lib", "/usr/lib/wsl/lib",
+	};
+	const char *env = getenv("LD_LIBRARY_PATH");
+
+	for (const char *p = env; p && *p;) {
+		size_t n = strcspn(p, ":;");
+
+		if (try_dir(out, p, n)) {
+			return 0;
+		}
+		p += n + (p[n] != 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if (try_dir(out, places[i], strlen(places[i]))) {
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+static int choose_soft(struct run_device *d, struct report *r)
+{
+	d->soft = true;
+	if (run_find_soft(d->libcuda) == 0) {
+		return 0;
+	}
+	report_hint(r, "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are");
+	return report_set(r, -ENOENT, "install", "the soft GPU's library is missing: %s", d->libcuda);
+}
+
+int run_choose_device(const char *name, struct run_device *d, struct report *r)
+{
+	const char *given = getenv("GBPF_REAL_CUDA");
+
+	memset(d, 0, sizeof(*d));
+	if (!name && given && given[0]) {
+		char soft[RUN_PATH];
+
+		snprintf(d->libcuda, sizeof(d->libcuda), "%s", given);
+		d->soft = run_find_soft(soft) == 0 && strcmp(soft, given) == 0;
+		return 0;
+	}
+	if (name && strcmp(name, "soft") == 0) {
+		return choose_soft(d, r);
+	}
+	if (run_find_real(d->libcuda) == 0) {
+		if ((name && strcmp(name, "nvidia") == 0) || access("/dev/nvidiactl", F_OK) == 0) {
+			return 0;
+		}
+	} else if (name && strcmp(name, "nvidia") == 0) {
+		report_hint(r, "Install NVIDIA's driver, set GBPF_REAL_CUDA to its " LIBCUDA ", or use --device soft");
+		return report_set(r, -ENOENT, "no-driver", "no NVIDIA " LIBCUDA " found on this machine");
+	}
+	return choose_soft(d, r);
+}
+
+/* Puts value in front of a list variable, once. */
+static int prepend(const char *variable, const char *value)
+{
+	const char *old = getenv(variable);
+	size_t n = strlen(value);
+	struct buf b = {0};
+	int rc;
+
+	if (old && strncmp(old, value, n) == 0 && (old[n] == 0 || old[n] == ':')) {
+		return 0;
+	}
+	rc = buf_printf(&b, "%s%s%s", value, old && old[0] ? ":" : "", old ? old : "");
+	rc = rc == 0 && setenv(variable, buf_text(&b), 1) == 0 ? 0 : -ENOMEM;
+	buf_finish(&b);
+	return rc;
+}
+
+static int set_or_clear(const char *variable, const char *value)
+{
+	if (!value) {
+		return unsetenv(variable) == 0 ? 0 : -errno;
+	}
+	return setenv(variable, value, 1) == 0 ? 0 : -errno;
+}
+
+int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim, struct report *r)
+{
+	char dir[RUN_PATH];
+	char *slash;
+	int bad = 0;
+
+	if (strpbrk(shim, ": \t")) {
+		report_hint(r, "Install gBPF in a folder whose name has none of them");
+		return report_set(r, -EINVAL, "install", "LD_PRELOAD cannot name a path with blanks or colons: %s",
+				  shim);
+	}
+	snprintf(dir, sizeof(dir), "%s", shim);
+	slash = strrchr(dir, '/');
+	if (slash) {
+		*slash = 0;
+	}
+	bad |= prepend("LD_PRELOAD", shim);
+	bad |= prepend("LD_LIBRARY_PATH", dir);
+	bad |= set_or_clear("GBPF_REAL_CUDA", d->libcuda);
+	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
+	bad |= set_or_clear("GBPF_NAME", s->name);
+	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
+	bad |= set_or_clear("GBPF_STRICT", s->strict ? "1" : NULL);
+	bad |= set_or_clear("GBPF_OFF", s->off ? "1" : NULL);
+	return bad ? report_set(r, -ENOMEM, "memory", "the environment cannot be set") : 0;
+}

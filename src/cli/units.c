@@ -1,0 +1,109 @@
+/* Numbers for people: three digits that matter and a unit; and durations that people write. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void three_digits(char *out, size_t cap, double v, const char *unit)
+{
+	int digits = v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+
+	snprintf(out, cap, "%.*f%s", digits, v, unit);
+}
+
+const char *cli_duration(char out[24], uint64_t ns)
+{
+	double v = (double)ns;
+
+	if (ns < 1000) {
+		snprintf(out, 24, "%u ns", (unsigned)ns);
+	} else if (v < 999.5e3) {
+		three_digits(out, 24, v / 1e3, " µs");
+	} else if (v < 999.5e6) {
+		three_digits(out, 24, v / 1e6, " ms");
+	} else if (v < 99.5e9) {
+		three_digits(out, 24, v / 1e9, " s");
+	} else if (v < 100 * 60e9) {
+		snprintf(out, 24, "%.0f min", v / 60e9);
+	} else if (v < 48 * 3600e9) {
+		snprintf(out, 24, "%.1f h", v / 3600e9);
+	} else {
+		snprintf(out, 24, "%.1f d", v / 86400e9);
+	}
+	return out;
+}
+
+const char *cli_count(char out[24], uint64_t n)
+{
+	if (n < 100000) {
+		snprintf(out, 24, "%u", (unsigned)n);
+	} else if ((double)n < 999.5e3) {
+		three_digits(out, 24, (double)n / 1e3, "k");
+	} else if ((double)n < 999.5e6) {
+		three_digits(out, 24, (double)n / 1e6, "M");
+	} else {
+		three_digits(out, 24, (double)n / 1e9, "G");
+	}
+	return out;
+}
+
+const char *cli_bytes(char out[24], uint64_t n)
+{
+	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+	double v = (double)n;
+	unsigned k = 0;
+
+	while (v >= 999.5 && k + 1 < ARRAY_SIZE(units)) {
+		v /= 1024;
+		k++;
+	}
+	if (k == 0) {
+		snprintf(out, 24, "%u B", (unsigned)n);
+	} else {
+		three_digits(out, 24, v, units[k]);
+	}
+	return out;
+}
+
+const char *cli_when(char out[40], uint64_t wall_ns)
+{
+	time_t s = (time_t)(wall_ns / 1000000000);
+	struct tm tm;
+	size_t n;
+
+	if (!localtime_r(&s, &tm)) {
+		return "?";
+	}
+	n = strftime(out, 40, "%Y-%m-%d %H:%M:%S", &tm);
+	snprintf(out + n, 40 - n, ".%03u", (unsigned)(wall_ns / 1000000 % 1000));
+	return out;
+}
+
+int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
+	char *end;
+	double v;
+
+	if ((text[0] < '0' || text[0] > '9') && text[0] != '.') {
+		return -EINVAL;
+	}
+	v = strtod(text, &end);
+	if (!*end) {
+		v *= (double)bare_ns;
+		*ret_ns = (uint64_t)v;
+		return bare_ns && v < 1e18 ? 0 : -EINVAL;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+		if (strcmp(end, units[i].unit) == 0 && v * units[i].ns < 1e18) {
+			*ret_ns = (uint64_t)(v * units[i].ns);
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
