@@ -1,0 +1,92 @@
+/* The boards of other tenants' latency class: who has a request open. Pages that others write: each word is read once and
+ * believed only as far as it can do no harm; a board that lies can hold us no longer than the hold limit. */
+#include "sched/sched_int.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+
+uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a, uint64_t *ret_idle_ns)
+{
+	uint32_t n = load_acquire(&s->n_boards), total = 0;
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		const struct sched_board_gpu *g;
+		uint32_t seq, open;
+
+		if (!b) {
+			continue;
+		}
+		g = &b->gpu[gpu_index];
+		seq = load_acquire(&g->seq); /* before open: see docs/SCHEDULING.md, no lost wake */
+		open = load_acquire(&g->open);
+		if (open) {
+			total += MIN(open, 4096u);
+			if (!a->word) {
+				a->word = &g->seq;
+				a->seq = seq;
+			}
+		} else {
+			uint64_t end = load_relaxed(&g->last_end_ns);
+
+			last = MAX(last, MIN(end, now - 1));
+		}
+	}
+	*ret_idle_ns = total ? 0 : last ? now - last : UINT64_MAX;
+	return total;
+}
+
+bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns)
+{
+	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	struct pin_slot *pin = pin_enter();
+	bool quiet = !load_relaxed(&s->req[gpu].open);
+
+	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet; i++) {
+		const struct sched_board *b = load_acquire(&s->boards[i].board);
+
+		quiet = !b || (!load_acquire(&b->gpu[index].open) &&
+			       load_relaxed(&b->gpu[index].last_end_ns) < since_ns);
+	}
+	pin_leave(pin);
+	return quiet;
+}
+
+static void shrink(struct sched *s)
+{
+	uint32_t n = SCHED_MAX_LC;
+
+	while (n && !s->boards[n - 1].board) {
+		n--;
+	}
+	store_release(&s->n_boards, n);
+}
+
+int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant, const struct sched_board *board)
+{
+	if (slot >= SCHED_MAX_LC || !board || s->forked) {
+		return -EINVAL;
+	}
+	if (s->boards[slot].board) {
+		return -EEXIST;
+	}
+	if (tenant == s->cfg.tenant) {
+		return 0; /* "others" means others */
+	}
+	s->boards[slot].tenant = tenant;
+	store_release(&s->boards[slot].board, board);
+	shrink(s);
+	return 0;
+}
+
+void sched_board_remove(struct sched *s, uint32_t slot)
+{
+	if (slot >= SCHED_MAX_LC || !s->boards[slot].board) {
+		return;
+	}
+	store_release(&s->boards[slot].board, (const struct sched_board *)NULL);
+	shrink(s);
+	pin_wait_all();
+}

@@ -1,0 +1,171 @@
+/* Holding a caller: waiting for what the policy waits for, asking it again, and the limit after which the launch goes all
+ * the same. Every single wait is short and is on a word read before the policy was asked (docs/SCHEDULING.md: no lost wake,
+ * no deadlock). Nothing is pinned or locked while waiting. */
+#include "sched/sched_int.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+#define STARVING_LIMITS 10u /* a forced launch is remembered for so many hold limits */
+#define MAX_SHARE_WAIT_NS 10000000000u
+
+/* What a launch costs of the minimum share; one of unknown duration as much as accrues during one limit. */
+static uint64_t share_cost(uint64_t est_ns, uint64_t limit, uint32_t ppm)
+{
+	return est_ns ? est_ns : (uint64_t)((double)limit * ppm / 1e6);
+}
+
+uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now)
+{
+	uint64_t limit = load_relaxed(&s->limit_ns), held = now > begin_ns ? now - begin_ns : 0;
+	uint32_t ppm = load_relaxed(&s->share_ppm);
+	uint64_t left, cost, from;
+
+	pthread_mutex_lock(&s->share_lock);
+	if (now >= s->share_until_ns || !ppm) {
+		left = held >= limit ? 0 : limit - held;
+	} else {
+		/* After a forced launch: the share accrues while something is held, and buys the next ones. */
+		from = MAX(s->share_last_ns, begin_ns);
+		if (now > from) {
+			s->share_credit_ns += (uint64_t)((double)(now - from) * ppm / 1e6);
+			s->share_last_ns = now;
+		}
+		cost = share_cost(l->est_ns, limit, ppm);
+		s->share_credit_ns = MIN(s->share_credit_ns, MAX(cost, share_cost(0, limit, ppm)));
+		left = s->share_credit_ns >= cost ? 0
+						  : (uint64_t)((double)(cost - s->share_credit_ns) * 1e6 / ppm) + 1;
+		left = held >= MAX_SHARE_WAIT_NS ? 0 : MIN(left, MAX_SHARE_WAIT_NS - held);
+	}
+	pthread_mutex_unlock(&s->share_lock);
+	return left;
+}
+
+void share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
+{
+	uint64_t limit = load_relaxed(&s->limit_ns), cost;
+	uint32_t ppm = load_relaxed(&s->share_ppm);
+
+	cost = share_cost(l->est_ns, limit, ppm);
+	pthread_mutex_lock(&s->share_lock);
+	if (now >= s->share_until_ns) {
+		s->share_credit_ns = 0;
+	}
+	s->share_credit_ns -= MIN(cost, s->share_credit_ns);
+	s->share_last_ns = now;
+	s->share_until_ns = now + STARVING_LIMITS * limit + (ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm),
+								       2 * MAX_SHARE_WAIT_NS)
+								 : 0);
+	pthread_mutex_unlock(&s->share_lock);
+	stat_add(s, limit_hits, 1u);
+	note(s, "hold-limit", "a launch went after the hold limit although the policy held it");
+}
+
+uint32_t hold_why(const struct ask *a, uint64_t inflight)
+{
+	if (a->verdict == GBPF_DEFER) {
+		return SCHED_WHY_SHARE;
+	}
+	return a->lc_open ? SCHED_WHY_LATENCY : inflight ? SCHED_WHY_INFLIGHT : SCHED_WHY_SHARE;
+}
+
+void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why, uint64_t held_ns)
+{
+	struct pin_slot *pin = pin_enter();
+	struct sched_stats *st = load_acquire(&q->s->stats);
+
+	(void)add_relaxed(&st->holds, 1u);
+	(void)add_relaxed(&st->held_ns, held_ns);
+	stat_max(&st->max_held_ns, held_ns);
+	store_relaxed(&st->why, why);
+	store_relaxed(&st->why_kernel, l->kernel ? l->kernel->hash : 0);
+	pin_leave(pin);
+}
+
+/* The version word of the queue's GPU, to notice a swap; and whether everything is to pass. */
+static uint64_t version_word(struct sched_queue *q, bool *ret_off)
+{
+	struct sched *s = q->s;
+	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]);
+	struct pin_slot *pin = pin_enter();
+	const struct sched_directory *dir = load_acquire(&s->dir);
+	uint64_t version = index < SCHED_MAX_GPUS ? load_relaxed(&dir->version[index]) : 0;
+
+	*ret_off = load_relaxed(&s->off) || load_relaxed(&dir->off) || load_relaxed(&s->forked);
+	pin_leave(pin);
+	return version;
+}
+
+/* One wait of at most ns for anything that may change a HOLD. */
+static void wait_change(struct sched *s, const struct ask *a, uint64_t ns)
+{
+	if (a->word) {
+		(void)futex_wait_shared(a->word, a->seq, ns);
+	} else if (ACC_COUNT(load_relaxed(&s->inflight))) {
+		clock_sleep_ns(MIN(ns, (uint64_t)POLL_NS));
+	} else {
+		clock_sleep_ns(ns);
+	}
+}
+
+/* Waits until the policy should be asked again, at most until the limit. */
+static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now, uint64_t left)
+{
+	struct sched *s = q->s;
+	uint64_t until = now + MIN(MIN(a->hold_ns, left), (uint64_t)3600000000000u);
+	uint64_t inflight = load_relaxed(&s->inflight);
+	bool off = false;
+	uint64_t version = version_word(q, &off);
+
+	while (now < until && !off) {
+		uint64_t ns = MIN(until - now, s->wait_cap_ns);
+
+		if (a->verdict == GBPF_DEFER) {
+			clock_sleep_ns(ns);
+		} else {
+			wait_change(s, a, ns);
+		}
+		if (version_word(q, &off) != version) {
+			return;
+		}
+		if (a->verdict == GBPF_HOLD) {
+			(void)retire_all(s);
+			if (a->word || load_relaxed(&s->inflight) != inflight) {
+				return;
+			}
+		}
+		now = clock_now_ns();
+	}
+}
+
+void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
+{
+	struct sched *s = q->s;
+	uint64_t now = l->begin_ns, left;
+	uint32_t why = SCHED_WHY_NONE, asked = 1;
+	bool waited = false;
+
+	/* What was held for work of our own that has finished meanwhile need not wait at all. */
+	if (retire_all(s)) {
+		ask_submit(q, l, now, 0, asked++, a);
+	}
+	while (a->verdict != GBPF_GO) {
+		why = hold_why(a, load_relaxed(&s->inflight));
+		left = share_left(s, l, l->begin_ns, now);
+		if (!left) {
+			share_take(s, l, now);
+			why = SCHED_WHY_LIMIT;
+			break;
+		}
+		waited = true;
+		wait_to_ask(q, a, now, left);
+		now = clock_now_ns();
+		ask_submit(q, l, now, now - l->begin_ns, asked++, a);
+	}
+	if (waited) {
+		l->held_ns = now - l->begin_ns;
+		hold_account(q, l, why, l->held_ns);
+	}
+}

@@ -1,0 +1,317 @@
+/* The only place that runs a host policy. A call reads the directory's version word once, under a pin, and uses that version
+ * for code, constants and maps together; a version that is not prepared here yet leaves the one in use in force. What a
+ * program answers is checked: out of range, or after a helper error, it counts as GO and is reported. */
+#include "sched/sched_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define SPLIT_TEXT "SPLIT needs the block level, which is not offered: the launch goes whole"
+
+static struct prepared *find_version(struct sched *s, uint32_t gpu, uint64_t version)
+{
+	uint64_t begin = clock_now_ns();
+	struct prepared *p;
+
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		p = &s->prepared[i];
+		if (load_acquire(&p->version) != version) {
+			continue;
+		}
+		store_relaxed(&s->hint[gpu], i);
+		store_relaxed(&load_acquire(&s->stats)->version_in_use, version);
+		stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_now_ns() - begin);
+		return p;
+	}
+	p = &s->prepared[load_relaxed(&s->hint[gpu])];
+	return load_acquire(&p->version) ? p : NULL;
+}
+
+/* The policy of the queue's GPU now, or NULL. Inside a pin, and valid until it is left. */
+static inline struct prepared *policy_now(struct sched *s, uint32_t gpu)
+{
+	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	struct prepared *p;
+	uint64_t version;
+
+	if (unlikely(index >= SCHED_MAX_GPUS)) {
+		return NULL;
+	}
+	version = load_acquire(&load_acquire(&s->dir)->version[index]);
+	p = &s->prepared[load_relaxed(&s->hint[gpu])];
+	if (likely(load_acquire(&p->version) == version)) {
+		return version ? p : NULL;
+	}
+	if (!version) {
+		store_relaxed(&s->hint[gpu], NO_PREPARED);
+		return NULL;
+	}
+	return find_version(s, gpu, version);
+}
+
+static inline bool is_off(struct sched *s)
+{
+	return load_relaxed(&s->off) || load_relaxed(&load_acquire(&s->dir)->off);
+}
+
+/* Runs a hook that is filled; *ret_helper says whether a helper failed meanwhile. */
+static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *ret_helper)
+{
+	uint64_t errors = load_relaxed(&p->policy.env.helper_errors);
+	uint64_t verdict = ebpf_policy_run(&p->policy, hook, ctx);
+
+	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors;
+	return verdict;
+}
+
+static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q, const struct sched_launch *l,
+			       uint64_t now, uint64_t held_ns)
+{
+	struct sched *s = q->s;
+	uint64_t inflight = load_relaxed(&s->inflight);
+
+	c->now_ns = now;
+	c->kernel = l->kernel ? l->kernel->hash : 0;
+	c->est_ns = l->est_ns;
+	c->bytes = l->bytes;
+	c->blocks = l->blocks;
+	c->inflight_ns = ACC_NS(inflight);
+	c->held_ns = held_ns;
+	c->hold_ns = 0;
+	c->tenant = s->cfg.tenant;
+	c->queue = q->index;
+	c->class_id = load_relaxed(&q->class_id);
+	c->weight = load_relaxed(&s->weight);
+	c->priority = q->priority;
+	c->kind = l->kind;
+	c->flags = l->flags;
+	c->threads = l->threads;
+	c->smem_bytes = l->smem_bytes;
+	c->inflight = ACC_COUNT(inflight);
+	c->level = GBPF_LEVEL_HOLD;
+	c->split_blocks = 0;
+}
+
+void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
+		       uint32_t asked, struct ask *a)
+{
+	struct gbpf_submit_ctx c;
+	struct sched *s = q->s;
+	struct prepared *p;
+	uint64_t verdict;
+	bool helper;
+
+	a->version = 0;
+	a->hold_ns = 0;
+	a->word = NULL;
+	a->lc_open = 0;
+	a->verdict = GBPF_GO;
+	a->bad = ASK_FINE;
+	p = is_off(s) ? NULL : policy_now(s, q->gpu);
+	if (!p) {
+		return;
+	}
+	a->version = p->version;
+	c.lc_open = boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns);
+	a->lc_open = c.lc_open;
+	if (!p->policy.insns[SCHED_HOOK_submit]) {
+		return;
+	}
+	fill_submit(&c, q, l, now, held_ns);
+	c.asked = asked;
+	verdict = run(p, SCHED_HOOK_submit, &c, &helper) & 0xffffffffu;
+	if (unlikely(helper || verdict > GBPF_DEFER)) {
+		a->bad = helper ? ASK_HELPER : verdict == GBPF_SPLIT ? ASK_SPLIT : ASK_RANGE;
+		return;
+	}
+	a->verdict = (uint8_t)verdict;
+	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
+}
+
+void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns, uint32_t asked,
+		struct ask *a)
+{
+	struct pin_slot *pin = pin_enter();
+
+	ask_submit_pinned(q, l, now, held_ns, asked, a);
+	pin_leave(pin);
+	(void)add_relaxed(&q->s->submit_calls, 1u);
+	if (unlikely(a->bad)) {
+		ask_complain(q, a);
+	}
+}
+
+void ask_complain(struct sched_queue *q, const struct ask *a)
+{
+	char text[120];
+
+	if (a->bad == ASK_HELPER) {
+		stat_add(q->s, helper_errors, 1u);
+	} else {
+		stat_add(q->s, verdict_errors, 1u);
+	}
+	snprintf(text, sizeof(text), "policy version %llu: %s", (unsigned long long)a->version,
+		 a->bad == ASK_HELPER  ? "a helper failed in submit; the launch goes"
+		 : a->bad == ASK_SPLIT ? SPLIT_TEXT
+				       : "verdict of submit out of range; the launch goes");
+	note(q->s, "policy-error", text);
+}
+
+void hook_queue_create(struct sched_queue *q)
+{
+	struct gbpf_queue_create_ctx c = { .now_ns = clock_now_ns(), .tenant = q->s->cfg.tenant, .queue = q->index,
+					   .priority = q->priority, .class_id = q->class_id };
+	struct pin_slot *pin = pin_enter();
+	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	struct ask a = { .bad = ASK_FINE };
+	bool helper;
+
+	if (p && p->policy.insns[SCHED_HOOK_queue_create]) {
+		a.version = p->version;
+		run(p, SCHED_HOOK_queue_create, &c, &helper);
+		if (c.class_id > GBPF_CLASS_BATCH) {
+			a.bad = ASK_RANGE;
+		} else {
+			q->class_fixed = c.class_id != q->class_id;
+			store_relaxed(&q->class_id, c.class_id);
+			q->priority = c.priority;
+		}
+	}
+	pin_leave(pin);
+	if (a.bad) {
+		stat_add(q->s, verdict_errors, 1u);
+		note(q->s, "policy-error", "queue_create chose a class that does not exist; the tenant's is used");
+	}
+}
+
+void hook_queue_destroy(struct sched_queue *q, uint64_t launches)
+{
+	struct gbpf_queue_destroy_ctx c = { .now_ns = clock_now_ns(), .tenant = q->s->cfg.tenant, .queue = q->index,
+					    .launches = launches };
+	struct pin_slot *pin = pin_enter();
+	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	bool helper;
+
+	if (p && p->policy.insns[SCHED_HOOK_queue_destroy]) {
+		run(p, SCHED_HOOK_queue_destroy, &c, &helper);
+	}
+	pin_leave(pin);
+}
+
+uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now)
+{
+	struct gbpf_dispatch_ctx c = { .now_ns = now, .held_ns = now - l->begin_ns, .est_ns = l->est_ns,
+				       .tenant = q->s->cfg.tenant, .queue = q->index,
+				       .class_id = load_relaxed(&q->class_id), .priority = q->priority };
+	struct pin_slot *pin = pin_enter();
+	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	uint64_t rank = 0;
+	bool helper;
+
+	if (p && p->policy.insns[SCHED_HOOK_dispatch]) {
+		rank = run(p, SCHED_HOOK_dispatch, &c, &helper) & 0xffffffffu;
+		rank = helper || rank > 1000000 ? 0 : rank;
+	}
+	pin_leave(pin);
+	return rank;
+}
+
+uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now)
+{
+	struct gbpf_retire_ctx c = { .now_ns = now, .kernel = r->hash, .duration_ns = r->duration_ns,
+				     .held_ns = r->held_ns, .submit_version = r->version, .tenant = q->s->cfg.tenant,
+				     .queue = q->index, .class_id = load_relaxed(&q->class_id),
+				     .weight = load_relaxed(&q->s->weight), .count = r->count, .flags = r->flags,
+				     .linger_ns = DEFAULT_LINGER_NS };
+	struct pin_slot *pin = pin_enter();
+	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
+	bool helper;
+
+	(void)add_relaxed(&load_acquire(&q->s->stats)->busy_ns, r->duration_ns);
+	if (p && p->policy.insns[SCHED_HOOK_retire]) {
+		run(p, SCHED_HOOK_retire, &c, &helper);
+	}
+	pin_leave(pin);
+	return MIN(c.linger_ns, MAX_LINGER_NS);
+}
+
+bool policy_in_force(struct sched_queue *q)
+{
+	struct pin_slot *pin = pin_enter();
+	bool yes = !is_off(q->s) && policy_now(q->s, q->gpu) != NULL;
+
+	pin_leave(pin);
+	return yes;
+}
+
+/* ---- versions ---- */
+
+static int free_entry(struct sched *s)
+{
+	for (int i = 0; i < (int)MAX_PREPARED; i++) {
+		if (!s->prepared[i].version) {
+			return i;
+		}
+	}
+	return -ENOSPC;
+}
+
+static void retract(struct sched *s, uint32_t i)
+{
+	struct prepared *p = &s->prepared[i];
+
+	store_release(&p->version, (uint64_t)0);
+	pin_wait_all();
+	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+		uint32_t expected = i;
+
+		cas_acqrel(&s->hint[g], &expected, NO_PREPARED);
+	}
+	ebpf_policy_close(&p->policy);
+	memset(&p->policy, 0, sizeof(p->policy));
+}
+
+int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
+{
+	int i = free_entry(s), err;
+	uint32_t old = NO_PREPARED;
+
+	if (!version || s->forked) {
+		return -EINVAL;
+	}
+	if (i < 0) {
+		return i;
+	}
+	for (uint32_t k = 0; k < MAX_PREPARED; k++) {
+		old = s->prepared[k].version == version ? k : old;
+	}
+	err = ebpf_policy_open(&s->prepared[i].policy, image_fd, region_fds, 0);
+	if (err) {
+		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
+		return err;
+	}
+	if (s->prepared[i].policy.version != version) {
+		ebpf_policy_close(&s->prepared[i].policy);
+		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
+		return -EINVAL;
+	}
+	store_release(&s->prepared[i].version, version);
+	if (old != NO_PREPARED) { /* a gbpfd that came back gives its regions anew */
+		retract(s, old);
+	}
+	update_active(s);
+	return 0;
+}
+
+void sched_policy_drop(struct sched *s, uint64_t version)
+{
+	for (uint32_t i = 0; version && i < MAX_PREPARED; i++) {
+		if (s->prepared[i].version == version) {
+			retract(s, i);
+		}
+	}
+	update_active(s);
+}

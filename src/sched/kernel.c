@@ -1,0 +1,142 @@
+/* What is known about durations: an estimate for each kernel and size class of its grid, and for copies by size. Learned
+ * from measured launches, one in N; N grows while measurements agree with the estimate and falls when they do not. */
+#include "sched/sched_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned log2_floor(uint64_t v)
+{
+	return v ? 63u - (unsigned)__builtin_clzll(v) : 0;
+}
+
+struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
+{
+	struct sched_kernel *k;
+
+	pthread_mutex_lock(&s->lock);
+	k = strmap_get(&s->kernels, name);
+	if (!k && s->kernels.live < MAX_KERNELS) {
+		k = calloc(1, sizeof(*k));
+		if (k && strmap_add(&s->kernels, name, k) < 0) {
+			free(k);
+			k = NULL;
+		}
+		if (k) {
+			k->hash = hash_bytes(name, strlen(name));
+			memcpy(k->name, name, strnlen(name, sizeof(k->name) - 1));
+			if (s->kernels.live <= SCHED_KERNELS) {
+				s->by_slot[s->kernels.live - 1] = k;
+			}
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	return k;
+}
+
+struct estimate *estimate_of(struct sched *s, const struct sched_launch *l)
+{
+	if (l->kernel) {
+		return &l->kernel->est[MIN(log2_floor(l->blocks) / 2, EST_CLASSES - 1)];
+	}
+	if (l->kind == GBPF_KIND_COPY || l->kind == GBPF_KIND_MEMSET) {
+		return &s->copy_est[l->kind == GBPF_KIND_MEMSET][MIN(log2_floor(l->bytes), BYTE_CLASSES - 1)];
+	}
+	return NULL;
+}
+
+bool estimate_due(struct estimate *e)
+{
+	uint32_t left = load_relaxed(&e->left);
+
+	if (left) {
+		store_relaxed(&e->left, left - 1);
+		return false;
+	}
+	store_relaxed(&e->left, MAX(load_relaxed(&e->interval), 1u) - 1);
+	return true;
+}
+
+/* The shorter a kernel, the more an event beside it weighs: short ones are measured rarely once a few samples exist. */
+static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
+{
+	if (seen < 4) {
+		return 1;
+	}
+	return est_ns < 50000 ? 32 : est_ns < 500000 ? 4 : 1;
+}
+
+void estimate_learn(struct estimate *e, uint64_t measured_ns)
+{
+	uint64_t x = MIN(MAX(measured_ns, (uint64_t)1), MAX_EST_NS);
+	uint64_t est = load_relaxed(&e->est_ns), off;
+	uint32_t n = load_relaxed(&e->interval), seen = load_relaxed(&e->seen);
+
+	if (!est) {
+		store_relaxed(&e->est_ns, x);
+		store_relaxed(&e->interval, 1u);
+		store_relaxed(&e->seen, 1u);
+		return;
+	}
+	off = x > est ? x - est : est - x;
+	n = off <= est / 8 + 500 ? MIN(n * 2, 256u) : n / 2;
+	store_relaxed(&e->est_ns, x > est ? est + (x - est) / 4 : est - (est - x) / 4);
+	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
+	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
+}
+
+/* The estimate that best stands for a kernel: of the grid class that was measured most. */
+static uint64_t main_estimate(const struct sched_kernel *k)
+{
+	const struct estimate *best = &k->est[0];
+
+	for (unsigned i = 1; i < EST_CLASSES; i++) {
+		best = load_relaxed(&k->est[i].seen) > load_relaxed(&best->seen) ? &k->est[i] : best;
+	}
+	return load_relaxed(&best->est_ns);
+}
+
+static int by_count(const void *a, const void *b)
+{
+	uint64_t x = load_relaxed(&(*(struct sched_kernel *const *)a)->count);
+	uint64_t y = load_relaxed(&(*(struct sched_kernel *const *)b)->count);
+
+	return x < y ? -1 : x > y;
+}
+
+/* The table shows the 64 that were launched most; s->lock is held. */
+static void choose(struct sched *s)
+{
+	if (s->kernels.live <= SCHED_KERNELS) {
+		return;
+	}
+	strmap_each(&s->kernels, e) {
+		struct sched_kernel *k = e->value;
+		bool shown = false;
+
+		for (unsigned i = 0; i < SCHED_KERNELS && !shown; i++) {
+			shown = s->by_slot[i] == k;
+		}
+		if (!shown && load_relaxed(&k->count) > load_relaxed(&s->by_slot[0]->count)) {
+			s->by_slot[0] = k; /* in place of the least launched one */
+			qsort(s->by_slot, SCHED_KERNELS, sizeof(s->by_slot[0]), by_count);
+		}
+	}
+}
+
+void kernels_publish(struct sched *s, struct sched_stats *st)
+{
+	pthread_mutex_lock(&s->lock);
+	choose(s);
+	for (unsigned i = 0; i < SCHED_KERNELS && s->by_slot[i]; i++) {
+		const struct sched_kernel *k = s->by_slot[i];
+
+		if (load_relaxed(&st->kernel[i].hash) != k->hash) {
+			store_relaxed(&st->kernel[i].hash, k->hash);
+			memcpy(st->kernel[i].name, k->name, sizeof(k->name));
+		}
+		store_relaxed(&st->kernel[i].count, load_relaxed(&k->count));
+		store_relaxed(&st->kernel[i].est_ns, main_estimate(k));
+	}
+	pthread_mutex_unlock(&s->lock);
+}

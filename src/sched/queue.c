@@ -1,0 +1,179 @@
+/* The table of queues. Its memory is type-stable, so that the agent and held threads may look at any entry: they count
+ * themselves in as users first, and a close waits for them, after which nobody touches the stream any more. */
+#include "sched/sched_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+bool queue_use(struct sched_queue *q)
+{
+	(void)__atomic_fetch_add(&q->users, 1u, __ATOMIC_SEQ_CST);
+	if (load_seqcst(&q->live) && !load_seqcst(&q->closing)) {
+		return true;
+	}
+	queue_unuse(q);
+	return false;
+}
+
+void queue_unuse(struct sched_queue *q)
+{
+	(void)sub_acqrel(&q->users, 1u);
+}
+
+/* A fresh entry, or one that was closed; s->lock is held. */
+static struct sched_queue *take_entry(struct sched *s)
+{
+	struct sched_queue *q = s->free_queues;
+
+	if (q) {
+		s->free_queues = q->next_free;
+		return q;
+	}
+	if (s->n_queues == SCHED_MAX_QUEUES) {
+		return NULL;
+	}
+	q = aligned_alloc(64, ROUND_UP(sizeof(*q), 64));
+	if (!q) {
+		return NULL;
+	}
+	memset(q, 0, sizeof(*q));
+	q->s = s;
+	q->index = s->n_queues;
+	q->last = &q->first;
+	pthread_mutex_init(&q->fifo_lock, NULL);
+	pthread_mutex_init(&q->issue_lock, NULL);
+	store_release(&s->queues[q->index], q);
+	store_release(&s->n_queues, q->index + 1);
+	return q;
+}
+
+static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, int32_t priority)
+{
+	q->dev_queue = dev_queue;
+	q->gpu = gpu;
+	q->priority = priority;
+	q->class_fixed = false;
+	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
+	store_relaxed(&q->total, (uint64_t)0);
+	store_relaxed(&q->entered, (uint64_t)0);
+	store_relaxed(&q->left, (uint64_t)0);
+	store_relaxed(&q->unmarked_ns, (uint64_t)0);
+	store_relaxed(&q->sync_seq, (uint64_t)0);
+	store_relaxed(&q->linger_ns, (uint64_t)DEFAULT_LINGER_NS);
+	q->head = q->tail = 0;
+	q->retired = q->retired_version = q->retired_held_ns = q->retired_hash = 0;
+	q->drained = q->drain_ns = 0;
+	q->published = 0;
+	q->retry_ns = 0;
+	q->asked = 0;
+	q->error = 0;
+	q->closing = 0;
+}
+
+static void count_latency(struct sched *s, const struct sched_queue *q, int by)
+{
+	if (q->class_id == GBPF_CLASS_LATENCY) {
+		(void)add_relaxed(&s->latency_queues, (uint32_t)by);
+	}
+}
+
+struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu, int32_t priority)
+{
+	struct sched_queue *q = NULL;
+
+	if (gpu >= SCHED_MAX_GPUS) {
+		return NULL;
+	}
+	pthread_mutex_lock(&s->lock);
+	if (s->open_queues < SCHED_MAX_QUEUES) {
+		q = take_entry(s);
+	}
+	if (q) {
+		s->open_queues++;
+		reset_entry(q, dev_queue, gpu, priority);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!q) {
+		return NULL;
+	}
+	hook_queue_create(q);
+	pthread_mutex_lock(&s->lock);
+	count_latency(s, q, 1);
+	store_seqcst(&q->live, 1u);
+	update_active_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return q;
+}
+
+void sched_queue_close(struct sched_queue *q)
+{
+	struct sched *s = q->s;
+
+	if (load_acquire(&q->deferred)) {
+		(void)sched_flush(s, q);
+	}
+	hook_queue_destroy(q, ACC_COUNT(load_acquire(&q->total)));
+	store_seqcst(&q->closing, 1u);
+	for (unsigned round = 0; load_seqcst(&q->users); round++) {
+		clock_sleep_ns(round < 100 ? 5000 : 200000);
+	}
+	queue_drop_marks(q);
+	pthread_mutex_lock(&s->lock);
+	stats_publish_queue(q);
+	count_latency(s, q, -1);
+	store_seqcst(&q->live, 0u);
+	q->dev_queue = NULL;
+	q->next_free = s->free_queues;
+	s->free_queues = q;
+	s->open_queues--;
+	update_active_locked(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
+{
+	if (class_id > GBPF_CLASS_BATCH) {
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	store_relaxed(&s->class_id, class_id);
+	store_relaxed(&s->weight, weight);
+	queues_each(s, q) {
+		if (load_relaxed(&q->live) && !q->class_fixed) {
+			count_latency(s, q, -1);
+			store_relaxed(&q->class_id, class_id);
+			count_latency(s, q, 1);
+		}
+	}
+	update_active_locked(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void sched_drained(struct sched *s, struct sched_queue *only)
+{
+	uint64_t now;
+
+	if (sched_idle(s)) {
+		return;
+	}
+	now = clock_now_ns();
+	queues_each(s, q) {
+		uint64_t left, entered;
+
+		if ((only && q != only) || !load_relaxed(&q->live)) {
+			continue;
+		}
+		left = load_seqcst(&q->left);
+		entered = load_seqcst(&q->entered);
+		if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
+			store_relaxed(&q->sync_ns, now);
+			store_release(&q->sync_seq, entered);
+		}
+		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
+			(void)queue_retire_reached(q);
+			queue_unuse(q);
+		}
+	}
+}

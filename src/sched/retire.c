@@ -1,0 +1,274 @@
+/* From the driver's acceptance to the end on the device: markers in a bounded ring for each queue, the account of what is in
+ * flight, measured samples, and the hook retire.
+ *
+ * The ring's lock is only ever tried: who does not get it leaves the work to who has it, so nobody waits for a thread that
+ * is inside the driver. A snapshot of the queue's total is taken before the marker is put, so a marker that is reached
+ * proves at least that much finished. */
+#include "sched/sched_int.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+
+static bool ring_try(struct sched_queue *q)
+{
+	return !load_relaxed(&q->ring_lock) && !xchg_acqrel(&q->ring_lock, 1u);
+}
+
+static void ring_leave(struct sched_queue *q)
+{
+	store_release(&q->ring_lock, 0u);
+}
+
+static void release(struct sched *s, struct sched_marker *m)
+{
+	if (m->event) {
+		s->cfg.device->mark_release(s->cfg.dev, m);
+		m->event = NULL;
+	}
+}
+
+void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
+{
+	struct sched *s = q->s;
+	struct estimate *e;
+
+	l->sample.event = NULL;
+	if (l->phase == PHASE_LATENCY && (load_relaxed(&q->left) & 63)) {
+		return; /* latency queues are measured rarely */
+	}
+	e = estimate_of(s, l);
+	if (!e || !l->may_hold || a->lc_open || !a->version || !estimate_due(e)) {
+		return;
+	}
+	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &l->sample) < 0) {
+		l->sample.event = NULL;
+	}
+}
+
+/* More markers wait: farther apart, so that the ring reaches over a deep queue. */
+static uint64_t mark_distance(const struct sched_queue *q)
+{
+	return (uint64_t)MARK_NS << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
+}
+
+static void put_mark(struct sched_queue *q, struct sched_launch *l)
+{
+	struct sched *s = q->s;
+	struct mark m = { .start = l->sample, .begin_ns = l->begin_ns, .est_ns = l->est_ns, .held_ns = l->held_ns,
+			  .version = l->version, .hash = l->kernel ? l->kernel->hash : 0,
+			  .est = estimate_of(s, l) };
+
+	l->sample.event = NULL;
+	if (!ring_try(q)) {
+		release(s, &m.start);
+		return;
+	}
+	m.total = load_acquire(&q->total);
+	if (q->head - q->tail == RING || s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0) {
+		release(s, &m.start);
+	} else {
+		q->ring[q->head % RING] = m;
+		store_release(&q->head, q->head + 1);
+		store_relaxed(&q->unmarked_ns, (uint64_t)0);
+	}
+	ring_leave(q);
+}
+
+void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+{
+	struct sched *s = q->s;
+	uint64_t acc = ACC(1, l->est_ns), since;
+
+	if (l->phase == PHASE_PASS) {
+		return;
+	}
+	if (likely(ok)) {
+		(void)add_relaxed(&s->inflight, acc);
+		(void)add_acqrel(&q->total, acc);
+		if (l->kernel) {
+			store_relaxed(&l->kernel->count, load_relaxed(&l->kernel->count) + 1);
+		}
+		if (l->kind != GBPF_KIND_KERNEL) {
+			stats_count_kind(q, l->kind);
+		}
+	}
+	if (l->phase == PHASE_LATENCY) {
+		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
+	}
+	if (unlikely(load_relaxed(&s->agent_asleep))) {
+		wake_agent(s);
+	}
+	if (!ok) {
+		release(s, &l->sample);
+		return;
+	}
+	if (l->sample.event) {
+		put_mark(q, l);
+		(void)queue_retire_reached(q);
+		return;
+	}
+	if (l->phase == PHASE_LATENCY || !l->version || !l->may_hold) {
+		return;
+	}
+	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
+	store_relaxed(&q->unmarked_ns, since);
+	if (since >= mark_distance(q) || (!l->est_ns && estimate_of(s, l))) {
+		put_mark(q, l);
+		(void)queue_retire_reached(q);
+	}
+}
+
+/* Takes what the ring says has finished into r; the ring's lock is held. */
+static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned *n_samples)
+{
+	struct sched *s = q->s;
+	uint64_t upto = q->retired, done;
+
+	while (q->tail != q->head) {
+		struct mark *m = &q->ring[q->tail % RING];
+
+		if (s->cfg.device->mark_done(s->cfg.dev, &m->end) == 0) {
+			break;
+		}
+		upto = m->total;
+		q->retired_hash = m->hash;
+		q->retired_version = m->version;
+		q->retired_held_ns = m->held_ns;
+		if (m->start.event) {
+			samples[(*n_samples)++] = *m;
+		} else {
+			release(s, &m->end);
+		}
+		store_release(&q->tail, q->tail + 1);
+	}
+	done = upto - q->retired;
+	store_release(&q->retired, upto);
+	r->count += ACC_COUNT(done);
+	r->duration_ns += ACC_NS(done);
+	(void)__atomic_fetch_sub(&s->inflight, done, __ATOMIC_RELAXED);
+	return done != 0;
+}
+
+/* Measures, learns, and corrects the estimate that was accounted. */
+static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
+{
+	struct sched *s = q->s;
+	int64_t span = s->cfg.device->mark_span_ns(s->cfg.dev, &m->start, &m->end);
+
+	if (span >= 0) {
+		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
+
+		r->duration_ns = r->duration_ns + x - MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + x);
+		r->flags |= r->count == 1 ? GBPF_F_MEASURED : 0;
+		if (m->est && boards_quiet_since(s, q->gpu, m->begin_ns)) {
+			estimate_learn(m->est, x);
+		}
+	}
+	release(s, &m->start);
+	release(s, &m->end);
+}
+
+static void tell(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned n_samples, uint64_t now)
+{
+	for (unsigned i = 0; i < n_samples; i++) {
+		use_sample(q, &samples[i], r);
+	}
+	if (r->count) {
+		store_relaxed(&q->linger_ns, hook_retire(q, r, now));
+	}
+}
+
+static bool retire(struct sched_queue *q, bool idle, uint64_t total)
+{
+	struct mark samples[RING];
+	struct retired r = { 0 };
+	unsigned n = 0;
+	bool some;
+
+	if (!ring_try(q)) {
+		return false;
+	}
+	some = take_reached(q, &r, samples, &n);
+	if (idle && q->tail == q->head && (int64_t)(total - q->retired) > 0) {
+		uint64_t done = total - q->retired;
+
+		store_release(&q->retired, total);
+		r.count += ACC_COUNT(done);
+		r.duration_ns += ACC_NS(done);
+		(void)__atomic_fetch_sub(&q->s->inflight, done, __ATOMIC_RELAXED);
+		some = true;
+	}
+	r.hash = q->retired_hash;
+	r.version = q->retired_version;
+	r.held_ns = q->retired_held_ns;
+	ring_leave(q);
+	if (some || n) {
+		tell(q, &r, samples, n, clock_now_ns());
+	}
+	return some;
+}
+
+bool queue_retire_reached(struct sched_queue *q)
+{
+	if (load_relaxed(&q->head) == load_relaxed(&q->tail)) {
+		return false;
+	}
+	return retire(q, false, 0);
+}
+
+bool queue_retire_idle(struct sched_queue *q, uint64_t total)
+{
+	return retire(q, true, total);
+}
+
+bool retire_all(struct sched *s)
+{
+	bool some = false;
+
+	queues_each(s, q) {
+		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
+			some |= queue_retire_reached(q);
+			queue_unuse(q);
+		}
+	}
+	return some;
+}
+
+void queue_drop_marks(struct sched_queue *q)
+{
+	for (; q->tail != q->head; q->tail++) {
+		release(q->s, &q->ring[q->tail % RING].start);
+		release(q->s, &q->ring[q->tail % RING].end);
+	}
+	(void)__atomic_fetch_sub(&q->s->inflight, load_acquire(&q->total) - q->retired, __ATOMIC_RELAXED);
+	q->retired = load_acquire(&q->total);
+}
+
+/* The agent's part: what no later launch or synchronization will notice. */
+uint64_t inflight_step(struct sched *s, uint64_t now)
+{
+	uint64_t sleep = UINT64_MAX;
+
+	queues_each(s, q) {
+		uint64_t total = load_acquire(&q->total);
+
+		if (total == load_acquire(&q->retired) || !queue_use(q)) {
+			continue;
+		}
+		(void)queue_retire_reached(q);
+		if (load_acquire(&q->retired) != total && load_relaxed(&q->head) == load_relaxed(&q->tail) &&
+		    s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue) != 0) {
+			(void)queue_retire_idle(q, total);
+		}
+		if (load_acquire(&q->retired) != load_acquire(&q->total)) {
+			sleep = PENDING_POLL_NS;
+		}
+		queue_unuse(q);
+		s->last_work_ns = now;
+	}
+	if (sleep == UINT64_MAX && now - s->last_work_ns < AWAKE_NS) {
+		sleep = PENDING_POLL_NS;
+	}
+	return sleep;
+}

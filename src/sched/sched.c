@@ -1,0 +1,190 @@
+/* Making, configuring and ending the state of a process; the pages; the word that lets launches skip everything. */
+#include "sched/sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sched/sched_int.h"
+
+#define DEFAULT_LIMIT_NS 100000000u
+#define DEFAULT_SHARE_PPM 20000u
+#define NOTE_EVERY_NS 1000000000u
+
+int sched_create(struct sched **ret, const struct sched_config *cfg)
+{
+	struct sched *s;
+
+	if (cfg->class_id > GBPF_CLASS_BATCH || !cfg->device || !cfg->device->mark || !cfg->device->mark_done ||
+	    !cfg->device->mark_span_ns || !cfg->device->mark_release || !cfg->device->queue_idle) {
+		return -EINVAL;
+	}
+	s = aligned_alloc(64, ROUND_UP(sizeof(*s), 64));
+	if (!s) {
+		return -ENOMEM;
+	}
+	memset(s, 0, sizeof(*s));
+	pin_setup();
+	s->cfg = *cfg;
+	s->class_id = cfg->class_id;
+	s->weight = cfg->weight ? cfg->weight : 100;
+	s->limit_ns = cfg->hold_limit_ns ? cfg->hold_limit_ns : DEFAULT_LIMIT_NS;
+	s->share_ppm = cfg->min_share_ppm ? MIN(cfg->min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM;
+	s->dir = &s->private_dir;
+	s->own = &s->private_board;
+	s->stats = &s->private_stats;
+	s->agent_asleep = 1;
+	s->wait_cap_ns = WAIT_CAP_NS;
+	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+		s->hint[g] = NO_PREPARED;
+		s->gpu_index[g] = g;
+	}
+	strmap_init(&s->kernels);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->share_lock, NULL);
+	update_active(s);
+	*ret = s;
+	return 0;
+}
+
+static void free_queue(struct sched_queue *q)
+{
+	queue_fifo_drop(q);
+	if (q->live && !q->s->forked) {
+		queue_drop_marks(q);
+	}
+	pthread_mutex_destroy(&q->fifo_lock);
+	pthread_mutex_destroy(&q->issue_lock);
+	free(q);
+}
+
+void sched_destroy(struct sched *s)
+{
+	if (!s) {
+		return;
+	}
+	for (uint32_t i = 0; i < s->n_queues; i++) {
+		free_queue(s->queues[i]);
+	}
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		if (s->prepared[i].version) {
+			ebpf_policy_close(&s->prepared[i].policy);
+		}
+	}
+	strmap_each(&s->kernels, e) {
+		free(e->value);
+	}
+	strmap_finish(&s->kernels);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->share_lock);
+	free(s);
+}
+
+void update_active_locked(struct sched *s)
+{
+	bool prepared = false, active;
+
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		prepared |= load_relaxed(&s->prepared[i].version) != 0;
+	}
+	active = load_seqcst(&s->deferred) ||
+		 (!load_relaxed(&s->off) && (prepared || load_relaxed(&s->latency_queues) ||
+					     load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
+	store_seqcst(&s->shared.active, active && !load_relaxed(&s->forked));
+}
+
+void update_active(struct sched *s)
+{
+	pthread_mutex_lock(&s->lock);
+	update_active_locked(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- pages ---- */
+
+/* A page given anew begins with what was counted while there was none. */
+static void move_stats(struct sched *s, struct sched_stats *to)
+{
+	struct sched_stats *from = s->stats;
+
+	if (from == to) {
+		return;
+	}
+	memcpy(to, from, sizeof(*to));
+	store_release(&s->stats, to);
+}
+
+static void set_boards_of_requests(struct sched *s)
+{
+	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+		if (load_seqcst(&s->req[g].open) && s->gpu_index[g] < SCHED_MAX_GPUS) {
+			struct sched_board_gpu *b = &s->own->gpu[s->gpu_index[g]];
+
+			store_relaxed(&b->opened_ns, load_relaxed(&s->req[g].opened_ns));
+			store_seqcst(&b->open, 1u);
+		}
+	}
+}
+
+/* gbpfd is gone: its last words stay in force, and nobody's requests count any more. */
+static void keep_last(struct sched *s)
+{
+	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+		s->private_dir.version[g] = load_acquire(&s->dir->version[g]);
+	}
+	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
+		store_release(&s->boards[i].board, (const struct sched_board *)NULL);
+	}
+	store_release(&s->n_boards, 0u);
+}
+
+void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
+		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
+{
+	if (load_relaxed(&s->forked)) {
+		return;
+	}
+	if (!dir && s->dir != &s->private_dir) {
+		keep_last(s);
+	}
+	for (unsigned g = 0; gpu_index && g < SCHED_MAX_GPUS; g++) {
+		store_relaxed(&s->gpu_index[g], MIN(gpu_index[g], SCHED_MAX_GPUS));
+	}
+	store_release(&s->dir, dir ? dir : &s->private_dir);
+	store_release(&s->own, own ? own : &s->private_board);
+	move_stats(s, stats ? stats : &s->private_stats);
+	pin_wait_all();
+	set_boards_of_requests(s);
+}
+
+/* ---- settings ---- */
+
+void sched_set_off(struct sched *s, bool off)
+{
+	store_seqcst(&s->off, off ? 1u : 0u);
+	update_active(s);
+	wake_agent(s);
+}
+
+void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
+{
+	store_relaxed(&s->limit_ns, hold_limit_ns);
+	store_relaxed(&s->share_ppm, MIN(min_share_ppm, 1000000u));
+}
+
+void sched_after_fork_child(struct sched *s)
+{
+	store_seqcst(&s->forked, 1u);
+	store_seqcst(&s->shared.active, 0u);
+	pin_after_fork_child();
+}
+
+void note(struct sched *s, const char *what, const char *text)
+{
+	uint64_t now = clock_now_ns(), last = load_relaxed(&s->note_last_ns);
+
+	if (s->cfg.note && (!last || now - last >= NOTE_EVERY_NS) && cas_acqrel(&s->note_last_ns, &last, now)) {
+		s->cfg.note(s->cfg.arg, what, text);
+	}
+}

@@ -1,0 +1,255 @@
+/* What the files of sched share: the state of one process.
+ *
+ * Words that several threads write are read and written through base/atomic.h. Marks below: [L] guarded by s->lock;
+ * [A] agent thread only; [atomic] any thread; [pin] read inside a pin, replaced by publish-and-wait. */
+#ifndef GBPF_SCHED_SCHED_INT_H
+#define GBPF_SCHED_SCHED_INT_H
+
+#include <pthread.h>
+
+#include "base/strmap.h"
+#include "bpf/run/image.h"
+#include "sched/ctx.h"
+#include "sched/pin.h"
+#include "sched/sched.h"
+
+#define MAX_PREPARED 8u
+#define NO_PREPARED MAX_PREPARED /* index of an entry that is always empty */
+#define MAX_KERNELS 65536u
+#define EST_CLASSES 8u	/* launches of one kernel differ by their grid */
+#define BYTE_CLASSES 40u
+#define RING 64u
+#define MARK_NS 50000u		 /* a marker after so much estimated work */
+#define MAX_EST_NS 60000000000u
+#define WAIT_CAP_NS 2000000u	 /* longest single wait: off, swaps and dead owners are seen after it */
+#define POLL_NS 30000u		 /* polling own work */
+#define OPEN_POLL_NS 40000u	 /* agent, while a request is open */
+#define PENDING_POLL_NS 5000000u /* agent, while work is on the device */
+#define AWAKE_NS 50000000u	 /* agent: stays on its slow poll for so long after the last work */
+#define DEFAULT_LINGER_NS 200000u
+#define MAX_LINGER_NS 10000000u
+#define DEFAULT_HOLD_NS 1000000u
+
+/* Launches and their time in one word, so that one atomic add accounts both: count in the low 24 bits, units of 16 ns
+ * above. Only differences are ever looked at; they are exact while fewer than 2^24 launches and 4.8 h are in flight. */
+#define ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
+#define ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
+#define ACC_NS(acc) (((acc) >> 24) << 4)
+
+struct estimate { /* all [atomic], relaxed: a lost update costs one sample */
+	uint64_t est_ns; /* 0: nothing measured yet */
+	uint32_t interval, left, seen;
+};
+
+struct sched_kernel {
+	uint64_t hash;
+	uint64_t count; /* relaxed; two threads that launch it at once may lose one */
+	struct estimate est[EST_CLASSES];
+	char name[SCHED_KERNEL_NAME];
+};
+
+struct prepared {
+	uint64_t version; /* [pin] 0: empty */
+	struct ebpf_policy policy;
+};
+
+struct mark {
+	struct sched_marker end, start; /* start.event NULL: not measured */
+	uint64_t total;			/* the queue's total when it was put */
+	uint64_t begin_ns, est_ns, held_ns, version, hash;
+	struct estimate *est; /* borrowed; where the measurement goes */
+};
+
+/* Fields of the call path first. Memory is type-stable: reused by later queues, freed by sched_destroy. */
+struct sched_queue {
+	struct sched *s;
+	void *dev_queue; /* borrowed until close */
+	uint32_t gpu, index, class_id; /* class_id [atomic] */
+	int32_t priority;
+	uint64_t total;	  /* [atomic] ACC of launches that the driver took */
+	uint64_t entered; /* [atomic] launches of a latency queue that came in ... */
+	uint64_t left;	  /* [atomic] ... and that the driver has taken or refused */
+	uint64_t unmarked_ns; /* [atomic] about */
+	uint32_t deferred;    /* [atomic] calls in the FIFO or being issued */
+
+	uint32_t ring_lock ALIGNED(64); /* tried, never waited for */
+	uint32_t head, tail;	    /* under ring_lock; read anywhere */
+	uint64_t retired;	    /* ACC, under ring_lock; read anywhere */
+	uint64_t retired_version, retired_held_ns, retired_hash;
+	struct mark ring[RING];
+
+	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered == sync_seq finished */
+	uint64_t drained, drain_ns; /* [A] entered when it was last seen idle, and when */
+	uint64_t linger_ns;	    /* [atomic] what retire last answered */
+	uint64_t published;	    /* [L] total as of the last statistics */
+
+	uint32_t live, closing, users; /* [atomic] who looks at a queue of the table is a user */
+	bool class_fixed;	       /* [L] the policy chose its class */
+
+	pthread_mutex_t fifo_lock;  /* the list */
+	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
+	struct sched_call *first, **last;
+	uint64_t retry_ns; /* under issue_lock: not asked again before */
+	uint32_t asked;	   /* under issue_lock: about the first call */
+	int error;	   /* [atomic] first of the deferred calls since the last flush */
+	struct sched_queue *next_free;
+};
+
+struct request { /* one a GPU of this process */
+	uint32_t open; /* [atomic] */
+	uint64_t opened_ns; /* [atomic] */
+};
+
+struct board_slot {
+	const struct sched_board *board; /* [pin] */
+	uint32_t tenant;
+};
+
+struct sched {
+	struct sched_shared shared;
+	uint32_t off, forked;	    /* [atomic] */
+	uint32_t latency_queues;    /* [atomic] open ones */
+	uint32_t deferred;	    /* [atomic] calls in all FIFOs */
+	uint32_t agent_asleep;	    /* [atomic] */
+	uint32_t n_boards;	    /* [atomic] high-water mark of boards[] */
+	const struct sched_directory *dir; /* [pin] never NULL */
+	struct sched_board *own;	   /* [pin] never NULL */
+	struct sched_stats *stats;	   /* [pin] never NULL */
+	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to it */
+	uint32_t hint[SCHED_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
+	uint64_t inflight ALIGNED(64);	    /* [atomic] ACC over all queues */
+	uint64_t limit_ns;		    /* [atomic] configuration */
+	uint64_t wait_cap_ns;		    /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
+	uint32_t share_ppm, class_id, weight; /* [atomic] */
+
+	struct board_slot boards[SCHED_MAX_LC];
+	struct prepared prepared[MAX_PREPARED + 1];
+	struct request req[SCHED_MAX_GPUS];
+	struct sched_config cfg;
+	struct estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
+
+	pthread_mutex_t lock; /* queue table, kernels, settings */
+	struct sched_queue *queues[SCHED_MAX_QUEUES]; /* [L] to write; entries never change once set */
+	uint32_t n_queues;	/* [atomic] entries ever used */
+	uint32_t open_queues;	/* [L] */
+	struct sched_queue *free_queues; /* [L] */
+	struct strmap kernels;	/* [L] */
+	struct sched_kernel *by_slot[SCHED_KERNELS]; /* [L] shown in the statistics */
+
+	pthread_mutex_t share_lock; /* held launches' minimum share */
+	uint64_t share_until_ns, share_last_ns, share_credit_ns;
+
+	uint64_t note_last_ns; /* [atomic] */
+	uint64_t last_work_ns, last_kernels_ns; /* [A] */
+	uint64_t submit_calls; /* [atomic] beyond one a launch */
+
+	struct sched_directory private_dir; /* stand-ins while gbpfd's pages are absent */
+	struct sched_board private_board;
+	struct sched_stats private_stats;
+};
+
+enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
+
+/* ---- hook.c ---- */
+
+struct ask {
+	uint64_t version;  /* 0: no policy was asked */
+	uint64_t hold_ns;
+	const uint32_t *word; /* board to wait on, NULL: no request of others is open */
+	uint32_t seq;	   /* its value from before the ask */
+	uint32_t lc_open;
+	uint8_t verdict;   /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
+	uint8_t bad;	   /* enum ask_bad */
+};
+enum ask_bad { ASK_FINE, ASK_RANGE, ASK_HELPER, ASK_SPLIT };
+
+/* All run inside a pin of their own but ask_submit_pinned. */
+void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
+		       uint32_t asked, struct ask *a);
+void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns, uint32_t asked,
+		struct ask *a);
+void hook_queue_create(struct sched_queue *q);
+void hook_queue_destroy(struct sched_queue *q, uint64_t launches);
+uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
+struct retired {
+	uint64_t hash, duration_ns, held_ns, version;
+	uint32_t count, flags;
+};
+uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now); /* linger_ns */
+/* Some policy is in force on the queue's GPU. */
+bool policy_in_force(struct sched_queue *q);
+void ask_complain(struct sched_queue *q, const struct ask *a); /* not inside a pin */
+
+/* ---- board.c ---- */
+
+/* Sees the boards of others: open requests, and when the last ended (UINT64_MAX never). Inside a pin. */
+uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a, uint64_t *ret_idle_ns);
+/* No latency request, own or of others, since that time. */
+bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns);
+
+/* ---- request.c ---- */
+
+bool request_open(struct sched *s, uint32_t gpu, uint64_t now); /* inside a pin; true: the agent is to be woken */
+uint64_t requests_step(struct sched *s, uint64_t now);
+bool requests_any(const struct sched *s);
+
+/* ---- kernel.c ---- */
+
+struct estimate *estimate_of(struct sched *s, const struct sched_launch *l); /* NULL: not learned */
+bool estimate_due(struct estimate *e);
+void estimate_learn(struct estimate *e, uint64_t measured_ns);
+void kernels_publish(struct sched *s, struct sched_stats *st);
+
+/* ---- retire.c ---- */
+
+void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a); /* before the driver's call */
+bool queue_retire_reached(struct sched_queue *q);	/* true: something retired */
+bool queue_retire_idle(struct sched_queue *q, uint64_t total); /* everything up to total has finished */
+bool retire_all(struct sched *s);
+void queue_drop_marks(struct sched_queue *q);
+uint64_t inflight_step(struct sched *s, uint64_t now);
+
+/* ---- hold.c ---- */
+
+/* Time left until a launch that has been held for held_ns goes whatever the policy says; UINT64_MAX: no limit. */
+uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now);
+void share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
+void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a);
+void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why, uint64_t held_ns);
+uint32_t hold_why(const struct ask *a, uint64_t inflight);
+
+/* ---- defer.c ---- */
+
+uint64_t deferred_step(struct sched *s, uint64_t now);
+void queue_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that were never issued */
+
+/* ---- queue.c ---- */
+
+bool queue_use(struct sched_queue *q); /* false: closed or closing */
+void queue_unuse(struct sched_queue *q);
+#define queues_each(s, q) \
+	for (uint32_t q##_i = 0, q##_n = load_acquire(&(s)->n_queues); q##_i < q##_n; q##_i++) \
+		for (struct sched_queue *q = load_acquire(&(s)->queues[q##_i]); q; q = NULL)
+
+/* ---- stats.c ---- */
+
+/* Not inside a pin. */
+#define stat_add(s, field, n) \
+	do { \
+		struct pin_slot *stat_pin = pin_enter(); \
+		(void)add_relaxed(&load_acquire(&(s)->stats)->field, (n)); \
+		pin_leave(stat_pin); \
+	} while (0)
+void stat_max(uint64_t *word, uint64_t v);
+void stats_publish(struct sched *s, uint64_t now);
+void stats_publish_queue(struct sched_queue *q); /* s->lock is held */
+void stats_count_kind(struct sched_queue *q, uint32_t kind);
+
+/* ---- sched.c ---- */
+
+void wake_agent(struct sched *s);
+void note(struct sched *s, const char *what, const char *text); /* not inside a pin */
+void update_active(struct sched *s); /* takes s->lock */
+void update_active_locked(struct sched *s);
+
+#endif

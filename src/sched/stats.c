@@ -1,0 +1,84 @@
+/* The statistics page: counters of rare things are written where they happen, those of every launch are summed up by the
+ * agent from what the queues count anyway. */
+#include "sched/sched_int.h"
+
+unsigned sched_hist_bucket(uint64_t ns)
+{
+	unsigned log, bucket;
+
+	if (ns < SCHED_HIST_SUB) {
+		return (unsigned)ns;
+	}
+	log = 63u - (unsigned)__builtin_clzll(ns);
+	bucket = (log - 2) * SCHED_HIST_SUB + (unsigned)((ns >> (log - 3)) & (SCHED_HIST_SUB - 1));
+	return MIN(bucket, SCHED_HIST_BUCKETS - 1);
+}
+
+uint64_t sched_hist_floor(unsigned bucket)
+{
+	unsigned log = bucket / SCHED_HIST_SUB + 2;
+
+	if (bucket < SCHED_HIST_SUB) {
+		return bucket;
+	}
+	return ((uint64_t)SCHED_HIST_SUB + bucket % SCHED_HIST_SUB) << (log - 3);
+}
+
+void stat_max(uint64_t *word, uint64_t v)
+{
+	uint64_t seen = load_relaxed(word);
+
+	while (v > seen && !cas_acqrel(word, &seen, v)) {
+	}
+}
+
+void stats_count_kind(struct sched_queue *q, uint32_t kind)
+{
+	struct pin_slot *pin = pin_enter();
+	struct sched_stats *st = load_acquire(&q->s->stats);
+	uint64_t *word = kind == GBPF_KIND_COPY	    ? &st->copies
+			 : kind == GBPF_KIND_MEMSET ? &st->memsets
+			 : kind == GBPF_KIND_GRAPH  ? &st->graphs
+						    : NULL;
+
+	if (word) {
+		(void)add_relaxed(word, 1u);
+	}
+	pin_leave(pin);
+}
+
+void stats_publish_queue(struct sched_queue *q)
+{
+	uint64_t total = load_acquire(&q->total), n = ACC_COUNT(total - q->published);
+
+	q->published = total;
+	if (n) {
+		stat_add(q->s, launches, n);
+		stat_add(q->s, submit_calls, n);
+	}
+}
+
+void stats_publish(struct sched *s, uint64_t now)
+{
+	uint64_t inflight = load_relaxed(&s->inflight);
+	struct pin_slot *pin;
+	struct sched_stats *st;
+
+	pthread_mutex_lock(&s->lock);
+	queues_each(s, q) {
+		if (load_relaxed(&q->live) && load_relaxed(&q->total) != q->published) {
+			stats_publish_queue(q);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	stat_add(s, submit_calls, xchg_acqrel(&s->submit_calls, 0u));
+	pin = pin_enter();
+	st = load_acquire(&s->stats);
+	store_relaxed(&st->inflight, (uint64_t)ACC_COUNT(inflight));
+	store_relaxed(&st->inflight_ns, ACC_NS(inflight));
+	pin_leave(pin);
+	if (now - s->last_kernels_ns > 200000000u) {
+		s->last_kernels_ns = now;
+		kernels_publish(s, load_acquire(&s->stats)); /* only this thread replaces the page */
+	}
+}
