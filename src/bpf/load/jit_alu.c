@@ -1,0 +1,272 @@
+/* Arithmetic. The results are those of bpf/run/alu.h for every operand; where the machine differs (division by zero,
+ * overflow, shift counts in cl) the code says so. */
+#include "bpf/load/jit_int.h"
+
+static void shift_by_reg(struct code *c, int wide, enum x86_shift op, unsigned dst, unsigned src)
+{
+	unsigned target = dst == RCX ? JIT_SCRATCH : dst;
+
+	/* The count must be in cl, which is r4; the machine masks it as eBPF does. */
+	if (src != RCX || dst == RCX) {
+		x86_mov(c, 1, JIT_SCRATCH, RCX);
+	}
+	if (src != RCX) {
+		x86_mov(c, 0, RCX, src);
+	}
+	x86_rr(c, wide, 0xd3, op, target);
+	if (dst == RCX) {
+		x86_mov(c, wide, RCX, JIT_SCRATCH);
+	} else if (src != RCX) {
+		x86_mov(c, 1, RCX, JIT_SCRATCH);
+	}
+}
+
+/* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx; whichever of them is
+ * not the destination is kept. */
+static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned dst)
+{
+	unsigned result = is_mod ? RDX : RAX;
+
+	if (dst != RDX) {
+		x86_mov(c, 1, JIT_SCRATCH2, RDX);
+	}
+	if (dst != RAX) {
+		x86_push(c, RAX);
+		x86_mov(c, wide, RAX, dst);
+	}
+	if (is_signed) {
+		if (wide) {
+			x86_byte(c, 0x48);
+		}
+		x86_byte(c, 0x99); /* cdq, cqo */
+	} else {
+		x86_rr(c, 0, 0x31, RDX, RDX);
+	}
+	x86_rr(c, wide, 0xf7, is_signed ? 7 : 6, JIT_SCRATCH);
+	if (dst != result) {
+		x86_mov(c, wide, dst, result);
+	}
+	if (dst != RAX) {
+		x86_pop(c, RAX);
+	}
+	if (dst != RDX) {
+		x86_mov(c, 1, RDX, JIT_SCRATCH2);
+	}
+}
+
+static void zero_extend(struct code *c, int wide, unsigned reg)
+{
+	if (!wide) {
+		x86_mov(c, 0, reg, reg);
+	}
+}
+
+static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, unsigned src)
+{
+	size_t by_zero, by_minus_one = 0, done, done2 = 0;
+
+	x86_mov(c, wide, JIT_SCRATCH, src);
+	x86_rr(c, wide, 0x85, JIT_SCRATCH, JIT_SCRATCH);
+	by_zero = x86_skip(c, X86_E);
+	if (is_signed) {
+		/* The machine faults on the smallest number divided by -1. */
+		x86_alu_ri(c, wide, X86_CMP, JIT_SCRATCH, -1);
+		by_minus_one = x86_skip(c, X86_E);
+	}
+	divide(c, wide, is_mod, is_signed, dst);
+	done = x86_skip(c, -1);
+	if (is_signed) {
+		x86_land(c, by_minus_one);
+		if (is_mod) {
+			x86_mov_i(c, dst, 0);
+		} else {
+			x86_rr(c, wide, 0xf7, 3, dst);
+		}
+		done2 = x86_skip(c, -1);
+	}
+	x86_land(c, by_zero);
+	if (is_mod) {
+		zero_extend(c, wide, dst);
+	} else {
+		x86_mov_i(c, dst, 0);
+	}
+	x86_land(c, done);
+	if (is_signed) {
+		x86_land(c, done2);
+	}
+}
+
+static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, int32_t imm)
+{
+	uint64_t value = wide ? (uint64_t)(int64_t)imm : (uint32_t)imm;
+
+	if (!imm) {
+		if (is_mod) {
+			zero_extend(c, wide, dst);
+		} else {
+			x86_mov_i(c, dst, 0);
+		}
+	} else if (imm == -1 && is_signed) {
+		if (is_mod) {
+			x86_mov_i(c, dst, 0);
+		} else {
+			x86_rr(c, wide, 0xf7, 3, dst);
+		}
+	} else if (!is_signed && imm > 0 && !(imm & (imm - 1))) {
+		if (is_mod) {
+			x86_alu_ri(c, wide, X86_AND, dst, imm - 1);
+		} else if (imm == 1) {
+			zero_extend(c, wide, dst);
+		} else {
+			x86_shift_i(c, wide, X86_SHR, dst, (unsigned)__builtin_ctz((unsigned)imm));
+		}
+	} else {
+		x86_mov_i(c, JIT_SCRATCH, value);
+		divide(c, wide, is_mod, is_signed, dst);
+	}
+}
+
+/* Byte order of the low bits, the rest becomes zero. The machine is little endian. */
+static void byte_order(struct code *c, const struct ebpf_insn *i, unsigned dst)
+{
+	int swap = EBPF_CLASS(i->code) == EBPF_ALU64 || EBPF_SRC(i->code) == EBPF_X;
+
+	switch (i->imm) {
+	case 16:
+		if (swap) {
+			x86_byte(c, 0x66);
+			x86_shift_i(c, 0, X86_ROR, dst, 8);
+		}
+		x86_rr(c, 0, 0x0fb7, dst, dst);
+		break;
+	case 32:
+		if (swap) {
+			x86_bytes(c, (uint8_t[]){ 0x41 }, dst >> 3);
+			x86_byte(c, 0x0f);
+			x86_byte(c, 0xc8 | (dst & 7));
+		} else {
+			x86_mov(c, 0, dst, dst);
+		}
+		break;
+	default:
+		if (swap) {
+			x86_byte(c, 0x48 | dst >> 3);
+			x86_byte(c, 0x0f);
+			x86_byte(c, 0xc8 | (dst & 7));
+		}
+	}
+}
+
+static void sign_extend(struct code *c, int wide, unsigned dst, unsigned src, int bits)
+{
+	if (bits == 32) {
+		x86_rr(c, 1, 0x63, dst, src);
+	} else if (bits == 16) {
+		x86_rr(c, wide, 0x0fbf, dst, src);
+	} else {
+		/* movsx from an 8-bit register: 4-7 need a REX byte to mean sil, dil, bpl */
+		if (!wide && src >= RSP && src <= RDI && dst < R8) {
+			x86_byte(c, 0x40);
+		}
+		x86_rr(c, wide, 0x0fbe, dst, src);
+	}
+}
+
+static void move(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+{
+	if (EBPF_SRC(i->code) == EBPF_K) {
+		x86_mov_i(c, dst, wide ? (uint64_t)(int64_t)i->imm : (uint32_t)i->imm);
+	} else if (i->off) {
+		sign_extend(c, wide, dst, src, i->off);
+	} else if (dst != src || !wide) {
+		x86_mov(c, wide, dst, src);
+	}
+}
+
+static void multiply(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+{
+	if (EBPF_SRC(i->code) == EBPF_X) {
+		x86_rr(c, wide, 0x0faf, dst, src);
+	} else if (i->imm >= -128 && i->imm <= 127) {
+		x86_rr(c, wide, 0x6b, dst, dst);
+		x86_byte(c, (uint8_t)i->imm);
+	} else {
+		x86_rr(c, wide, 0x69, dst, dst);
+		x86_word32(c, (uint32_t)i->imm);
+	}
+}
+
+static void shift(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+{
+	unsigned op = EBPF_OP(i->code), count = (uint32_t)i->imm & (wide ? 63 : 31);
+	enum x86_shift x = op == EBPF_LSH ? X86_SHL : op == EBPF_RSH ? X86_SHR : X86_SAR;
+
+	if (EBPF_SRC(i->code) == EBPF_X) {
+		shift_by_reg(c, wide, x, dst, src);
+	} else if (count) {
+		x86_shift_i(c, wide, x, dst, count);
+	} else {
+		zero_extend(c, wide, dst);
+	}
+}
+
+static enum x86_alu simple_op(unsigned op)
+{
+	switch (op) {
+	case EBPF_ADD:
+		return X86_ADD;
+	case EBPF_SUB:
+		return X86_SUB;
+	case EBPF_OR:
+		return X86_OR;
+	case EBPF_AND:
+		return X86_AND;
+	default:
+		return X86_XOR;
+	}
+}
+
+void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+{
+	struct code *c = &j->code;
+	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, by_reg = EBPF_SRC(i->code) == EBPF_X;
+	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src], op = EBPF_OP(i->code);
+
+	switch (op) {
+	case EBPF_MOV:
+		if (note->flags & JIT_LEA) {
+			x86_lea(c, dst, src, i[1].imm);
+		} else {
+			move(c, i, wide, dst, src);
+		}
+		break;
+	case EBPF_MUL:
+		multiply(c, i, wide, dst, src);
+		break;
+	case EBPF_DIV:
+	case EBPF_MOD:
+		if (by_reg) {
+			div_by_reg(c, wide, op == EBPF_MOD, i->off, dst, src);
+		} else {
+			div_by_imm(c, wide, op == EBPF_MOD, i->off, dst, i->imm);
+		}
+		break;
+	case EBPF_LSH:
+	case EBPF_RSH:
+	case EBPF_ARSH:
+		shift(c, i, wide, dst, src);
+		break;
+	case EBPF_NEG:
+		x86_rr(c, wide, 0xf7, 3, dst);
+		break;
+	case EBPF_END:
+		byte_order(c, i, dst);
+		break;
+	default:
+		if (by_reg) {
+			x86_rr(c, wide, simple_op(op) * 8u + 1, src, dst);
+		} else {
+			x86_alu_ri(c, wide, simple_op(op), dst, i->imm);
+		}
+	}
+}

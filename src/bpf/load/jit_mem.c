@@ -1,0 +1,188 @@
+/* Loads, stores, atomics, and what reaches maps through the environment. */
+#include "bpf/load/jit_int.h"
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
+static int32_t data_of(uint32_t map)
+{
+	return (int32_t)(offsetof(struct ebpf_env, maps) + map * sizeof(struct ebpf_map) +
+			 offsetof(struct ebpf_map, data));
+}
+
+static void load(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+{
+	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
+
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rm(c, 0, sign, sign ? 0x0fbe : 0x0fb6, dst, src, i->off, 0);
+		break;
+	case EBPF_H:
+		x86_rm(c, 0, sign, sign ? 0x0fbf : 0x0fb7, dst, src, i->off, 0);
+		break;
+	case EBPF_W:
+		x86_rm(c, 0, sign, sign ? 0x63 : 0x8b, dst, src, i->off, 0);
+		break;
+	default:
+		x86_rm(c, 0, 1, 0x8b, dst, src, i->off, 0);
+	}
+}
+
+static void store_reg(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+{
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rm(c, 0, 0, 0x88, src, dst, i->off, 1);
+		break;
+	case EBPF_H:
+		x86_rm(c, 0x66, 0, 0x89, src, dst, i->off, 0);
+		break;
+	default:
+		x86_rm(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0x89, src, dst, i->off, 0);
+	}
+}
+
+static void store_imm(struct code *c, const struct ebpf_insn *i, unsigned dst)
+{
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rm(c, 0, 0, 0xc6, 0, dst, i->off, 0);
+		x86_byte(c, (uint8_t)i->imm);
+		break;
+	case EBPF_H:
+		x86_rm(c, 0x66, 0, 0xc7, 0, dst, i->off, 0);
+		x86_byte(c, (uint8_t)i->imm);
+		x86_byte(c, (uint8_t)(i->imm >> 8));
+		break;
+	default:
+		x86_rm(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0xc7, 0, dst, i->off, 0);
+		x86_word32(c, (uint32_t)i->imm);
+	}
+}
+
+/* and, or, xor that also give the old value: no such instruction exists, so compare and exchange until it fits. rax (r0)
+ * is needed for the old value; base and operand are read from its copy when they live there. */
+static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsigned base, unsigned src)
+{
+	unsigned op = EBPF_OP(i->imm) == EBPF_AND ? X86_AND : EBPF_OP(i->imm) == EBPF_OR ? X86_OR : X86_XOR;
+	unsigned from = base == RAX ? JIT_SCRATCH : base, operand = src == RAX ? JIT_SCRATCH : src;
+	size_t again;
+
+	x86_mov(c, 1, JIT_SCRATCH, RAX);
+	x86_rm(c, 0, wide, 0x8b, RAX, from, i->off, 0);
+	again = c->pos;
+	x86_mov(c, wide, JIT_SCRATCH2, RAX);
+	x86_rr(c, wide, op * 8 + 1, operand, JIT_SCRATCH2);
+	x86_rm(c, 0xf0, wide, 0x0fb1, JIT_SCRATCH2, from, i->off, 0);
+	x86_byte(c, 0x70 | X86_NE);
+	x86_byte(c, (uint8_t)(again - (c->pos + 1)));
+	x86_mov(c, wide, src, RAX); /* a 32-bit move clears the upper half, also of rax itself */
+	if (src != RAX) {
+		x86_mov(c, 1, RAX, JIT_SCRATCH);
+	}
+}
+
+static void atomic(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+{
+	int wide = EBPF_SIZE(i->code) == EBPF_DW;
+
+	switch (i->imm) {
+	case EBPF_ADD:
+		x86_rm(c, 0xf0, wide, 0x01, src, dst, i->off, 0);
+		break;
+	case EBPF_OR:
+		x86_rm(c, 0xf0, wide, 0x09, src, dst, i->off, 0);
+		break;
+	case EBPF_AND:
+		x86_rm(c, 0xf0, wide, 0x21, src, dst, i->off, 0);
+		break;
+	case EBPF_XOR:
+		x86_rm(c, 0xf0, wide, 0x31, src, dst, i->off, 0);
+		break;
+	case EBPF_ADD | EBPF_FETCH:
+		x86_rm(c, 0xf0, wide, 0x0fc1, src, dst, i->off, 0);
+		break;
+	case EBPF_XCHG:
+		x86_rm(c, 0, wide, 0x87, src, dst, i->off, 0); /* locks by itself */
+		break;
+	case EBPF_CMPXCHG:
+		x86_rm(c, 0xf0, wide, 0x0fb1, src, dst, i->off, 0);
+		if (!wide) {
+			x86_mov(c, 0, RAX, RAX); /* not written when it succeeds */
+		}
+		break;
+	default:
+		fetch_loop(c, i, wide, dst, src);
+	}
+}
+
+void jit_memory(struct jit *j, const struct ebpf_insn *i)
+{
+	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src];
+
+	if (EBPF_CLASS(i->code) == EBPF_LDX) {
+		load(&j->code, i, dst, src);
+	} else if (EBPF_CLASS(i->code) == EBPF_ST) {
+		store_imm(&j->code, i, dst);
+	} else if (EBPF_MODE(i->code) == EBPF_ATOMIC) {
+		atomic(&j->code, i, dst, src);
+	} else {
+		store_reg(&j->code, i, dst, src);
+	}
+}
+
+void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
+{
+	unsigned dst = jit_reg[i->dst];
+	int32_t at = data_of((uint32_t)i->imm);
+
+	switch (i->src) {
+	case EBPF_PSEUDO_MAP:
+		x86_lea(&j->code, dst, jit_env_reg(j), at - (int32_t)offsetof(struct ebpf_map, data));
+		break;
+	case EBPF_PSEUDO_MAP_VALUE:
+		x86_load64(&j->code, dst, jit_env_reg(j), at);
+		if (i[1].imm) {
+			x86_alu_ri(&j->code, 1, X86_ADD, dst, i[1].imm);
+		}
+		break;
+	default:
+		x86_mov_i(&j->code, dst, (uint32_t)i->imm | (uint64_t)(uint32_t)i[1].imm << 32);
+	}
+}
+
+/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this process's. */
+void jit_lookup(struct jit *j, const struct ebpf_map *map)
+{
+	struct code *c = &j->code;
+	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
+	size_t out_of_range, absent = 0, done;
+
+	x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
+	x86_alu_ri(c, 0, X86_CMP, RAX, (int32_t)map->max_entries);
+	out_of_range = x86_skip(c, X86_AE);
+	if (may_be_absent) {
+		x86_load64(c, JIT_SCRATCH, jit_env_reg(j), data_of(map->index));
+		x86_rr(c, 1, 0x85, JIT_SCRATCH, JIT_SCRATCH);
+		absent = x86_skip(c, X86_E);
+	}
+	if (map->stride & (map->stride - 1)) {
+		x86_rr(c, 1, 0x69, RAX, RAX);
+		x86_word32(c, map->stride);
+	} else {
+		x86_shift_i(c, 1, X86_SHL, RAX, (unsigned)__builtin_ctz(map->stride));
+	}
+	if (may_be_absent) {
+		x86_rr(c, 1, 0x01, JIT_SCRATCH, RAX);
+	} else {
+		x86_rm(c, 0, 1, 0x03, RAX, jit_env_reg(j), data_of(map->index), 0);
+	}
+	done = x86_skip(c, -1);
+	x86_land(c, out_of_range);
+	if (may_be_absent) {
+		x86_land(c, absent);
+	}
+	x86_mov_i(c, RAX, 0);
+	x86_land(c, done);
+}

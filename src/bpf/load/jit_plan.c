@@ -1,0 +1,240 @@
+/* Looks a program over before code is made: functions and their registers, jump targets, and three shortcuts inside basic
+ * blocks: lookups of a known map are done in line, the load of a map handle that only they would read is left out, and a
+ * move followed by an addition becomes one instruction. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/jit_int.h"
+#include "bpf/run/decode.h"
+
+#define R(n) (1u << (n))
+#define CALL_ARGS (R(1) | R(2) | R(3) | R(4) | R(5))
+
+struct uses {
+	unsigned reads, writes; /* registers as bits */
+};
+
+static struct uses jump_uses(const struct ebpf_insn *i)
+{
+	switch (EBPF_OP(i->code)) {
+	case EBPF_JA:
+		return (struct uses){ 0, 0 };
+	case EBPF_CALL:
+		return (struct uses){ CALL_ARGS, CALL_ARGS | R(0) };
+	case EBPF_EXIT:
+		return (struct uses){ R(0), 0 };
+	default:
+		return (struct uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0), 0 };
+	}
+}
+
+static struct uses store_uses(const struct ebpf_insn *i)
+{
+	struct uses u = { R(i->dst) | R(i->src), 0 };
+
+	if (EBPF_MODE(i->code) == EBPF_ATOMIC && i->imm == EBPF_CMPXCHG) {
+		u.reads |= R(0);
+		u.writes = R(0);
+	} else if (EBPF_MODE(i->code) == EBPF_ATOMIC && (i->imm & EBPF_FETCH)) {
+		u.writes = R(i->src);
+	}
+	return u;
+}
+
+static struct uses uses_of(const struct ebpf_insn *i)
+{
+	unsigned by_reg = EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0;
+
+	switch (EBPF_CLASS(i->code)) {
+	case EBPF_LD:
+		return (struct uses){ 0, R(i->dst) };
+	case EBPF_LDX:
+		return (struct uses){ R(i->src), R(i->dst) };
+	case EBPF_ST:
+		return (struct uses){ R(i->dst), 0 };
+	case EBPF_STX:
+		return store_uses(i);
+	case EBPF_JMP:
+	case EBPF_JMP32:
+		return jump_uses(i);
+	default:
+		if (EBPF_OP(i->code) == EBPF_END) {
+			by_reg = 0;
+		}
+		return (struct uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg : by_reg | R(i->dst), R(i->dst) };
+	}
+}
+
+static int is_jump(const struct ebpf_insn *i)
+{
+	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
+
+	return (class == EBPF_JMP || class == EBPF_JMP32) && op != EBPF_CALL && op != EBPF_EXIT;
+}
+
+static int is_call(const struct ebpf_insn *i)
+{
+	return i->code == (EBPF_JMP | EBPF_CALL);
+}
+
+static uint32_t jump_target(const struct ebpf_insn *i, uint32_t pc)
+{
+	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
+}
+
+static int mark_targets(struct jit *j)
+{
+	j->notes[0].flags |= JIT_FUNC;
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		const struct ebpf_insn *i = &j->insns[pc];
+
+		if (is_jump(i)) {
+			j->notes[jump_target(i, pc)].flags |= JIT_TARGET;
+		} else if (is_call(i) && i->src == EBPF_CALL_LOCAL) {
+			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
+
+			if (!target) {
+				return -ENOTSUP; /* the entry takes other arguments than a local function */
+			}
+			j->notes[target].flags |= JIT_FUNC;
+		}
+	}
+	return 0;
+}
+
+/* A function ends before the next one begins, and is left by calls and exits only. */
+static int find_funcs(struct jit *j)
+{
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		if (j->notes[pc].flags & JIT_FUNC) {
+			unsigned last = pc ? j->insns[pc - 1].code : 0;
+
+			if (j->n_funcs == JIT_MAX_FUNCS) {
+				return -ENOTSUP;
+			}
+			if (pc && last != (EBPF_JMP | EBPF_EXIT) && last != (EBPF_JMP | EBPF_JA) &&
+			    last != (EBPF_JMP32 | EBPF_JA)) {
+				return -EINVAL;
+			}
+			j->funcs[j->n_funcs++] = (struct jit_func){ .first = pc };
+		}
+		j->notes[pc].func = (uint8_t)(j->n_funcs - 1);
+	}
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		const struct ebpf_insn *i = &j->insns[pc];
+
+		if (is_jump(i) && j->notes[jump_target(i, pc)].func != j->notes[pc].func) {
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+/* What is known about map handles at one point of a basic block. */
+struct known {
+	uint8_t map[11];    /* or JIT_NO_MAP */
+	uint32_t unread;    /* registers whose handle nothing has read yet, as bits */
+	uint32_t where[11]; /* the load that made it */
+};
+
+static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
+{
+	struct uses u = uses_of(i);
+	uint8_t copied = k->map[i->src > 10 ? 0 : i->src];
+
+	k->unread &= ~(u.reads | u.writes);
+	for (unsigned r = 0; r < 11; r++) {
+		if (u.writes & R(r)) {
+			k->map[r] = JIT_NO_MAP;
+		}
+	}
+	if (i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_MAP) {
+		k->map[i->dst] = (uint8_t)i->imm;
+		k->where[i->dst] = pc;
+		k->unread |= R(i->dst);
+	} else if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off) {
+		k->map[i->dst] = copied;
+	}
+	if (is_jump(i)) {
+		k->unread = 0; /* the other path may read it */
+	}
+}
+
+static void plan_call(struct jit *j, struct known *k, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc];
+	struct jit_note *note = &j->notes[pc];
+
+	if (i->src == EBPF_CALL_HELPER && ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_map_lookup_elem &&
+	    k->map[1] != JIT_NO_MAP) {
+		note->map = k->map[1];
+		if (k->unread & R(1)) {
+			j->notes[k->where[1]].flags |= JIT_SKIP;
+		}
+		return;
+	}
+	j->funcs[note->func].calls = 1;
+	j->helper_calls |= i->src == EBPF_CALL_HELPER;
+}
+
+static int becomes_lea(const struct jit *j, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc], *next = i + 1;
+
+	return pc + 1 < j->n && i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off &&
+	       next->code == (EBPF_ALU64 | EBPF_ADD | EBPF_K) && next->dst == i->dst &&
+	       !(j->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));
+}
+
+static void plan_insns(struct jit *j)
+{
+	struct known k;
+
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		const struct ebpf_insn *i = &j->insns[pc];
+		struct jit_note *note = &j->notes[pc];
+		struct uses u = uses_of(i);
+
+		if (note->flags & (JIT_TARGET | JIT_FUNC)) {
+			memset(&k, 0, sizeof(k));
+			memset(k.map, JIT_NO_MAP, sizeof(k.map));
+		}
+		note->map = JIT_NO_MAP;
+		j->funcs[note->func].used |= (uint16_t)(u.reads | u.writes);
+		if (is_call(i)) {
+			plan_call(j, &k, pc);
+			j->uses_env |= i->src == EBPF_CALL_HELPER;
+		} else if (becomes_lea(j, pc)) {
+			note->flags |= JIT_LEA;
+			j->notes[pc + 1].flags |= JIT_SKIP;
+		}
+		track(&k, i, pc);
+		if (i->code == EBPF_LD_IMM64) {
+			j->uses_env |= i->src != EBPF_PSEUDO_CONST;
+			pc++;
+			j->notes[pc].map = JIT_NO_MAP;
+		}
+	}
+}
+
+int jit_plan(struct jit *j)
+{
+	int err;
+
+	if (ebpf_program_check(j->insns, j->n, j->n_maps, NULL)) {
+		return -EINVAL;
+	}
+	j->notes = calloc(j->n, sizeof(*j->notes));
+	if (!j->notes) {
+		return -ENOMEM;
+	}
+	err = mark_targets(j);
+	if (!err) {
+		err = find_funcs(j);
+	}
+	if (!err) {
+		plan_insns(j);
+	}
+	return err;
+}

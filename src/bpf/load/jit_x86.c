@@ -1,0 +1,289 @@
+/* x86-64 back end: control, functions and passes of a one-pass compiler that translates instruction by instruction.
+ *
+ * eBPF registers live where the kernel's compiler puts them (r0 rax, r1 rdi, r2 rsi, r3 rdx, r4 rcx, r5 r8, r6 rbx,
+ * r7 r13, r8 r14, r9 r15, r10 rbp), so that arguments of helpers and of the entry need no moves. The hidden environment
+ * arrives in rsi and stays in r12, or in r9 when nothing calls out; helpers get it as their sixth argument. r10 and r11 are
+ * scratch. The code holds no address: maps and helpers are reached through the environment, functions by relative calls.
+ *
+ * Why the code cannot leave its rules, and why the engines agree, is told in docs/ENGINES.md. */
+#include "bpf/load/jit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "bpf/load/jit_int.h"
+
+#define MAX_RELAXING_PASSES 12
+
+const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
+
+/* What a function pushes: callee-saved registers that it uses, at the entry also the environment's. */
+static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_t regs[5])
+{
+	unsigned n = 0;
+
+	for (unsigned r = 6; r <= 9; r++) {
+		if (f->used & 1u << r) {
+			regs[n++] = jit_reg[r];
+		}
+	}
+	if (f == j->funcs && j->uses_env && jit_env_reg(j) == R12) {
+		regs[n++] = R12;
+	}
+	return n;
+}
+
+static int has_frame(const struct jit_func *f)
+{
+	return f->used >> 10 & 1;
+}
+
+/* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame, pushes. */
+static int needs_pad(const struct jit_func *f, unsigned pushes)
+{
+	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) + 8 * pushes;
+
+	return f->calls && bytes % 16;
+}
+
+static void prologue(struct jit *j, struct jit_func *f)
+{
+	struct code *c = &j->code;
+	uint8_t regs[5];
+	unsigned n = saved_regs(j, f, regs);
+
+	f->entry = (uint32_t)c->pos;
+	if (f == j->funcs) {
+		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: it is called through a pointer */
+	}
+	if (has_frame(f)) {
+		x86_push(c, RBP);
+		x86_mov(c, 1, RBP, RSP);
+		x86_alu_ri(c, 1, X86_SUB, RSP, EBPF_STACK_BYTES);
+	}
+	for (unsigned k = 0; k < n; k++) {
+		x86_push(c, regs[k]);
+	}
+	if (needs_pad(f, n)) {
+		x86_push(c, RAX);
+	}
+	if (f == j->funcs && j->uses_env) {
+		x86_mov(c, 1, jit_env_reg(j), RSI);
+	}
+}
+
+static void epilogue(struct jit *j, const struct jit_func *f)
+{
+	struct code *c = &j->code;
+	uint8_t regs[5];
+	unsigned n = saved_regs(j, f, regs);
+
+	if (needs_pad(f, n)) {
+		x86_alu_ri(c, 1, X86_ADD, RSP, 8);
+	}
+	while (n) {
+		x86_pop(c, regs[--n]);
+	}
+	if (has_frame(f)) {
+		x86_byte(c, 0xc9); /* leave */
+	}
+	x86_byte(c, 0xc3);
+}
+
+/* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a displacement that fits a
+ * byte once will fit for good: short jumps stay short, and the passes end. */
+static void jump_to(struct jit *j, struct jit_note *note, int cond, uint32_t target)
+{
+	struct code *c = &j->code;
+	int64_t at = j->notes[target].addr, disp = at - (int64_t)(c->pos + 2);
+
+	if (j->relax && disp >= -128 && disp <= 127) {
+		note->flags |= JIT_SHORT;
+	}
+	if (note->flags & JIT_SHORT) {
+		x86_byte(c, cond < 0 ? 0xeb : 0x70u | (unsigned)cond);
+		x86_byte(c, (uint8_t)disp);
+		return;
+	}
+	if (cond < 0) {
+		x86_byte(c, 0xe9);
+	} else {
+		x86_byte(c, 0x0f);
+		x86_byte(c, 0x80u | (unsigned)cond);
+	}
+	x86_word32(c, (uint32_t)(at - (int64_t)(c->pos + 4)));
+}
+
+static enum x86_cond condition(unsigned op)
+{
+	switch (op) {
+	case EBPF_JEQ:
+		return X86_E;
+	case EBPF_JGT:
+		return X86_A;
+	case EBPF_JGE:
+		return X86_AE;
+	case EBPF_JLT:
+		return X86_B;
+	case EBPF_JLE:
+		return X86_BE;
+	case EBPF_JSGT:
+		return X86_G;
+	case EBPF_JSGE:
+		return X86_GE;
+	case EBPF_JSLT:
+		return X86_L;
+	case EBPF_JSLE:
+		return X86_LE;
+	default:
+		return X86_NE; /* JNE, and JSET after a test */
+	}
+}
+
+static void compare(struct code *c, const struct ebpf_insn *i)
+{
+	int wide = EBPF_CLASS(i->code) == EBPF_JMP, by_reg = EBPF_SRC(i->code) == EBPF_X;
+	unsigned op = EBPF_OP(i->code), dst = jit_reg[i->dst], src = jit_reg[i->src];
+
+	if (op == EBPF_JSET && !by_reg) {
+		x86_rr(c, wide, 0xf7, 0, dst);
+		x86_word32(c, (uint32_t)i->imm);
+	} else if (op == EBPF_JSET || (!by_reg && !i->imm)) {
+		x86_rr(c, wide, 0x85, by_reg ? src : dst, dst); /* test leaves the flags of a comparison with 0 */
+	} else if (by_reg) {
+		x86_rr(c, wide, 0x39, src, dst);
+	} else {
+		x86_alu_ri(c, wide, X86_CMP, dst, i->imm);
+	}
+}
+
+static void call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note, uint32_t pc)
+{
+	struct code *c = &j->code;
+
+	if (i->src == EBPF_CALL_LOCAL) {
+		uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
+
+		x86_byte(c, 0xe8);
+		x86_word32(c, j->funcs[j->notes[target].func].entry - (uint32_t)(c->pos + 4));
+	} else if (note->map != JIT_NO_MAP) {
+		jit_lookup(j, &j->maps[note->map]);
+	} else {
+		int slot = ebpf_helper_slot(i->imm);
+
+		x86_mov(c, 1, R9, R12);
+		x86_rm(c, 0, 0, 0xff, 2, R12,
+		       (int32_t)(offsetof(struct ebpf_env, helpers) + (unsigned)slot * sizeof(ebpf_helper_fn)), 0);
+	}
+}
+
+static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *note, uint32_t pc)
+{
+	unsigned op = EBPF_OP(i->code);
+	int32_t off = i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off;
+
+	if (op == EBPF_CALL) {
+		call(j, i, note, pc);
+	} else if (op == EBPF_EXIT) {
+		epilogue(j, &j->funcs[note->func]);
+	} else if (off) {
+		if (op != EBPF_JA) {
+			compare(&j->code, i);
+		}
+		jump_to(j, note, op == EBPF_JA ? -1 : (int)condition(op), (uint32_t)((int64_t)pc + 1 + off));
+	}
+}
+
+static void translate(struct jit *j, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc];
+	struct jit_note *note = &j->notes[pc];
+
+	if (note->flags & JIT_SKIP) {
+		return;
+	}
+	switch (EBPF_CLASS(i->code)) {
+	case EBPF_ALU:
+	case EBPF_ALU64:
+		jit_alu(j, i, note);
+		break;
+	case EBPF_JMP:
+	case EBPF_JMP32:
+		control(j, i, note, pc);
+		break;
+	case EBPF_LD:
+		jit_ld_imm64(j, i);
+		break;
+	default:
+		jit_memory(j, i);
+	}
+}
+
+/* One pass over the program; true when every address is where the pass before had it. */
+static int pass(struct jit *j)
+{
+	int stable = 1;
+
+	j->code.pos = 0;
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		struct jit_note *note = &j->notes[pc];
+
+		if (note->flags & JIT_FUNC) {
+			prologue(j, &j->funcs[note->func]);
+		}
+		stable &= note->addr == j->code.pos;
+		note->addr = (uint32_t)j->code.pos;
+		translate(j, pc);
+		pc += j->insns[pc].code == EBPF_LD_IMM64;
+	}
+	return stable;
+}
+
+static int compile(struct jit *j, uint8_t *out, size_t cap)
+{
+	pass(j); /* addresses with long jumps */
+	j->relax = 1;
+	for (int k = 0; !pass(j); k++) {
+		j->relax = k < MAX_RELAXING_PASSES;
+	}
+	if (j->code.pos > cap || !out) {
+		return -ENOSPC;
+	}
+	j->code.out = out;
+	j->code.cap = cap;
+	pass(j);
+	return 0;
+}
+
+int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out,
+		 size_t cap, size_t *len)
+{
+#if defined(__x86_64__)
+	size_t entry = ROUND_UP(*len, 16u);
+	struct jit *j = calloc(1, sizeof(*j));
+	int err;
+
+	if (!j) {
+		return -ENOMEM;
+	}
+	j->insns = insns;
+	j->n = n;
+	j->maps = maps;
+	j->n_maps = n_maps;
+	err = jit_plan(j);
+	if (!err) {
+		err = entry > cap || entry > INT32_MAX ? -ENOSPC : compile(j, out ? out + entry : NULL, cap - entry);
+	}
+	if (!err) {
+		memset(out + *len, 0xcc, entry - *len);
+		*len = entry + j->code.pos;
+	}
+	free(j->notes);
+	free(j);
+	return err ? err : (int)entry;
+#else
+	return -ENOTSUP;
+#endif
+}
