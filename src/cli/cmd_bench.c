@@ -18,7 +18,7 @@ int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 		return CLI_OK;
 	}
 	return cli_fail(c, CLI_FAILED, "install", "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
-			"bench %s: the program is missing: %s", name, path);
+			"%s: the program is missing: %s", name, path);
 }
 
 void bench_push(char **argv, int *n, const char *flag, const char *value)
@@ -52,7 +52,7 @@ static int cmd_hook(struct cli *c)
 	if (path_lib(policies, sizeof(policies), "policies") < 0) {
 		return cli_fail(c, CLI_FAILED, "install", NULL, "bench hook: the path of the policies is too long");
 	}
-	bench_push(argv, &n, "hook", NULL);
+	bench_push(argv, &n, "bench-hook", NULL);
 	bench_push(argv, &n, "--policies", policies);
 	bench_push(argv, &n, "--repeat", c->opt[H_REPEAT] ? c->opt[H_REPEAT] : "25");
 	bench_push(argv, &n, "--calls", c->opt[H_CALLS] ? c->opt[H_CALLS] : "200000");
@@ -62,7 +62,7 @@ static int cmd_hook(struct cli *c)
 	for (int i = 0; i < c->n_args && n < 20; i++) {
 		bench_push(argv, &n, c->arg[i], NULL);
 	}
-	if (bench_program(c, "hook", path)) {
+	if (bench_program(c, "bench-hook", path)) {
 		return CLI_FAILED;
 	}
 	execv(path, argv);

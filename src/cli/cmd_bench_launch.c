@@ -110,7 +110,7 @@ static int measure(struct cli *c, const char *policy, const struct run_device *d
 	if (code == CLI_OK) {
 		setenv("GBPF_REAL_CUDA", d->libcuda, 1);
 		setenv("GBPF_CLASS", c->opt[L_CLASS] ? c->opt[L_CLASS] : "normal", 1);
-		bench_push(argv, &n, "launch", NULL);
+		bench_push(argv, &n, "bench-launch", NULL);
 		bench_push(argv, &n, "--real", d->libcuda);
 		bench_push(argv, &n, "--shim", shim);
 		bench_push(argv, &n, "--policy", policy);

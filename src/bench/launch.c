@@ -1,0 +1,287 @@
+/* `gbpf bench launch`: the same empty launch, alternately through the real library and through the shim, in one process.
+ * Batches of 64 alternate, so that both see the same machine; each launch is timed by itself. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "bench/stats.h"
+#include "cuabi/types.h"
+#include "gbpf/gbpf.h"
+
+#define BATCH 64u
+#define ROUNDS 3u
+#define MAX_N 10000000u
+#define SESSION_NS UINT64_C(5000000000)
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
+
+typedef CUresult (*launch_fn)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			      unsigned smem, CUstream s, void **params, void **extra);
+
+/* The few calls of the set-up. All go through the shim, so that it knows context and kernel. */
+struct calls {
+	CUresult (*init)(unsigned flags);
+	CUresult (*retain)(CUcontext *c, CUdevice d);
+	CUresult (*set)(CUcontext c);
+	CUresult (*load)(CUmodule *m, const void *image);
+	CUresult (*function)(CUfunction *f, CUmodule m, const char *name);
+	CUresult (*sync)(void);
+	launch_fn launch[2]; /* real, shim */
+};
+
+enum { REAL, SHIM };
+
+struct settings {
+	const char *real, *shim, *policy;
+	unsigned n;
+	int json;
+};
+
+struct round {
+	double p10[2], p50[2], p90[2];
+};
+
+struct session {
+	int wanted, found;
+	unsigned long long policy_version, launches;
+};
+
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "gbpf: bench launch: %s: %s. See: gbpf doctor\n", what, why);
+	return 1;
+}
+
+static int find(void *lib, const char *name, void *slot)
+{
+	void *p = dlsym(lib, name);
+
+	memcpy(slot, &p, sizeof(p));
+	return p ? 0 : fail(name, "the library lacks it");
+}
+
+static int bind(const struct settings *s, struct calls *f)
+{
+	void *shim = dlopen(s->shim, RTLD_NOW | RTLD_LOCAL);
+	void *real = shim ? dlopen(s->real, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+	if (!real) {
+		return fail(shim ? s->real : s->shim, dlerror());
+	}
+	return find(shim, "cuInit", &f->init) || find(shim, "cuDevicePrimaryCtxRetain", &f->retain) ||
+	       find(shim, "cuCtxSetCurrent", &f->set) || find(shim, "cuModuleLoadData", &f->load) ||
+	       find(shim, "cuModuleGetFunction", &f->function) || find(shim, "cuCtxSynchronize", &f->sync) ||
+	       find(shim, "cuLaunchKernel", &f->launch[SHIM]) || find(real, "cuLaunchKernel", &f->launch[REAL]);
+}
+
+static int set_up(const struct calls *f, CUfunction *ret)
+{
+	CUcontext c;
+	CUmodule m;
+	char number[32];
+	CUresult e = f->init(0);
+	const char *what = "cuInit";
+
+	if (!e) {
+		what = "cuDevicePrimaryCtxRetain";
+		e = f->retain(&c, 0);
+	}
+	if (!e) {
+		what = "cuCtxSetCurrent";
+		e = f->set(c);
+	}
+	if (!e) {
+		what = "cuModuleLoadData";
+		e = f->load(&m, ptx);
+	}
+	if (!e) {
+		what = "cuModuleGetFunction";
+		e = f->function(ret, m, "empty");
+	}
+	snprintf(number, sizeof(number), "error %d", (int)e);
+	return e ? fail(what, number) : 0;
+}
+
+static int measure(const struct calls *f, CUfunction fn, unsigned n, double *v[2])
+{
+	unsigned done[2] = {0};
+
+	for (unsigned i = 0; done[SHIM] < n; i++) {
+		unsigned which = (i / BATCH) & 1;
+		uint64_t begin = clock_now_ns();
+		CUresult e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+		uint64_t end = clock_now_ns();
+
+		if (e) {
+			return fail("cuLaunchKernel", which == SHIM ? "error through the shim" : "error of the real library");
+		}
+		if (done[which] < n) {
+			v[which][done[which]++] = (double)(end - begin);
+		}
+		if (i % BATCH == BATCH - 1 && f->sync()) {
+			return fail("cuCtxSynchronize", "error");
+		}
+	}
+	return 0;
+}
+
+/* Our line of gbpfd's list of programs: the proof that the shim works under the policy that it should. */
+static int look(struct session *se, struct gbpf *g)
+{
+	char *text = NULL;
+	json_t *doc = gbpf_ps(g, &text) < 0 ? NULL : json_loads(text, 0, NULL);
+	json_t *t;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "tenants"), i, t) {
+		if (json_integer_value(json_object_get(t, "pid")) == getpid()) {
+			se->found = 1;
+			se->policy_version = (unsigned long long)json_integer_value(json_object_get(t, "policy_version"));
+			se->launches = (unsigned long long)json_integer_value(
+				json_object_get(json_object_get(t, "stats"), "launches"));
+		}
+	}
+	json_decref(doc);
+	free(text);
+	return se->found;
+}
+
+/* Launches until gbpfd has us, with the policy in use when there is one: it comes to us while we work. */
+static int await_session(const struct settings *s, const struct calls *f, CUfunction fn, struct gbpf *g,
+			 struct session *se)
+{
+	uint64_t end = clock_now_ns() + SESSION_NS;
+	int policy = strcmp(s->policy, "none") != 0;
+
+	do {
+		for (unsigned i = 0; i < BATCH; i++) {
+			f->launch[SHIM](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+		}
+		f->sync();
+		if (look(se, g) && (!policy || se->policy_version)) {
+			return 0;
+		}
+	} while (clock_now_ns() < end);
+	return fail("no session", policy ? "the shim does not use the policy after 5 s" : "gbpfd does not list the shim");
+}
+
+static void summarize(double *v[2], unsigned n, struct round *r)
+{
+	for (int w = 0; w < 2; w++) {
+		stats_sort(v[w], n);
+		r->p10[w] = stats_quantile(v[w], n, 0.1);
+		r->p50[w] = stats_quantile(v[w], n, 0.5);
+		r->p90[w] = stats_quantile(v[w], n, 0.9);
+	}
+}
+
+static json_t *round_json(const struct round *r)
+{
+	json_t *o = json_object();
+
+	for (int w = 0; w < 2; w++) {
+		json_object_set_new(o, w == REAL ? "real_ns" : "shim_ns",
+				    json_pack("{s:f, s:f, s:f}", "p10", r->p10[w], "p50", r->p50[w], "p90", r->p90[w]));
+	}
+	json_object_set_new(o, "added_ns", json_pack("{s:f, s:f, s:f}", "p10", r->p10[SHIM] - r->p10[REAL], "p50",
+						     r->p50[SHIM] - r->p50[REAL], "p90", r->p90[SHIM] - r->p90[REAL]));
+	return o;
+}
+
+static void print(const struct settings *s, const struct round *r, const struct session *se)
+{
+	if (s->json) {
+		json_t *rounds = json_array(), *doc;
+
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			json_array_append_new(rounds, round_json(&r[i]));
+		}
+		doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy", s->policy,
+				"launches", (int)s->n, "session", se->found, "policy_version",
+				(json_int_t)se->policy_version, "rounds", rounds);
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(doc);
+		return;
+	}
+	printf("ns a launch; policy %s%s\n%-6s %10s %10s %10s\n", s->policy, se->found ? "" : ", no session", "", "P10", "P50",
+	       "P90");
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		printf("%-6s %10.0f %10.0f %10.0f\n", "real", r[i].p10[REAL], r[i].p50[REAL], r[i].p90[REAL]);
+		printf("%-6s %10.0f %10.0f %10.0f\n", "shim", r[i].p10[SHIM], r[i].p50[SHIM], r[i].p90[SHIM]);
+		printf("%-6s %+10.0f %+10.0f %+10.0f\n", "added", r[i].p10[SHIM] - r[i].p10[REAL],
+		       r[i].p50[SHIM] - r[i].p50[REAL], r[i].p90[SHIM] - r[i].p90[REAL]);
+	}
+}
+
+static int parse(struct settings *s, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--json") == 0) {
+			s->json = 1;
+		} else if (i + 1 < argc && strcmp(argv[i], "--real") == 0) {
+			s->real = argv[++i];
+		} else if (i + 1 < argc && strcmp(argv[i], "--shim") == 0) {
+			s->shim = argv[++i];
+		} else if (i + 1 < argc && strcmp(argv[i], "--policy") == 0) {
+			s->policy = argv[++i];
+		} else if (i + 1 < argc && strcmp(argv[i], "--n") == 0) {
+			s->n = (unsigned)strtoul(argv[++i], NULL, 10);
+		} else {
+			return -EINVAL;
+		}
+	}
+	return s->real && s->shim && s->policy && s->n >= BATCH && s->n <= MAX_N ? 0 : -EINVAL;
+}
+
+static int bench(const struct settings *s, struct gbpf *g)
+{
+	double *v[2] = {calloc(s->n, sizeof(double)), calloc(s->n, sizeof(double))};
+	struct session se = {.wanted = g != NULL};
+	struct round r[ROUNDS];
+	struct calls f;
+	CUfunction fn;
+	int err = v[0] && v[1] ? bind(s, &f) || set_up(&f, &fn) : fail("memory", "there is not enough");
+
+	if (!err && g) {
+		err = await_session(s, &f, fn, g, &se);
+	}
+	if (!err) {
+		err = measure(&f, fn, MIN(s->n, 2048u), v); /* warm */
+	}
+	for (unsigned i = 0; i < ROUNDS && !err; i++) {
+		err = measure(&f, fn, s->n, v);
+		summarize(v, s->n, &r[i]);
+	}
+	if (!err) {
+		print(s, r, &se);
+	}
+	free(v[0]);
+	free(v[1]);
+	return err || fflush(stdout) ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct settings s = {.policy = "none", .n = 60000};
+	struct gbpf *g = NULL;
+	int code;
+
+	if (parse(&s, argc, argv) < 0) {
+		fputs("gbpf: bench launch: started with arguments that make no sense. Use: gbpf bench launch\n", stderr);
+		return 2;
+	}
+	if (strcmp(s.policy, "off") != 0 && gbpf_open(&g, NULL, 0) < 0) {
+		code = fail("gbpfd", gbpf_last_error(g)->message);
+	} else {
+		code = bench(&s, g);
+	}
+	gbpf_close(g);
+	return code;
+}
