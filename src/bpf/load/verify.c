@@ -1,0 +1,187 @@
+/* The walk: one instruction after the other along one path, then the next pending branch, until none is left. */
+#include "bpf/load/verify.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/verify_int.h"
+
+/* 1: the path goes on at v->pc; 0: it has ended; < 0: refused. */
+static int step(struct verifier *v)
+{
+	const struct ebpf_insn *in = &v->prog->insns[v->pc];
+	int err;
+
+	switch (EBPF_CLASS(in->code)) {
+	case EBPF_ALU:
+	case EBPF_ALU64:
+		err = verify_alu(v, in);
+		break;
+	case EBPF_LD:
+		err = verify_load_imm64(v, in);
+		v->pc += err == 0;
+		break;
+	case EBPF_LDX:
+		err = verify_load(v, in);
+		break;
+	case EBPF_ST:
+		err = verify_store(v, in);
+		break;
+	case EBPF_STX:
+		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? verify_atomic(v, in) : verify_store(v, in);
+		break;
+	default: /* jumps set pc themselves */
+		switch (EBPF_OP(in->code)) {
+		case EBPF_JA:
+			v->pc = verify_target(in, v->pc);
+			return 1;
+		case EBPF_CALL:
+			err = verify_call(v, in);
+			return err ? err : 1;
+		case EBPF_EXIT:
+			return verify_exit(v);
+		default:
+			err = verify_branch(v, in);
+			return err ? err : 1;
+		}
+	}
+	v->pc += err == 0;
+	return err ? err : 1;
+}
+
+static int account(struct verifier *v)
+{
+	if (++v->visited > EBPF_VERIFY_EFFORT) {
+		report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+		return verify_refuse_err(v, -E2BIG, v->pc, "effort",
+					 "gave up after %u instructions on all paths together", EBPF_VERIFY_EFFORT);
+	}
+	v->cost++;
+	v->since++;
+	if (++v->path_cost > v->hook->budget) {
+		return verify_over_budget(v);
+	}
+	return 0;
+}
+
+static int walk_path(struct verifier *v, int fresh)
+{
+	int more = 1;
+
+	while (more == 1) {
+		int err;
+
+		if ((v->info[v->pc] & INSN_MEET) && !fresh) {
+			more = verify_meet(v);
+			if (more) {
+				return more < 0 ? more : 0; /* ended in a known state */
+			}
+		}
+		fresh = 0;
+		err = account(v);
+		if (err) {
+			return err;
+		}
+		if (v->probe) {
+			v->probe(v->probe_arg, v->pc, v->depth, verify_frame(v));
+		}
+		if (v->flags & EBPF_VERIFY_EXPLAIN) {
+			verify_log_state(v);
+		}
+		more = step(v);
+	}
+	if (more == 0) {
+		verify_path_end(v, 0);
+	}
+	return more;
+}
+
+static int walk(struct verifier *v)
+{
+	int outcome, err = walk_path(v, 1);
+
+	while (err == 0 && verify_pop(v, &outcome)) {
+		err = verify_branch_outcome(v, outcome);
+		err = err ? err : walk_path(v, 0);
+	}
+	return err;
+}
+
+static int start(struct verifier *v)
+{
+	uint32_t n = v->prog->n_insns;
+	struct frame *f = calloc(1, sizeof(*f));
+
+	v->frames[0] = f;
+	v->info = calloc(n, 1);
+	v->subprog_of = calloc(n, 1);
+	v->nodes = calloc(n, sizeof(*v->nodes));
+	if (!f || !v->info || !v->subprog_of || !v->nodes) {
+		return -ENOMEM;
+	}
+	f->regs[1].type = REG_CTX;
+	scalar_const(&f->regs[1].v, 0);
+	f->regs[10].type = REG_STACK;
+	scalar_const(&f->regs[10].v, 0);
+	return 0;
+}
+
+static int check_input(struct verifier *v)
+{
+	v->hook = verify_hook(v->prog->hook);
+	if (!v->hook) {
+		return report_set(v->r, -EACCES, "verify", "hook: there is no hook %d", v->prog->hook);
+	}
+	if (v->prog->n_insns == 0 || v->prog->n_insns > EBPF_MAX_INSNS || v->n_maps > EBPF_MAX_MAPS) {
+		return report_set(v->r, -EACCES, "verify", "cfg: %u instructions (1 to %u), %u maps (at most %u)",
+				  v->prog->n_insns, EBPF_MAX_INSNS, v->n_maps, EBPF_MAX_MAPS);
+	}
+	for (uint32_t i = 0; i < v->n_maps; i++) {
+		if (ebpf_map_check(&v->maps[i]) != 0) {
+			return report_set(v->r, -EACCES, "verify", "map: the definition of map %u is not valid", i);
+		}
+	}
+	return 0;
+}
+
+int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
+			 const void *const *init, unsigned flags, verify_probe_fn probe, void *probe_arg,
+			 struct ebpf_verify_stats *ret_stats, struct report *r)
+{
+	struct verifier v = {
+		.prog = prog,
+		.maps = maps,
+		.init = init,
+		.n_maps = n_maps,
+		.flags = flags,
+		.r = r,
+		.probe = probe,
+		.probe_arg = probe_arg,
+	};
+	int err = check_input(&v);
+
+	err = err ? err : start(&v);
+	err = err ? err : verify_cfg(&v);
+	err = err ? err : verify_start(&v);
+	err = err ? err : walk(&v);
+	if (err == -ENOMEM) {
+		report_set(r, err, "verify", "out of memory");
+	}
+	if (err == 0 && ret_stats) {
+		*ret_stats = (struct ebpf_verify_stats){
+			.visited = v.visited,
+			.peak_states = v.peak_states,
+			.cost = (uint32_t)v.root->best,
+			.stack_bytes = v.stack_bytes,
+		};
+	}
+	verify_free(&v);
+	return err;
+}
+
+int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps, unsigned flags,
+		struct ebpf_verify_stats *ret_stats, struct report *r)
+{
+	return ebpf_verify_observed(prog, maps, n_maps, NULL, flags, NULL, NULL, ret_stats, r);
+}

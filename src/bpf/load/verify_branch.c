@@ -1,0 +1,238 @@
+/* Conditional jumps: which sides are possible, and what is known on each. */
+#include "bpf/load/verify_int.h"
+
+#include <errno.h>
+
+enum side { SIDE_BOTH_POSSIBLE = -1 };
+
+struct operands {
+	struct reg *dst;
+	struct reg *src; /* a register, or imm */
+	struct reg imm;
+	int is64;
+	unsigned op;
+};
+
+static int read_operands(struct verifier *v, const struct ebpf_insn *in, struct operands *o)
+{
+	int err = 0;
+
+	o->is64 = EBPF_CLASS(in->code) == EBPF_JMP;
+	o->op = EBPF_OP(in->code);
+	o->dst = verify_read(v, in->dst, &err);
+	if (!o->dst) {
+		return err;
+	}
+	o->src = &o->imm;
+	if (EBPF_SRC(in->code) == EBPF_X) {
+		o->src = verify_read(v, in->src, &err);
+		return o->src ? 0 : err;
+	}
+	reg_const(&o->imm, (uint64_t)(int64_t)in->imm);
+	return 0;
+}
+
+static int is_zero(const struct reg *r)
+{
+	return r->type == REG_SCALAR && scalar_is_const(&r->v) && r->v.t.value == 0;
+}
+
+static int is_equality(const struct operands *o)
+{
+	return o->is64 && (o->op == EBPF_JEQ || o->op == EBPF_JNE);
+}
+
+/* Both point into one object, near enough to it that their order is that of their offsets. */
+static int comparable(const struct reg *a, const struct reg *b)
+{
+	int one = a->type == b->type && (a->type == REG_STACK ? a->frame == b->frame
+							       : a->type == REG_VALUE && a->map == b->map &&
+									 a->id == b->id);
+
+	return one && a->v.smin >= -4096 && b->v.smin >= -4096;
+}
+
+static unsigned signed_op(unsigned op)
+{
+	switch (op) {
+	case EBPF_JGT:
+		return EBPF_JSGT;
+	case EBPF_JGE:
+		return EBPF_JSGE;
+	case EBPF_JLT:
+		return EBPF_JSLT;
+	case EBPF_JLE:
+		return EBPF_JSLE;
+	default:
+		return op;
+	}
+}
+
+static int is_signed_or_bits(unsigned op)
+{
+	return op == EBPF_JSGT || op == EBPF_JSGE || op == EBPF_JSLT || op == EBPF_JSLE || op == EBPF_JSET;
+}
+
+static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const struct operands *o)
+{
+	const struct reg *ptr = reg_is_pointer(o->dst) ? o->dst : o->src;
+	unsigned which = reg_is_pointer(o->dst) ? in->dst : in->src;
+
+	if (!reg_is_pointer(ptr)) {
+		return 0;
+	}
+	if (!o->is64) {
+		return verify_refuse(v, v->pc, "pointer", "r%u is %s: comparing its low half would reveal an address",
+				     which, verify_reg_text(v, ptr));
+	}
+	if (is_equality(o) && (is_zero(o->src) || is_zero(o->dst))) {
+		return 0;
+	}
+	if (o->dst->type == REG_VALUE_OR_NULL || o->src->type == REG_VALUE_OR_NULL) {
+		report_hint(v->r, "compare it with NULL first");
+		return verify_refuse(v, v->pc, "null", "r%u is %s: it can only be compared with NULL", which,
+				     verify_reg_text(v, ptr));
+	}
+	if (comparable(o->dst, o->src) && !is_signed_or_bits(o->op)) {
+		return 0;
+	}
+	return verify_refuse(v, v->pc, "leak", "comparing r%u (%s) with %s would reveal an address", which,
+			     verify_reg_text(v, ptr), verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
+}
+
+/* One number under two names. */
+static int identical(const struct operands *o)
+{
+	return o->dst == o->src || (o->dst->type == REG_SCALAR && o->src->type == REG_SCALAR && o->dst->id != 0 &&
+				    o->dst->id == o->src->id);
+}
+
+static int identical_side(unsigned op)
+{
+	switch (op) {
+	case EBPF_JEQ:
+	case EBPF_JGE:
+	case EBPF_JLE:
+	case EBPF_JSGE:
+	case EBPF_JSLE:
+		return 1;
+	case EBPF_JSET:
+		return SIDE_BOTH_POSSIBLE; /* true unless it is zero */
+	default:
+		return 0;
+	}
+}
+
+/* The operands as they would be on one side; 0: that side is impossible. */
+static int refine(const struct operands *o, int outcome, struct scalar *a, struct scalar *b)
+{
+	unsigned op = reg_is_pointer(o->dst) ? signed_op(o->op) : o->op;
+
+	*a = o->dst->v;
+	*b = o->src->v;
+	return scalar_refine(op, o->is64, outcome, a, b);
+}
+
+static int possible_sides(const struct operands *o)
+{
+	struct scalar a, b;
+	int yes, no;
+
+	if (identical(o)) {
+		return identical_side(o->op);
+	}
+	if (reg_is_pointer(o->dst) != reg_is_pointer(o->src)) { /* with zero */
+		const struct reg *ptr = reg_is_pointer(o->dst) ? o->dst : o->src;
+
+		/* far below an object's start the address might even be 0 */
+		return ptr->type == REG_VALUE_OR_NULL || ptr->v.smin < -4096 ? SIDE_BOTH_POSSIBLE
+									    : o->op == EBPF_JNE;
+	}
+	yes = refine(o, 1, &a, &b);
+	no = refine(o, 0, &a, &b);
+	if (!yes && !no) {
+		return SIDE_BOTH_POSSIBLE; /* cannot be: some outcome exists */
+	}
+	return yes && no ? SIDE_BOTH_POSSIBLE : yes;
+}
+
+static void resolve_null(struct verifier *v, struct reg *r, void *arg)
+{
+	const int *is_null = arg;
+
+	if (r->type != REG_VALUE_OR_NULL) {
+		return;
+	}
+	if (*is_null) {
+		reg_const(r, 0);
+	} else {
+		r->type = REG_VALUE;
+	}
+}
+
+static void copy_value(struct verifier *v, struct reg *r, void *arg)
+{
+	if (r->type == REG_SCALAR) {
+		r->v = *(const struct scalar *)arg;
+	}
+}
+
+static void learn(struct verifier *v, struct reg *r, const struct scalar *value)
+{
+	struct scalar known = *value;
+
+	if (r->type == REG_SCALAR && r->id) {
+		verify_each_id(v, r->id, copy_value, &known);
+	}
+	r->v = known;
+}
+
+int verify_branch_outcome(struct verifier *v, int outcome)
+{
+	const struct ebpf_insn *in = &v->prog->insns[v->pc];
+	struct operands o;
+	struct scalar a, b;
+	int err = read_operands(v, in, &o);
+
+	if (err) {
+		return err;
+	}
+	if (reg_is_pointer(o.dst) != reg_is_pointer(o.src)) {
+		struct reg *ptr = reg_is_pointer(o.dst) ? o.dst : o.src;
+		int is_null = outcome == (o.op == EBPF_JEQ);
+
+		if (ptr->type == REG_VALUE_OR_NULL) {
+			verify_each_id(v, ptr->id, resolve_null, &is_null);
+		}
+	} else if (!identical(&o) && refine(&o, outcome, &a, &b)) {
+		struct reg *dst = o.dst, *src = o.src;
+
+		learn(v, dst, &a);
+		if (src != &o.imm) {
+			learn(v, src, &b);
+		}
+	}
+	v->pc = outcome ? verify_target(in, v->pc) : v->pc + 1;
+	return 0;
+}
+
+int verify_branch(struct verifier *v, const struct ebpf_insn *in)
+{
+	struct operands o;
+	int side, first, err = read_operands(v, in, &o);
+
+	err = err ? err : check_pointers(v, in, &o);
+	if (err) {
+		return err;
+	}
+	side = possible_sides(&o);
+	if (side == SIDE_BOTH_POSSIBLE) {
+		first = (v->info[v->pc] & INSN_TAKEN_FIRST) != 0;
+		err = verify_push(v, !first);
+		if (err) {
+			return err;
+		}
+		side = first;
+	}
+	return verify_branch_outcome(v, side);
+}

@@ -1,0 +1,272 @@
+/* The verifier's inside: what is known at one point of one path, and the walk over all paths.
+ *
+ * The walk is depth first. Where paths meet, the state is kept as a node; when everything behind a node has been walked,
+ * the node knows which registers and stack slots were read behind it and how much it costs at most to reach the exit.
+ * A later path that arrives with a state inside the node's (as far as it was read) ends there and takes over both. */
+#ifndef GBPF_BPF_LOAD_VERIFY_INT_H
+#define GBPF_BPF_LOAD_VERIFY_INT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "bpf/load/scalar.h"
+#include "bpf/load/verify.h"
+
+enum reg_type {
+	REG_NONE,   /* never written, or dead after a call */
+	REG_SCALAR,
+	REG_CTX,
+	REG_STACK,	   /* offset from the end of a frame: -512 .. 0 */
+	REG_VALUE,	   /* into a value of a map */
+	REG_VALUE_OR_NULL, /* what a lookup gave, unchecked */
+	REG_MAP,	   /* handle of a map */
+};
+
+struct reg {
+	uint8_t type;
+	uint8_t frame; /* REG_STACK */
+	uint8_t map;   /* REG_VALUE, REG_VALUE_OR_NULL, REG_MAP */
+	uint32_t id;   /* scalars: equal ones share it. Values: the lookup they came from. 0: none, or value 0 */
+	struct scalar v; /* the number, or the pointer's offset in bytes */
+};
+
+enum slot_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL };
+
+#define STACK_SLOTS (EBPF_STACK_BYTES / 8)
+
+/* Slot s holds the bytes from -8 * (s + 1). The spilled bytes of a slot are exactly those of one store of reg. */
+struct slot {
+	uint8_t kind[8];
+	struct reg r; /* while a byte is BYTE_SPILL */
+};
+
+struct frame {
+	struct reg regs[11]; /* regs[10] is the frame pointer */
+	struct slot slots[STACK_SLOTS];
+	uint64_t used; /* slots with a byte that is not BYTE_NONE */
+	uint32_t ret;  /* where the caller goes on */
+	uint32_t depth; /* bytes of stack that were touched */
+};
+
+struct marks {
+	uint64_t slots[EBPF_MAX_FRAMES];
+	uint16_t regs[EBPF_MAX_FRAMES];
+};
+
+struct packed; /* a state in as little memory as it needs */
+
+struct node {
+	struct node *parent;
+	struct node *next; /* in the list of its instruction */
+	struct packed *state; /* owned; NULL once it is not worth comparing with */
+	uint32_t pc;
+	uint32_t open;	   /* paths behind it that are not finished; 0: best and read are final */
+	uint64_t cost;	   /* from the parent to here */
+	uint64_t best;	   /* the dearest path from here to an exit so far */
+	uint16_t hits, misses;
+	struct marks read;    /* behind it, before being written */
+	struct marks written; /* between the parent and here */
+};
+
+/* A side of a branch that is still to be walked. */
+struct pending {
+	struct pending *next;
+	struct node *node;
+	struct packed *state; /* owned; as it was before the branch */
+	uint32_t pc;	      /* of the branch */
+	int outcome;
+	uint64_t cost, path_cost; /* since the node; since the start */
+	uint32_t since;
+	size_t log; /* length of the explanation */
+	struct marks written;
+};
+
+/* Flags of an instruction. */
+enum {
+	INSN_START = 1,	      /* first slot of an instruction */
+	INSN_MEET = 2,	      /* paths may meet: worth a node */
+	INSN_LOOP = 4,	      /* target of a backward jump */
+	INSN_TAKEN_FIRST = 8, /* a branch whose target leaves the loop */
+	INSN_SEEN = 16,	      /* reachable */
+};
+
+struct verify_hook {
+	int id;
+	const char *name;
+	int daemon;
+	uint32_t budget;
+	int64_t verdict_min, verdict_max;
+	uint32_t ctx_bytes;
+};
+
+struct verify_field {
+	int hook;
+	const char *name;
+	uint32_t offset, bytes;
+	int writable;
+};
+
+enum arg_type {
+	ARG_NONE, ARG_SCALAR, ARG_CONST_MAP, ARG_MAP_KEY, ARG_MAP_VALUE, ARG_MEM, ARG_MEM_UNINIT, ARG_SIZE,
+	ARG_SIZE_OR_ZERO, ARG_CTX
+};
+enum ret_type { RET_SCALAR, RET_MAP_VALUE_OR_NULL, RET_VOID };
+enum { SIDE_LOCAL = 1, SIDE_DAEMON = 2, SIDE_BOTH = 3 };
+
+struct verify_helper {
+	int32_t id;
+	const char *name;
+	uint8_t ret;
+	uint8_t args[5];
+	uint8_t sides;
+	uint32_t cost;
+};
+
+/* Sees every state just before its instruction is walked; for tests. */
+struct verifier;
+typedef void (*verify_probe_fn)(void *arg, uint32_t pc, unsigned frame, const struct frame *f);
+
+struct verifier {
+	const struct ebpf_prog *prog;
+	const struct ebpf_map_def *maps;
+	const void *const *init; /* contents of constant maps, or NULL */
+	uint32_t n_maps;
+	unsigned flags;
+	const struct verify_hook *hook;
+	struct report *r;
+	verify_probe_fn probe;
+	void *probe_arg;
+
+	uint8_t *info;	       /* owned; INSN_* of each slot */
+	uint8_t *subprog_of;   /* owned */
+	struct node **nodes;   /* owned; newest first, by instruction */
+	struct node *root;
+	struct pending *todo;
+	size_t bytes; /* of nodes and states */
+
+	/* the path that is being walked */
+	struct frame *frames[EBPF_MAX_FRAMES]; /* owned */
+	unsigned depth;			       /* index of the running frame */
+	uint32_t pc;
+	struct node *at;	 /* last node on it */
+	uint64_t cost, path_cost; /* since at; since the start */
+	uint32_t since;		 /* instructions since at */
+	struct marks written;	 /* since at */
+
+	uint32_t next_id, visited, states, peak_states, stack_bytes;
+	struct buf log; /* the explanation of the path */
+};
+
+#define VERIFY_MAX_BYTES (48u << 20)
+
+/* ebpf_verify with the contents of the maps (for constants in .rodata; may be NULL) and an observer (may be NULL). */
+int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
+			 const void *const *init, unsigned flags, verify_probe_fn probe, void *probe_arg,
+			 struct ebpf_verify_stats *ret_stats, struct report *r);
+
+/* verify_tables.c */
+const struct verify_hook *verify_hook(int id);
+const struct verify_field *verify_fields(uint32_t *ret_n);
+const struct verify_helper *verify_helper(int32_t id);
+/* Appends the names of a hook's verdicts. */
+void verify_verdict_names(const struct verify_hook *h, struct buf *out);
+
+/* verify_cfg.c: all that can be said without walking. Fills info and subprog_of. */
+int verify_cfg(struct verifier *v);
+uint32_t verify_target(const struct ebpf_insn *in, uint32_t pc);
+
+/* verify_report.c. Each returns -EACCES (or err). The hint is set first, by report_hint. */
+int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...) PRINTF_LIKE(4, 5);
+int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, ...)
+	PRINTF_LIKE(5, 6);
+/* The running path costs v->path_cost, which is more than the hook may. */
+int verify_over_budget(struct verifier *v);
+/* Text that lives until the eighth call after this one (on this thread). */
+const char *verify_reg_text(const struct verifier *v, const struct reg *r);
+const char *verify_range_text(const struct scalar *s);
+void verify_log_state(struct verifier *v);
+/* insn_text.c */
+void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out);
+
+/* verify_state.c: nodes, pending branches, liveness. */
+int verify_start(struct verifier *v);
+void verify_free(struct verifier *v);
+/* At a meeting point: 1 when the path ends here, 0 to go on, or an error. */
+int verify_meet(struct verifier *v);
+int verify_push(struct verifier *v, int outcome);
+/* The path has ended; tail is what it still costs from here. */
+void verify_path_end(struct verifier *v, uint64_t tail);
+/* Takes the next pending branch: 1, or 0 when all is done. The branch's outcome is still to be applied. */
+int verify_pop(struct verifier *v, int *ret_outcome);
+/* verify_pack.c */
+struct packed *verify_pack(struct verifier *v);
+void verify_unpack(struct verifier *v, const struct packed *p);
+size_t verify_packed_bytes(const struct packed *p);
+/* The running state lies inside p, as far as read says. */
+int verify_within(const struct verifier *v, const struct packed *p, const struct marks *read);
+/* The running state equals p. */
+int verify_same(const struct verifier *v, const struct packed *p);
+
+static inline struct frame *verify_frame(const struct verifier *v)
+{
+	return v->frames[v->depth];
+}
+
+static inline void mark_read(struct verifier *v, unsigned frame, unsigned reg)
+{
+	v->at->read.regs[frame] |= (uint16_t)(1u << reg) & (uint16_t)~v->written.regs[frame];
+}
+
+static inline void mark_written(struct verifier *v, unsigned frame, unsigned reg)
+{
+	v->written.regs[frame] |= (uint16_t)(1u << reg);
+}
+
+static inline void mark_slot_read(struct verifier *v, unsigned frame, unsigned slot)
+{
+	v->at->read.slots[frame] |= (1ull << slot) & ~v->written.slots[frame];
+}
+
+static inline void mark_slot_written(struct verifier *v, unsigned frame, unsigned slot)
+{
+	v->written.slots[frame] |= 1ull << slot;
+}
+
+/* verify_reg.c */
+void reg_none(struct reg *r);
+void reg_unknown(struct reg *r);
+void reg_const(struct reg *r, uint64_t value);
+int reg_is_pointer(const struct reg *r);
+/* An initialized register of the running frame, marked as read; NULL: refused. */
+struct reg *verify_read(struct verifier *v, unsigned reg, int *err);
+struct reg *verify_write(struct verifier *v, unsigned reg);
+/* Calls fn for every register and spilled register that has this id. */
+void verify_each_id(struct verifier *v, uint32_t id, void (*fn)(struct verifier *v, struct reg *r, void *arg),
+		    void *arg);
+
+/* verify_alu.c */
+int verify_alu(struct verifier *v, const struct ebpf_insn *in);
+
+/* verify_branch.c: 1 when the path goes on at v->pc, 0 when it cannot be taken. */
+int verify_branch(struct verifier *v, const struct ebpf_insn *in);
+int verify_branch_outcome(struct verifier *v, int outcome);
+
+/* verify_mem.c */
+enum access { ACCESS_READ = 1, ACCESS_WRITE = 2 };
+int verify_load(struct verifier *v, const struct ebpf_insn *in);
+int verify_store(struct verifier *v, const struct ebpf_insn *in);
+int verify_atomic(struct verifier *v, const struct ebpf_insn *in);
+/* Is memory of that many bytes at ptr usable (what: how messages call the pointer)? */
+int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access, const char *what);
+/* verify_stack.c */
+int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, struct reg *out);
+int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, const struct reg *value);
+
+/* verify_call.c */
+int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in);
+int verify_call(struct verifier *v, const struct ebpf_insn *in);
+/* 1: returned to the caller; 0: the program ended. */
+int verify_exit(struct verifier *v);
+
+#endif

@@ -1,0 +1,336 @@
+/* Memory: whether a place may be read or written, and what a load gives. */
+#include "bpf/load/verify_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
+
+static unsigned access_bytes(const struct ebpf_insn *in)
+{
+	switch (EBPF_SIZE(in->code)) {
+	case EBPF_B:
+		return 1;
+	case EBPF_H:
+		return 2;
+	case EBPF_W:
+		return 4;
+	default:
+		return 8;
+	}
+}
+
+static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high, uint64_t bytes,
+			 const char *object, long long first, long long end, const char *what)
+{
+	if (low == high) {
+		report_hint(v->r, "%s ends at offset %lld", object, end);
+	} else {
+		report_hint(v->r, "bound the index first (if (i < N)), or mask it (i & (N - 1))");
+	}
+	if (low == high) {
+		return verify_refuse(v, v->pc, "bounds", "%s: %llu bytes at offset %lld of %s, which has %lld to %lld",
+				     what, (unsigned long long)bytes, (long long)low, object, first, end);
+	}
+	return verify_refuse(v, v->pc, "bounds",
+			     "%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld", what,
+			     (unsigned long long)bytes, (long long)low, (long long)high, object, first, end);
+}
+
+/* Is [off + the pointer's offset, + bytes) inside [first, end)? */
+static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int64_t first,
+			int64_t end, const char *object, const char *what)
+{
+	/* pointers' offsets are at most 2^29 and off 2^15, so nothing here can wrap */
+	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off;
+
+	if (low < first || bytes > (uint64_t)(end - first) || high > end - (int64_t)bytes) {
+		return refuse_bounds(v, ptr, low, high, bytes, object, first, end, what);
+	}
+	return 0;
+}
+
+static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, const char *what)
+{
+	struct tnum at = tnum_add(ptr->v.t, TNUM_CONST((uint64_t)off));
+
+	if ((at.value | at.mask) & (bytes - 1)) {
+		report_hint(v->r, "use naturally aligned fields; packed structs do not work");
+		return verify_refuse(v, v->pc, "align", "%s: %u bytes at offset %s, which need not be a multiple of %u",
+				     what, bytes, verify_range_text(&ptr->v), bytes);
+	}
+	return 0;
+}
+
+static int check_map_write(struct verifier *v, const struct reg *ptr, const char *what)
+{
+	const struct ebpf_map_def *m = &v->maps[ptr->map];
+
+	if (m->flags & GBPF_F_RDONLY) {
+		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what, m->name);
+	}
+	if (!v->hook->daemon && !(m->flags & GBPF_F_TENANT)) {
+		report_hint(v->r, m->is_data ? "declare it GBPF_TENANT, so that each tenant has its own"
+					     : "give the map GBPF_F_TENANT, so that each tenant has its own");
+		return verify_refuse(v, v->pc, "readonly",
+				     "%s: %s is global, and %s, which runs in the tenant's process, may only read it",
+				     what, m->name, v->hook->name);
+	}
+	return 0;
+}
+
+static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
+		       const char *what)
+{
+	const struct ebpf_map_def *m = &v->maps[ptr->map];
+	char object[EBPF_NAME_BYTES + 32];
+	int err;
+
+	snprintf(object, sizeof(object), "%s %s", m->is_data ? "section" : "a value of map", m->name);
+	err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, object, what);
+	if (err == 0 && (access & ACCESS_WRITE)) {
+		err = check_map_write(v, ptr, what);
+	}
+	return err;
+}
+
+int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access, const char *what)
+{
+	switch (ptr->type) {
+	case REG_STACK:
+		return check_bounds(v, ptr, off, bytes, -(int64_t)EBPF_STACK_BYTES, 0,
+				    ptr->frame == v->depth ? "the stack" : "a caller's stack", what);
+	case REG_VALUE:
+		return check_value(v, ptr, off, bytes, access, what);
+	case REG_VALUE_OR_NULL:
+		report_hint(v->r, "write if (!p) return ...; after the lookup");
+		return verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what, verify_reg_text(v, ptr));
+	case REG_CTX:
+		return verify_refuse(v, v->pc, "ctx", "%s: the context cannot be used as memory", what);
+	default:
+		return verify_refuse(v, v->pc, "type", "%s: %s is not memory", what, verify_reg_text(v, ptr));
+	}
+}
+
+static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access, const char *what)
+{
+	uint32_t n;
+	const struct verify_field *f = verify_fields(&n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (f[i].hook != v->hook->id || off < f[i].offset || off >= (int64_t)f[i].offset + f[i].bytes) {
+			continue;
+		}
+		if (off + bytes > (int64_t)f[i].offset + f[i].bytes) {
+			return verify_refuse(v, v->pc, "ctx", "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
+					     bytes, (long long)off, f[i].name);
+		}
+		if (off % bytes) {
+			return verify_refuse(v, v->pc, "align", "%s: %u bytes at offset %lld of the context", what,
+					     bytes, (long long)off);
+		}
+		if (!(access & ACCESS_WRITE)) {
+			return 0;
+		}
+		if (!f[i].writable) {
+			return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read", what, f[i].name);
+		}
+		if (bytes != f[i].bytes) {
+			return verify_refuse(v, v->pc, "ctx", "%s: ctx->%s is written whole, in %u bytes", what,
+					     f[i].name, f[i].bytes);
+		}
+		return 0;
+	}
+	return verify_refuse(v, v->pc, "ctx", "%s: %s has no field at offset %lld (its context has %u bytes)", what,
+			     v->hook->name, (long long)off, v->hook->ctx_bytes);
+}
+
+/* A whole constant of .rodata is known when the caller gave us its contents. */
+static int read_constant(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, struct reg *out)
+{
+	const struct ebpf_map_def *m = &v->maps[ptr->map];
+	uint64_t value = 0;
+
+	if (!v->init || !v->init[ptr->map] || !m->is_data || !(m->flags & GBPF_F_RDONLY) ||
+	    !scalar_is_const(&ptr->v)) {
+		return 0;
+	}
+	memcpy(&value, (const char *)v->init[ptr->map] + ptr->v.smin + off, bytes);
+	reg_const(out, value);
+	return 1;
+}
+
+static void extend(struct reg *out, unsigned bytes)
+{
+	struct scalar wide;
+
+	scalar_const(&wide, 0);
+	scalar_alu(EBPF_MOV, 1, (int)bytes * 8, &wide, &out->v);
+	out->v = wide;
+	out->id = 0;
+}
+
+/* Fills out with what a load gives; sign_extend only with fewer than 8 bytes. */
+static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, int sign_extend,
+		struct reg *out)
+{
+	const char *what = "load";
+	int err;
+
+	reg_unknown(out);
+	if (ptr->type == REG_CTX) {
+		scalar_loaded(&out->v, bytes, sign_extend);
+		return check_ctx(v, off, bytes, ACCESS_READ, what);
+	}
+	err = verify_range(v, ptr, off, bytes, ACCESS_READ, what);
+	err = err ? err : check_alignment(v, ptr, off, bytes, what);
+	if (err) {
+		return err;
+	}
+	if (ptr->type == REG_VALUE && !read_constant(v, ptr, off, bytes, out)) {
+		scalar_loaded(&out->v, bytes, sign_extend);
+		return 0;
+	}
+	if (ptr->type == REG_STACK) {
+		err = verify_stack_read(v, ptr, off, bytes, out);
+	}
+	if (err == 0 && sign_extend) {
+		extend(out, bytes); /* a pointer has 8 bytes, so this is a number */
+	}
+	return err;
+}
+
+int verify_load(struct verifier *v, const struct ebpf_insn *in)
+{
+	unsigned bytes = access_bytes(in);
+	const struct reg *ptr;
+	struct reg out;
+	int err = 0;
+
+	ptr = verify_read(v, in->src, &err);
+	if (!ptr) {
+		return err;
+	}
+	err = load(v, ptr, in->off, bytes, EBPF_MODE(in->code) == EBPF_MEMSX, &out);
+	if (err == 0) {
+		*verify_write(v, in->dst) = out;
+	}
+	return err;
+}
+
+/* So that what is learned of the register later is learned of its copy in memory too. */
+static void link_copy(struct verifier *v, struct reg *src, unsigned bytes)
+{
+	if (src->type == REG_SCALAR && src->id == 0 && !scalar_is_const(&src->v) &&
+	    (bytes == 8 || (bytes == 4 && src->v.umax <= UINT32_MAX))) {
+		src->id = ++v->next_id;
+	}
+}
+
+static int store(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, struct reg *value)
+{
+	const char *what = "store";
+	int err;
+
+	if (ptr->type != REG_STACK && reg_is_pointer(value) && reg_is_pointer(ptr)) {
+		report_hint(v->r, "store an index instead of an address");
+		return verify_refuse(v, v->pc, "leak", "a pointer (%s) would be stored where others can read it",
+				     verify_reg_text(v, value));
+	}
+	if (ptr->type == REG_CTX) {
+		return check_ctx(v, off, bytes, ACCESS_WRITE, what);
+	}
+	err = verify_range(v, ptr, off, bytes, ACCESS_WRITE, what);
+	err = err ? err : check_alignment(v, ptr, off, bytes, what);
+	if (err || ptr->type != REG_STACK) {
+		return err;
+	}
+	link_copy(v, value, bytes);
+	return verify_stack_write(v, ptr, off, bytes, value);
+}
+
+int verify_store(struct verifier *v, const struct ebpf_insn *in)
+{
+	struct reg *ptr, *value, imm;
+	int err = 0;
+
+	ptr = verify_read(v, in->dst, &err);
+	if (!ptr) {
+		return err;
+	}
+	if (EBPF_CLASS(in->code) == EBPF_ST) {
+		reg_const(&imm, (uint64_t)(int64_t)in->imm);
+		value = &imm;
+	} else {
+		value = verify_read(v, in->src, &err);
+		if (!value) {
+			return err;
+		}
+	}
+	return store(v, ptr, in->off, access_bytes(in), value);
+}
+
+/* What the operation leaves in registers. */
+static void atomic_results(struct verifier *v, const struct ebpf_insn *in, unsigned bytes)
+{
+	unsigned reg = in->imm == EBPF_CMPXCHG ? 0 : in->src;
+	struct reg *out;
+
+	if (in->imm & EBPF_FETCH) {
+		out = verify_write(v, reg);
+		reg_unknown(out);
+		scalar_loaded(&out->v, bytes, 0);
+	}
+}
+
+static int check_operand(struct verifier *v, unsigned reg)
+{
+	int err = 0;
+	const struct reg *r = verify_read(v, reg, &err);
+
+	if (r && reg_is_pointer(r)) {
+		return verify_refuse(v, v->pc, "leak", "atomic: r%u is %s; only numbers may be combined with memory",
+				     reg, verify_reg_text(v, r));
+	}
+	return err;
+}
+
+int verify_atomic(struct verifier *v, const struct ebpf_insn *in)
+{
+	unsigned bytes = access_bytes(in);
+	const char *what = "atomic";
+	struct reg *ptr, old;
+	int err = 0;
+
+	ptr = verify_read(v, in->dst, &err);
+	err = err ? err : check_operand(v, in->src);
+	if (err == 0 && in->imm == EBPF_CMPXCHG) {
+		err = check_operand(v, 0);
+	}
+	if (err) {
+		return err;
+	}
+	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && ptr->type != REG_VALUE_OR_NULL) {
+		return verify_refuse(v, v->pc, "atomic", "r%u is %s: atomics work on map values and the stack only",
+				     in->dst, verify_reg_text(v, ptr));
+	}
+	err = verify_range(v, ptr, in->off, bytes, ACCESS_READ | ACCESS_WRITE, what);
+	err = err ? err : check_alignment(v, ptr, in->off, bytes, what);
+	if (err == 0 && ptr->type == REG_STACK) {
+		err = verify_stack_read(v, ptr, in->off, bytes, &old);
+		if (err == 0 && reg_is_pointer(&old)) {
+			err = verify_refuse(v, v->pc, "leak", "atomic on a stored pointer");
+		}
+		reg_unknown(&old);
+		scalar_loaded(&old.v, bytes, 0);
+		err = err ? err : verify_stack_write(v, ptr, in->off, bytes, &old);
+	}
+	if (err == 0) {
+		atomic_results(v, in, bytes);
+	}
+	return err;
+}

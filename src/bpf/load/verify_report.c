@@ -1,0 +1,242 @@
+/* What a person reads when a program is refused: place, rule, what was known, the source line, and on demand the path. */
+#include "bpf/load/verify_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LOG (256u << 10) /* of the explanation; older lines go first */
+
+static char *next_text(size_t *bytes)
+{
+	static __thread char texts[8][160];
+	static __thread unsigned turn;
+
+	*bytes = sizeof(texts[0]);
+	return texts[turn++ % ARRAY_SIZE(texts)];
+}
+
+const char *verify_range_text(const struct scalar *s)
+{
+	size_t n;
+	char *t = next_text(&n);
+
+	if (scalar_is_const(s)) {
+		snprintf(t, n, "%lld", (long long)s->t.value);
+	} else if (s->smin >= 0 && s->smin <= s->smax && s->umax < UINT64_MAX) {
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin, (unsigned long long)s->umax);
+	} else if (s->smin > INT64_MIN || s->smax < INT64_MAX) {
+		snprintf(t, n, "%lld to %lld", (long long)s->smin, (long long)s->smax);
+	} else if (s->umin > 0 || s->umax < UINT64_MAX) {
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin, (unsigned long long)s->umax);
+	} else if (s->u32min > 0 || s->u32max < UINT32_MAX) {
+		snprintf(t, n, "anything with low half %u to %u", s->u32min, s->u32max);
+	} else if (~s->t.mask) {
+		snprintf(t, n, "anything with known bits 0x%llx/0x%llx", (unsigned long long)s->t.value,
+			 (unsigned long long)~s->t.mask);
+	} else {
+		snprintf(t, n, "anything");
+	}
+	return t;
+}
+
+const char *verify_reg_text(const struct verifier *v, const struct reg *r)
+{
+	size_t n;
+	char *t = next_text(&n);
+
+	switch (r->type) {
+	case REG_NONE:
+		snprintf(t, n, "not initialized");
+		break;
+	case REG_SCALAR:
+		snprintf(t, n, "a number (%s)", verify_range_text(&r->v));
+		break;
+	case REG_CTX:
+		snprintf(t, n, "the context");
+		break;
+	case REG_STACK:
+		snprintf(t, n, "a pointer to the stack%s at %s", r->frame == v->depth ? "" : " of a caller",
+			 verify_range_text(&r->v));
+		break;
+	case REG_VALUE:
+		snprintf(t, n, "a pointer into %s at %s", v->maps[r->map].name, verify_range_text(&r->v));
+		break;
+	case REG_VALUE_OR_NULL:
+		snprintf(t, n, "a value of map %s or NULL", v->maps[r->map].name);
+		break;
+	default:
+		snprintf(t, n, "map %s", v->maps[r->map].name);
+	}
+	return t;
+}
+
+static const struct ebpf_line *line_of(const struct ebpf_prog *p, uint32_t pc)
+{
+	const struct ebpf_line *best = NULL;
+
+	for (uint32_t i = 0; i < p->n_lines; i++) {
+		if (p->lines[i].insn <= pc && (!best || p->lines[i].insn >= best->insn)) {
+			best = &p->lines[i];
+		}
+	}
+	return best && best->line ? best : NULL;
+}
+
+static void add_clean(struct buf *out, const char *text, size_t max)
+{
+	for (size_t i = 0; text[i] && i < max; i++) {
+		char c = text[i] == '\t' ? ' ' : text[i];
+
+		buf_printf(out, "%c", (unsigned char)c < ' ' || c == 127 ? '?' : c);
+	}
+}
+
+static void place(struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	struct buf file;
+
+	if (!l || !l->file || !l->file[0]) {
+		report_place(v->r, "%s insn %u", v->hook->name, pc);
+		return;
+	}
+	buf_init(&file);
+	add_clean(&file, strncmp(l->file, "./", 2) == 0 ? l->file + 2 : l->file, 200);
+	report_place(v->r, "%s insn %u (%s:%u)", v->hook->name, pc, buf_text(&file), l->line);
+	buf_finish(&file);
+}
+
+/* The instruction, the source line, and a caret below its column. */
+static void detail(struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	const char *text = l && l->text ? l->text : "";
+	struct buf *out = &v->r->detail;
+	size_t lead = strspn(text, " \t");
+
+	if (text[lead]) {
+		buf_printf(out, "  %5u | ", l->line);
+		add_clean(out, text + lead, 160);
+		if (l->column > lead && l->column <= lead + 160) {
+			buf_printf(out, "\n        | %*s^", (int)(l->column - 1 - lead), "");
+		}
+		buf_puts(out, "\n");
+	}
+	buf_printf(out, "  insn %u: ", pc);
+	ebpf_insn_text(&v->prog->insns[pc], pc, out);
+	buf_puts(out, "\n");
+	if (v->log.len) {
+		buf_puts(out, "the path that leads there:\n");
+		buf_puts(out, buf_text(&v->log));
+	}
+}
+
+static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, va_list ap)
+{
+	struct buf text;
+
+	if (!v->r || v->r->message.len) {
+		return err;
+	}
+	buf_init(&text);
+	buf_vprintf(&text, fmt, ap);
+	place(v, pc);
+	report_set(v->r, err, "verify", "%s: %s", rule, buf_text(&text));
+	detail(v, pc);
+	buf_finish(&text);
+	return err;
+}
+
+int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)
+{
+	va_list ap;
+	int err;
+
+	va_start(ap, fmt);
+	err = refuse(v, -EACCES, pc, rule, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	refuse(v, err, pc, rule, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+/* The loop head that occurs most often on the path; UINT32_MAX: the path has no loop. */
+static uint32_t hottest_loop(struct verifier *v, uint32_t *ret_rounds)
+{
+	uint32_t *rounds = calloc(v->prog->n_insns, sizeof(*rounds)), best = UINT32_MAX;
+
+	*ret_rounds = 1;
+	for (const struct node *n = v->at; rounds && n; n = n->parent) {
+		if ((v->info[n->pc] & INSN_LOOP) && ++rounds[n->pc] > *ret_rounds) {
+			*ret_rounds = rounds[n->pc];
+			best = n->pc;
+		}
+	}
+	free(rounds);
+	return best;
+}
+
+int verify_over_budget(struct verifier *v)
+{
+	uint32_t rounds, head = hottest_loop(v, &rounds);
+	const struct ebpf_line *l;
+
+	if (head == UINT32_MAX) {
+		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
+		return verify_refuse(v, v->pc, "budget", "a path of this program costs %llu instructions or more; %s may "
+				     "cost %u", (unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
+	}
+	l = line_of(v->prog, head);
+	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
+	if (l) {
+		return verify_refuse(v, head, "budget", "the loop at line %u may go round until the program costs more than "
+				     "the %u instructions that %s may", l->line, v->hook->budget, v->hook->name);
+	}
+	return verify_refuse(v, head, "budget", "the loop at insn %u may go round until the program costs more than the %u "
+			     "instructions that %s may", head, v->hook->budget, v->hook->name);
+}
+
+static void log_reg(struct verifier *v, const char *name, unsigned i)
+{
+	const struct reg *r = &verify_frame(v)->regs[i];
+
+	if (r->type != REG_NONE && i < 10) {
+		buf_printf(&v->log, "  %s%u=%s", name, i, verify_reg_text(v, r));
+	}
+}
+
+void verify_log_state(struct verifier *v)
+{
+	const struct ebpf_insn *in = &v->prog->insns[v->pc];
+
+	if (v->log.len > MAX_LOG) {
+		buf_clear(&v->log);
+		buf_puts(&v->log, "(earlier steps left out)\n");
+	}
+	buf_printf(&v->log, "  %*s%u: ", (int)v->depth * 2, "", v->pc);
+	ebpf_insn_text(in, v->pc, &v->log);
+	buf_puts(&v->log, " ;");
+	if (in->code == (EBPF_JMP | EBPF_EXIT)) {
+		log_reg(v, "r", 0);
+	} else if (in->code == (EBPF_JMP | EBPF_CALL)) {
+		for (unsigned i = 1; i <= 5; i++) {
+			log_reg(v, "r", i);
+		}
+	} else {
+		log_reg(v, "r", in->dst);
+		if (in->src != in->dst) {
+			log_reg(v, "r", in->src);
+		}
+	}
+	buf_puts(&v->log, "\n");
+}

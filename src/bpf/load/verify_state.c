@@ -1,0 +1,249 @@
+/* The tree of walked paths: nodes where paths meet, branches still to be walked, and what each node learns when all
+ * behind it is done (which values mattered, what the dearest path costs). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/verify_int.h"
+
+enum { NODE_DISTANCE = 8 }; /* instructions between two nodes of a path, at least */
+
+static void drop_state(struct verifier *v, struct node *n)
+{
+	if (n->state) {
+		v->bytes -= verify_packed_bytes(n->state);
+		free(n->state);
+		n->state = NULL;
+		v->states--;
+	}
+}
+
+static void free_node(struct verifier *v, struct node *n)
+{
+	drop_state(v, n);
+	v->bytes -= sizeof(*n);
+	free(n);
+}
+
+static int too_big(struct verifier *v)
+{
+	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+	return verify_refuse_err(v, -E2BIG, v->pc, "effort", "too many different states to keep (%u MB)",
+				 VERIFY_MAX_BYTES >> 20);
+}
+
+static int add_node(struct verifier *v)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n) {
+		return -ENOMEM;
+	}
+	n->state = verify_pack(v);
+	if (!n->state) {
+		free(n);
+		return -ENOMEM;
+	}
+	v->bytes += sizeof(*n);
+	v->states++;
+	v->peak_states = MAX(v->peak_states, v->states);
+	n->parent = v->at;
+	n->pc = v->pc;
+	n->open = 1;
+	n->cost = v->cost;
+	n->written = v->written;
+	n->next = v->nodes[v->pc];
+	v->nodes[v->pc] = n;
+	v->at = n;
+	v->cost = 0;
+	v->since = 0;
+	memset(&v->written, 0, sizeof(v->written));
+	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
+}
+
+int verify_start(struct verifier *v)
+{
+	int err = add_node(v);
+
+	v->root = v->at;
+	return err;
+}
+
+static void merge_read(struct marks *into, const struct marks *read, const struct marks *written)
+{
+	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
+		into->regs[f] |= read->regs[f] & (uint16_t)~written->regs[f];
+		into->slots[f] |= read->slots[f] & ~written->slots[f];
+	}
+}
+
+void verify_path_end(struct verifier *v, uint64_t tail)
+{
+	struct node *n = v->at;
+
+	n->best = MAX(n->best, v->cost + tail);
+	while (--n->open == 0 && n->parent) {
+		struct node *parent = n->parent;
+
+		parent->best = MAX(parent->best, n->cost + n->best);
+		merge_read(&parent->read, &n->read, &n->written);
+		if (!n->state) {
+			free_node(v, n); /* in no list any more */
+		}
+		n = parent;
+	}
+	v->at = NULL; /* until the next branch is taken up */
+}
+
+static int refuse_endless(struct verifier *v)
+{
+	report_hint(v->r, "let something that the loop's condition reads change in every round");
+	return verify_refuse(v, v->pc, "loop", "the loop makes no progress: the same state is reached again");
+}
+
+/* A node that only costs time leaves its list; an open one is still somebody's parent. */
+static int useless(const struct node *n)
+{
+	return n->misses > (n->open ? 16 : n->hits * 3 + 3);
+}
+
+int verify_meet(struct verifier *v)
+{
+	struct node **link = &v->nodes[v->pc], *n;
+
+	while ((n = *link) != NULL) {
+		if (n->open) {
+			if (verify_same(v, n->state)) {
+				return refuse_endless(v);
+			}
+		} else if (!(v->flags & EBPF_VERIFY_NO_PRUNE) && verify_within(v, n->state, &n->read)) {
+			n->hits += n->hits < UINT16_MAX / 4;
+			if (v->path_cost + n->best > v->hook->budget) {
+				v->path_cost += n->best;
+				return verify_over_budget(v);
+			}
+			merge_read(&v->at->read, &n->read, &v->written);
+			verify_path_end(v, n->best);
+			return 1;
+		}
+		n->misses += n->misses < UINT16_MAX;
+		if (n != v->root && useless(n)) {
+			*link = n->next;
+			n->next = NULL;
+			drop_state(v, n);
+			if (!n->open) {
+				free_node(v, n);
+			}
+			continue;
+		}
+		link = &n->next;
+	}
+	if (v->since >= NODE_DISTANCE || !v->nodes[v->pc]) {
+		return add_node(v);
+	}
+	return 0;
+}
+
+int verify_push(struct verifier *v, int outcome)
+{
+	struct pending *p = malloc(sizeof(*p));
+
+	if (!p) {
+		return -ENOMEM;
+	}
+	*p = (struct pending){
+		.next = v->todo,
+		.node = v->at,
+		.state = verify_pack(v),
+		.pc = v->pc,
+		.outcome = outcome,
+		.cost = v->cost,
+		.path_cost = v->path_cost,
+		.since = v->since,
+		.log = v->log.len,
+		.written = v->written,
+	};
+	if (!p->state) {
+		free(p);
+		return -ENOMEM;
+	}
+	v->todo = p;
+	v->at->open++;
+	v->bytes += sizeof(*p);
+	v->states++;
+	v->peak_states = MAX(v->peak_states, v->states);
+	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
+}
+
+static void free_pending(struct verifier *v, struct pending *p)
+{
+	v->bytes -= sizeof(*p) + verify_packed_bytes(p->state);
+	v->states--;
+	free(p->state);
+	free(p);
+}
+
+int verify_pop(struct verifier *v, int *ret_outcome)
+{
+	struct pending *p = v->todo;
+
+	if (!p) {
+		return 0;
+	}
+	v->todo = p->next;
+	verify_unpack(v, p->state);
+	v->at = p->node;
+	v->pc = p->pc;
+	v->cost = p->cost;
+	v->path_cost = p->path_cost;
+	v->since = p->since;
+	v->written = p->written;
+	*ret_outcome = p->outcome;
+	if (v->log.len > p->log) {
+		v->log.len = p->log;
+		v->log.data[p->log] = 0;
+	}
+	free_pending(v, p);
+	return 1;
+}
+
+/* Open nodes that left their lists hang on the path only: every open one is at or above v->at. */
+static void free_open(struct verifier *v)
+{
+	struct node *n = v->at, *parent;
+
+	for (; n; n = parent) {
+		parent = n->parent;
+		if (!n->state) {
+			free_node(v, n);
+		}
+	}
+}
+
+void verify_free(struct verifier *v)
+{
+	while (v->todo) {
+		struct pending *p = v->todo;
+
+		v->todo = p->next;
+		free_pending(v, p);
+	}
+	if (v->at && v->at->open) {
+		free_open(v);
+	}
+	for (uint32_t pc = 0; v->nodes && pc < v->prog->n_insns; pc++) {
+		while (v->nodes[pc]) {
+			struct node *n = v->nodes[pc];
+
+			v->nodes[pc] = n->next;
+			free_node(v, n);
+		}
+	}
+	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
+		free(v->frames[f]);
+	}
+	free(v->nodes);
+	free(v->info);
+	free(v->subprog_of);
+	buf_finish(&v->log);
+}
