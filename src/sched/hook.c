@@ -11,20 +11,42 @@
 
 #define SPLIT_TEXT "SPLIT needs the block level, which is not offered: the launch goes whole"
 
-static struct prepared *find_version(struct sched *s, uint32_t gpu, uint64_t version)
+static struct prepared *lookup(struct sched *s, uint32_t gpu, uint64_t version)
+{
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		if (load_acquire(&s->prepared[i].version) == version) {
+			store_relaxed(&s->hint[gpu], i);
+			store_relaxed(&load_acquire(&s->stats)->version_in_use, version);
+			return &s->prepared[i];
+		}
+	}
+	return NULL;
+}
+
+/* Another version than at the last call. When it cannot be found because it was dropped since the word was read, the word
+ * has changed by then; when it is not prepared here yet, the one in use stays. */
+static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uint32_t index, uint64_t version)
 {
 	uint64_t begin = clock_now_ns();
 	struct prepared *p;
 
-	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
-		p = &s->prepared[i];
-		if (load_acquire(&p->version) != version) {
-			continue;
+	for (int tries = 0; tries < 4; tries++) {
+		uint64_t again;
+
+		p = version ? lookup(s, gpu, version) : NULL;
+		if (p) {
+			stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_now_ns() - begin);
+			return p;
 		}
-		store_relaxed(&s->hint[gpu], i);
-		store_relaxed(&load_acquire(&s->stats)->version_in_use, version);
-		stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_now_ns() - begin);
-		return p;
+		again = load_acquire(&load_acquire(&s->dir)->version[index]);
+		if (again == version) {
+			break;
+		}
+		version = again;
+	}
+	if (!version) {
+		store_relaxed(&s->hint[gpu], NO_PREPARED);
+		return NULL;
 	}
 	p = &s->prepared[load_relaxed(&s->hint[gpu])];
 	return load_acquire(&p->version) ? p : NULL;
@@ -43,13 +65,9 @@ static inline struct prepared *policy_now(struct sched *s, uint32_t gpu)
 	version = load_acquire(&load_acquire(&s->dir)->version[index]);
 	p = &s->prepared[load_relaxed(&s->hint[gpu])];
 	if (likely(load_acquire(&p->version) == version)) {
-		return version ? p : NULL;
+		return likely(version) ? p : NULL;
 	}
-	if (!version) {
-		store_relaxed(&s->hint[gpu], NO_PREPARED);
-		return NULL;
-	}
-	return find_version(s, gpu, version);
+	return find_version(s, gpu, index, version);
 }
 
 static inline bool is_off(struct sched *s)
@@ -114,7 +132,7 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	if (!p) {
 		return;
 	}
-	a->version = p->version;
+	a->version = p->policy.version;
 	c.lc_open = boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns);
 	a->lc_open = c.lc_open;
 	if (!p->policy.insns[SCHED_HOOK_submit]) {
@@ -170,7 +188,7 @@ void hook_queue_create(struct sched_queue *q)
 	bool helper;
 
 	if (p && p->policy.insns[SCHED_HOOK_queue_create]) {
-		a.version = p->version;
+		a.version = p->policy.version;
 		run(p, SCHED_HOOK_queue_create, &c, &helper);
 		if (c.class_id > GBPF_CLASS_BATCH) {
 			a.bad = ASK_RANGE;

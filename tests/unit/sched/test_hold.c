@@ -275,7 +275,7 @@ struct pingpong {
 	struct rig *r;
 	struct sched_queue *q;
 	struct fake_queue *fq;
-	uint32_t rounds, launched;
+	uint32_t rounds, opened, launched;
 };
 
 static void *pong(void *arg)
@@ -285,6 +285,9 @@ static void *pong(void *arg)
 	for (uint32_t i = 0; i < p->rounds; i++) {
 		struct sched_launch l = kernel_launch(NULL);
 
+		while (load_acquire(&p->opened) == i) {
+			cpu_relax();
+		}
 		go(p->q, p->fq, &l);
 		store_release(&p->launched, i + 1);
 	}
@@ -300,13 +303,14 @@ static void no_wake_is_lost(void **state)
 
 	rig_init(&r, GBPF_CLASS_BATCH, 3600000000000u, 0);
 	r.s->wait_cap_ns = 3600000000000u;
-	p = (struct pingpong){ .r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 5000 };
+	p = (struct pingpong){ .r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 50000 };
 	POLICY_USE(&r, 1, hold_for_an_hour);
 	pthread_create(&th, NULL, pong, &p);
 	for (uint32_t seen = 0; seen < p.rounds;) {
 		other_opens(&r);
-		for (uint32_t spin = 0; spin < seen % 512; spin++) { /* meet the launcher at different points */
-			cpu_relax();
+		store_release(&p.opened, seen + 1);
+		for (uint32_t spin = 0; spin < seen % 1024; spin++) { /* meet the launcher at different points */
+			compiler_barrier();
 		}
 		other_closes(&r);
 		while (load_acquire(&p.launched) == seen) {

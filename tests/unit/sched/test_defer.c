@@ -1,0 +1,308 @@
+/* Deferral: in a process with latency queues nobody else is blocked; calls wait in their order instead. */
+#include "fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/sched_int.h"
+
+/* The policy: queues above number 0 are batch, and are held while another tenant's request is open. */
+static const struct ebpf_insn classes[] = {
+	I_LDX(EBPF_W, 2, 1, offsetof(struct gbpf_queue_create_ctx, queue)), I_J(EBPF_JEQ, 2, 0, 2),
+	I_MOV(3, GBPF_CLASS_BATCH), I_STX(EBPF_W, 1, offsetof(struct gbpf_queue_create_ctx, class_id), 3),
+	I_MOV(0, 0), I_EXIT,
+};
+static const struct ebpf_insn hold_while_open[] = {
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+};
+/* rank: the queue's number */
+static const struct ebpf_insn later_first[] = {
+	I_LDX(EBPF_W, 0, 1, offsetof(struct gbpf_dispatch_ctx, queue)), I_EXIT,
+};
+
+#define MOST 4096
+static struct {
+	uint32_t n;
+	uint32_t order[MOST];
+	uint32_t freed;
+} log_;
+
+struct test_call {
+	struct sched_call call;
+	struct fake_queue *fq;
+	uint32_t tag;
+	int error;
+};
+
+static int run(struct sched_call *c)
+{
+	struct test_call *t = (struct test_call *)c;
+
+	fake_launch(t->fq, 1000);
+	log_.order[add_acqrel(&log_.n, 1u) % MOST] = t->tag;
+	return t->error;
+}
+
+static void free_call(struct sched_call *c)
+{
+	(void)add_acqrel(&log_.freed, 1u);
+	free(c);
+}
+
+static void defer(struct sched_queue *q, struct fake_queue *fq, const struct sched_launch *l, uint32_t tag, int error)
+{
+	struct test_call *t = calloc(1, sizeof(*t));
+
+	t->call.run = run;
+	t->call.free = free_call;
+	t->call.is_launch = l != NULL;
+	if (l) {
+		t->call.launch = *l;
+	}
+	t->fq = fq;
+	t->tag = tag;
+	t->error = error;
+	sched_defer(q, &t->call);
+}
+
+struct mixed {
+	struct rig r;
+	struct fake_queue fq[3];
+	struct sched_queue *q[3];
+};
+
+static void mixed_init(struct mixed *m, uint64_t limit_ns)
+{
+	struct prog p[] = { PROG(queue_create, classes), PROG(submit, hold_while_open), PROG(dispatch, later_first) };
+
+	memset(m, 0, sizeof(*m));
+	memset(&log_, 0, sizeof(log_));
+	rig_init(&m->r, GBPF_CLASS_LATENCY, limit_ns, 0);
+	assert_int_equal(policy_prepare(&m->r, 1, p, 3, NULL), 0);
+	m->r.dir.version[0] = 1;
+	for (int i = 0; i < 3; i++) {
+		m->fq[i].eager = 1;
+		m->q[i] = sched_queue_open(m->r.s, &m->fq[i], 0, 0);
+	}
+}
+
+static void batch_beside_latency_is_deferred_not_blocked(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	assert_int_equal(go(m.q[1], &m.fq[1], &l), SCHED_GO);
+	assert_int_equal(m.r.own.gpu[0].open, 0); /* a batch queue opens no request */
+	other_opens(&m.r);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER); /* returns at once */
+	assert_int_equal(m.r.stats.holds, 0);
+	rig_finish(&m.r);
+}
+
+static void order_is_kept_and_the_agent_issues(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	for (uint32_t i = 0; i < 100; i++) {
+		if (i % 3 == 1) {
+			defer(m.q[1], &m.fq[1], NULL, i, 0); /* only ordered behind */
+		} else {
+			assert_int_equal(i ? sched_submit(m.q[1], &l) : SCHED_DEFER, SCHED_DEFER);
+			defer(m.q[1], &m.fq[1], &l, i, 0);
+		}
+	}
+	assert_true(sched_queue_deferred(m.q[1]));
+	assert_false(sched_queue_deferred(m.q[2]));
+	assert_int_equal(m.r.stats.deferred, 100);
+	(void)sched_agent_step(m.r.s);
+	assert_int_equal(log_.n, 0);
+	other_closes(&m.r);
+	/* What comes later waits behind, although the policy would say GO now. */
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 100, 0);
+	while (sched_queue_deferred(m.q[1])) {
+		(void)sched_agent_step(m.r.s);
+	}
+	assert_int_equal(log_.n, 101);
+	assert_int_equal(log_.freed, 101);
+	for (uint32_t i = 0; i < 101; i++) {
+		assert_int_equal(log_.order[i], i);
+	}
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
+	sched_submitted(m.q[1], &l, true);
+	rig_finish(&m.r);
+}
+
+static void dispatch_ranks_queues(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 1, 0);
+	assert_int_equal(sched_submit(m.q[2], &l), SCHED_DEFER);
+	defer(m.q[2], &m.fq[2], &l, 2, 0);
+	other_closes(&m.r);
+	(void)sched_agent_step(m.r.s); /* the first pass may come before the retry time */
+	while (log_.n < 2) {
+		(void)sched_agent_step(m.r.s);
+	}
+	assert_int_equal(log_.order[0], 2);
+	assert_int_equal(log_.order[1], 1);
+	rig_finish(&m.r);
+}
+
+static void flush_is_bounded_by_the_limit_and_gives_the_first_error(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	uint64_t begin;
+	struct mixed m;
+
+	mixed_init(&m, 20000000);
+	other_opens(&m.r); /* and never closes */
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 0, 0);
+	defer(m.q[1], &m.fq[1], &l, 1, 701);
+	defer(m.q[1], &m.fq[1], &l, 2, 702);
+	begin = clock_now_ns();
+	assert_int_equal(sched_flush(m.r.s, NULL), 701);
+	assert_true(clock_now_ns() - begin >= 19000000);
+	assert_int_equal(log_.n, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(log_.order[i], i);
+	}
+	assert_int_equal(sched_flush(m.r.s, NULL), 0);
+	assert_true(m.r.stats.limit_hits > 0);
+	rig_finish(&m.r);
+}
+
+static void off_and_close_issue_everything(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 0, 0);
+	sched_set_off(m.r.s, true);
+	assert_false(sched_idle(m.r.s)); /* until the order is restored */
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 1, 0);
+	while (sched_queue_deferred(m.q[1])) {
+		(void)sched_agent_step(m.r.s);
+	}
+	assert_true(sched_idle(m.r.s));
+	assert_int_equal(log_.order[0], 0);
+	assert_int_equal(log_.order[1], 1);
+	sched_set_off(m.r.s, false);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 2, 0);
+	sched_set_limits(m.r.s, 1000000, 20000);
+	sched_queue_close(m.q[1]);
+	assert_int_equal(log_.n, 3);
+	rig_finish(&m.r);
+}
+
+/* Threads defer and flush at once while the agent issues: every queue's calls run once, in their order. */
+struct producer {
+	struct mixed *m;
+	struct sched_queue *q;
+	struct fake_queue *fq;
+	uint32_t n, expect, wrong;
+};
+struct counted_call {
+	struct sched_call call;
+	struct producer *p;
+	uint32_t number;
+};
+
+static int run_counted(struct sched_call *c)
+{
+	struct counted_call *t = (struct counted_call *)c;
+
+	t->p->wrong += t->number != t->p->expect;
+	t->p->expect++;
+	return 0;
+}
+
+static void free_counted(struct sched_call *c)
+{
+	free(c);
+}
+
+static void *produce(void *arg)
+{
+	struct producer *p = arg;
+
+	for (uint32_t i = 0; i < 2000; i++) {
+		struct sched_launch l = kernel_launch(NULL);
+
+		if (sched_submit(p->q, &l) == SCHED_DEFER) {
+			struct counted_call *c = calloc(1, sizeof(*c));
+
+			c->call.run = run_counted;
+			c->call.free = free_counted;
+			c->call.launch = l;
+			c->call.is_launch = true;
+			c->p = p;
+			c->number = p->n++;
+			sched_defer(p->q, &c->call);
+		} else {
+			struct counted_call c = { .p = p, .number = p->n++ };
+
+			run_counted(&c.call);
+			sched_submitted(p->q, &l, true);
+		}
+		if (i % 64 == 63) {
+			(void)sched_flush(p->m->r.s, p->q);
+		}
+	}
+	(void)sched_flush(p->m->r.s, p->q);
+	return NULL;
+}
+
+static void agent_and_flushes_keep_the_order(void **state)
+{
+	struct producer p[2];
+	pthread_t th[2];
+	struct mixed m;
+
+	mixed_init(&m, 2000000);
+	rig_start_agent(&m.r);
+	for (int i = 0; i < 2; i++) {
+		p[i] = (struct producer){ .m = &m, .q = m.q[i + 1], .fq = &m.fq[i + 1] };
+		pthread_create(&th[i], NULL, produce, &p[i]);
+	}
+	for (int i = 0; i < 500; i++) {
+		other_opens(&m.r);
+		other_closes(&m.r);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(th[i], NULL);
+		assert_int_equal(p[i].wrong, 0);
+		assert_int_equal(p[i].expect, 2000);
+	}
+	rig_finish(&m.r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(batch_beside_latency_is_deferred_not_blocked),
+		cmocka_unit_test(order_is_kept_and_the_agent_issues),
+		cmocka_unit_test(dispatch_ranks_queues),
+		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
+		cmocka_unit_test(off_and_close_issue_everything),
+		cmocka_unit_test(agent_and_flushes_keep_the_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

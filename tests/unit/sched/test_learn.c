@@ -1,0 +1,261 @@
+/* Durations and the account of what is in flight. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sched/sched_int.h"
+
+static const struct ebpf_insn always_go[] = { I_MOV(0, GBPF_GO), I_EXIT };
+/* retire: tenant[0] += duration_ns; tenant[1] += count; tenant[2] = submit_version; tenant[3] += flags & MEASURED */
+static const struct ebpf_insn charge[] = {
+	I_VALUE(2, 1, 0),
+	I_LDX(EBPF_DW, 3, 1, RETIRE(duration_ns)), I_ATOMIC_ADD(2, 0, 3),
+	I_LDX(EBPF_W, 3, 1, RETIRE(count)), I_ATOMIC_ADD(2, 8, 3),
+	I_LDX(EBPF_DW, 3, 1, RETIRE(submit_version)), I_STX(EBPF_DW, 2, 16, 3),
+	I_LDX(EBPF_W, 3, 1, RETIRE(flags)), I_ATOMIC_ADD(2, 24, 3),
+	I_MOV(0, 0), I_EXIT,
+};
+
+struct one {
+	struct rig r;
+	struct regions m;
+	struct fake_queue fq;
+	struct sched_queue *q;
+	struct sched_kernel *k;
+};
+
+static void one_init(struct one *o)
+{
+	struct prog p[] = { PROG(submit, always_go), PROG(retire, charge) };
+
+	memset(o, 0, sizeof(*o));
+	fake_live_markers = 0;
+	rig_init(&o->r, GBPF_CLASS_BATCH, 0, 0);
+	regions_make(&o->m);
+	assert_int_equal(policy_prepare(&o->r, 1, p, 2, &o->m), 0);
+	o->r.dir.version[0] = 1;
+	o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
+	o->k = sched_kernel_get(o->r.s, "k");
+}
+
+static void one_finish(struct one *o)
+{
+	sched_queue_close(o->q);
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(o->r.s->inflight, 0);
+	rig_finish(&o->r);
+	regions_free(&o->m);
+}
+
+static void launch(struct one *o, uint64_t ns)
+{
+	struct sched_launch l = kernel_launch(o->k);
+
+	assert_int_equal(sched_submit(o->q, &l), SCHED_GO);
+	fake_launch(&o->fq, ns);
+	sched_submitted(o->q, &l, true);
+}
+
+static uint64_t est(struct one *o)
+{
+	struct sched_launch l = kernel_launch(o->k);
+
+	return estimate_of(o->r.s, &l)->est_ns;
+}
+
+static void durations_are_learned_and_sampling_thins_out(void **state)
+{
+	uint64_t launches = 2000, marks;
+	struct one o;
+
+	one_init(&o);
+	launch(&o, 200000);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	assert_int_equal(est(&o), 200000);
+	for (uint64_t i = 0; i < launches; i++) {
+		launch(&o, 200000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	assert_int_equal(est(&o), 200000);
+	marks = o.fq.seq - launches - 1;
+	/* One marker a launch of 200 us; of measured ones, at most one in a hundred, a second. */
+	assert_true(marks >= launches && marks < launches + launches / 100 + 20);
+	for (int i = 0; i < 3000; i++) {
+		launch(&o, 400000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	assert_true(est(&o) > 380000 && est(&o) <= 400000);
+	one_finish(&o);
+}
+
+static void short_kernels_get_few_markers(void **state)
+{
+	struct one o;
+	uint64_t before;
+
+	one_init(&o);
+	for (int i = 0; i < 100; i++) {
+		launch(&o, 2000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	before = o.fq.seq;
+	for (int i = 0; i < 1000; i++) {
+		launch(&o, 2000);
+		fake_finish(&o.fq);
+	}
+	assert_true(o.fq.seq - before - 1000 < 120); /* 2 ms of work, a marker each 50 us, and samples */
+	one_finish(&o);
+}
+
+static void samples_beside_a_request_are_thrown_away(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	launch(&o, 100000);
+	other_opens(&o.r); /* while it runs: the time measured is not the kernel's own */
+	other_closes(&o.r);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	assert_int_equal(est(&o), 0);
+	launch(&o, 100000);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	assert_int_equal(est(&o), 100000);
+	one_finish(&o);
+}
+
+static void inflight_rises_and_falls_and_retire_covers_all(void **state)
+{
+	struct one o;
+	uint64_t begin;
+
+	one_init(&o);
+	launch(&o, 100000);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	assert_int_equal(o.m.tenant[0], 100000);
+	assert_int_equal(o.m.tenant[1], 1);
+	assert_int_equal(o.m.tenant[2], 1);
+	assert_int_equal(o.m.tenant[3], GBPF_F_MEASURED);
+	for (int i = 0; i < 200; i++) { /* more than the ring has markers */
+		launch(&o, 100000);
+	}
+	assert_int_equal(ACC_COUNT(o.r.s->inflight), 200);
+	assert_int_equal(ACC_NS(o.r.s->inflight), 200 * 100000);
+	fake_finish(&o.fq);
+	begin = clock_now_ns();
+	do {
+		(void)sched_agent_step(o.r.s);
+	} while (o.r.s->inflight && clock_now_ns() - begin < 1000000000);
+	assert_int_equal(o.r.s->inflight, 0);
+	assert_int_equal(o.m.tenant[1], 201);
+	assert_in_range(o.m.tenant[0], 201 * 99000, 201 * 101000);
+	assert_int_equal(o.r.stats.launches, 201);
+	assert_in_range(o.r.stats.busy_ns, 201 * 99000, 201 * 101000);
+	one_finish(&o);
+}
+
+static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	launch(&o, 1000);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	for (int i = 0; i < 40; i++) {
+		launch(&o, 1000);
+	}
+	assert_true(sched_agent_step(o.r.s) <= PENDING_POLL_NS);
+	assert_true(o.r.s->inflight != 0);
+	fake_finish(&o.fq);
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.s->inflight, 0);
+	assert_int_equal(o.m.tenant[1], 41);
+	one_finish(&o);
+}
+
+static void refused_launches_and_captures_leave_no_trace(void **state)
+{
+	struct sched_launch l;
+	struct one o;
+
+	one_init(&o);
+	l = kernel_launch(o.k);
+	assert_int_equal(sched_submit(o.q, &l), SCHED_GO);
+	assert_true(l.sample.event != NULL);
+	sched_submitted(o.q, &l, false);
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(o.r.s->inflight, 0);
+	o.fq.refuse_marks = 1;
+	launch(&o, 1000);
+	assert_int_equal(fake_live_markers, 0);
+	assert_int_equal(ACC_COUNT(o.r.s->inflight), 1);
+	one_finish(&o);
+}
+
+static void kernels_are_shown_by_launches(void **state)
+{
+	char name[32];
+	struct one o;
+
+	one_init(&o);
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "kernel_%d", i);
+		o.k = sched_kernel_get(o.r.s, name);
+		assert_ptr_equal(o.k, sched_kernel_get(o.r.s, name));
+		for (int k = 0; k < i; k++) {
+			launch(&o, 1000);
+		}
+	}
+	fake_finish(&o.fq);
+	(void)sched_agent_step(o.r.s);
+	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
+		assert_true(o.r.stats.kernel[i].count >= 100 - SCHED_KERNELS);
+		assert_memory_equal(o.r.stats.kernel[i].name, "kernel_", 7);
+	}
+	one_finish(&o);
+}
+
+static void queues_are_bounded_and_reused(void **state)
+{
+	static struct sched_queue *q[SCHED_MAX_QUEUES];
+	struct one o;
+
+	one_init(&o);
+	for (unsigned i = 1; i < SCHED_MAX_QUEUES; i++) {
+		q[i] = sched_queue_open(o.r.s, &o.fq, 0, 0);
+		assert_non_null(q[i]);
+	}
+	assert_null(sched_queue_open(o.r.s, &o.fq, 0, 0));
+	assert_null(sched_queue_open(o.r.s, &o.fq, SCHED_MAX_GPUS, 0));
+	for (unsigned i = 1; i < SCHED_MAX_QUEUES; i++) {
+		sched_queue_close(q[i]);
+	}
+	q[0] = sched_queue_open(o.r.s, &o.fq, 0, 0);
+	assert_non_null(q[0]);
+	sched_queue_close(q[0]);
+	one_finish(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(durations_are_learned_and_sampling_thins_out),
+		cmocka_unit_test(short_kernels_get_few_markers),
+		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
+		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
+		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),
+		cmocka_unit_test(refused_launches_and_captures_leave_no_trace),
+		cmocka_unit_test(kernels_are_shown_by_launches),
+		cmocka_unit_test(queues_are_bounded_and_reused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* Versions: a call sees one, code and maps together; what is dropped is unmapped; boards go while others read them. */
+#include "fake.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/shm.h"
+
+#define THREADS 4
+
+/* Each version's code holds its number, and so does its global map. A call that saw the code of one and the map of another
+ * answers a verdict out of range, which is counted. Two words of the map are read, at both ends of the call. */
+static void version_program(struct ebpf_insn out[16], uint32_t *n, int32_t number)
+{
+	const struct ebpf_insn code[] = {
+		I_VALUE(2, 0, 0), I_LDX(EBPF_DW, 3, 2, 0), I_LDX(EBPF_DW, 4, 2, 8), I_MOV(0, 77),
+		I_J(EBPF_JNE, 3, number, 2), I_J(EBPF_JNE, 4, number, 1), I_MOV(0, GBPF_GO), I_EXIT,
+	};
+
+	memcpy(out, code, sizeof(code));
+	*n = sizeof(code) / sizeof(code[0]);
+}
+
+struct hammer {
+	struct rig *r;
+	struct sched_queue *q;
+	struct fake_queue fq;
+	uint32_t *stop;
+	uint64_t calls, unknown_versions, back;
+};
+
+static void *hammer(void *arg)
+{
+	struct hammer *t = arg;
+	uint64_t last = 0;
+
+	while (!load_acquire(t->stop)) {
+		struct sched_launch l = kernel_launch(NULL);
+
+		(void)sched_submit(t->q, &l);
+		sched_submitted(t->q, &l, true);
+		t->unknown_versions += l.version == 0;
+		t->back += l.version < last;
+		last = l.version;
+		(void)add_relaxed(&t->calls, 1u);
+	}
+	return NULL;
+}
+
+static bool mapped(const char *what)
+{
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "r");
+	bool found = false;
+
+	while (fgets(line, sizeof(line), f)) {
+		found |= strstr(line, what) != NULL;
+	}
+	fclose(f);
+	return found;
+}
+
+static void swaps_under_load_mix_nothing(void **state)
+{
+	static struct hammer t[THREADS];
+	struct regions m[2];
+	pthread_t th[THREADS];
+	uint32_t stop = 0;
+	struct rig r;
+
+	memset(t, 0, sizeof(t));
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	for (uint64_t v = 1; v <= 300; v++) {
+		struct ebpf_insn code[16];
+		struct regions *now = &m[v % 2];
+		struct prog p = { .hook = SCHED_HOOK_submit, .insns = code };
+
+		version_program(code, &p.n, (int32_t)v);
+		regions_make(now);
+		now->global[0] = now->global[1] = v;
+		assert_int_equal(policy_prepare(&r, v, &p, 1, now), 0);
+		store_release(&r.dir.version[0], v);
+		for (int i = 0; v == 1 && i < THREADS; i++) {
+			t[i].r = &r;
+			t[i].stop = &stop;
+			t[i].fq.eager = 1;
+			t[i].q = sched_queue_open(r.s, &t[i].fq, 0, 0);
+			pthread_create(&th[i], NULL, hammer, &t[i]);
+		}
+		if (v > 1) {
+			uint64_t before = load_relaxed(&t[0].calls);
+
+			sched_policy_drop(r.s, v - 1);
+			regions_free(&m[(v - 1) % 2]);
+			while (load_relaxed(&t[0].calls) == before) {
+				sched_yield();
+			}
+		}
+	}
+	store_release(&stop, 1u);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(th[i], NULL);
+		assert_int_equal(t[i].unknown_versions, 0);
+		assert_int_equal(t[i].back, 0);
+	}
+	assert_int_equal(r.stats.verdict_errors, 0);
+	assert_int_equal(r.stats.version_in_use, 300);
+	sched_policy_drop(r.s, 300);
+	assert_false(mapped("gbpf-image"));
+	regions_free(&m[0]);
+	rig_finish(&r);
+}
+
+static const struct ebpf_insn always_go[] = { I_MOV(0, GBPF_GO), I_EXIT };
+
+static void an_unprepared_version_leaves_the_one_in_use(void **state)
+{
+	struct fake_queue fq = { 0 };
+	struct sched_queue *q;
+	struct sched_launch l;
+	struct prog p = PROG(submit, always_go);
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, 0);
+	l = kernel_launch(NULL);
+	assert_int_equal(policy_prepare(&r, 5, &p, 1, NULL), 0);
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 0); /* prepared is not active */
+	r.dir.version[0] = 4;
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 0); /* and nothing was in use */
+	r.dir.version[0] = 5;
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 5);
+	assert_int_equal(policy_prepare(&r, 7, &p, 1, NULL), 0);
+	r.dir.version[0] = 6;
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 5);
+	sched_policy_drop(r.s, 5);
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 0);
+	r.dir.version[0] = 0;
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 0);
+	rig_finish(&r);
+}
+
+static void preparing_is_bounded_and_checked(void **state)
+{
+	struct prog p = PROG(submit, always_go);
+	static const int none[3] = { -1, -1, -1 };
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	assert_true(sched_idle(r.s));
+	assert_true(sched_policy_prepare(r.s, 1, -1, none) < 0);
+	assert_true(sched_idle(r.s));
+	for (uint64_t v = 1; v <= 8; v++) {
+		assert_int_equal(policy_prepare(&r, v, &p, 1, NULL), 0);
+	}
+	assert_false(sched_idle(r.s));
+	assert_true(policy_prepare(&r, 9, &p, 1, NULL) < 0);
+	for (uint64_t v = 1; v <= 8; v++) {
+		sched_policy_drop(r.s, v);
+	}
+	assert_true(sched_idle(r.s));
+	rig_finish(&r);
+}
+
+static void boards_leave_under_readers(void **state)
+{
+	static const struct ebpf_insn go_anyway[] = { I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_EXIT };
+	static struct hammer t[THREADS];
+	pthread_t th[THREADS];
+	uint32_t stop = 0;
+	struct rig r;
+
+	memset(t, 0, sizeof(t));
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	POLICY_USE(&r, 1, go_anyway);
+	for (int i = 0; i < THREADS; i++) {
+		t[i].r = &r;
+		t[i].stop = &stop;
+		t[i].fq.eager = 1;
+		t[i].q = sched_queue_open(r.s, &t[i].fq, 0, 0);
+		pthread_create(&th[i], NULL, hammer, &t[i]);
+	}
+	for (uint32_t i = 0; i < 2000; i++) {
+		/* a page that faults once it is gone */
+		struct sched_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		b->gpu[0].open = i & 1;
+		assert_int_equal(sched_board_add(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC, 9, b), 0);
+		sched_board_remove(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC);
+		munmap(b, 4096);
+	}
+	store_release(&stop, 1u);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(th[i], NULL);
+	}
+	rig_finish(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(swaps_under_load_mix_nothing),
+		cmocka_unit_test(an_unprepared_version_leaves_the_one_in_use),
+		cmocka_unit_test(preparing_is_bounded_and_checked),
+		cmocka_unit_test(boards_leave_under_readers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
