@@ -1,0 +1,12 @@
+/* The agent: the one thread that the shim adds to a process, after cuInit and only when there is a session. */
+#ifndef GBPF_SHIM_AGENT_H
+#define GBPF_SHIM_AGENT_H
+
+#include "shim/session.h"
+
+/* s stays the agent's from now on. 0 or -errno. */
+int agent_start(struct session *s);
+/* The process exits: the agent leaves the driver alone from now on. Waits for it a moment. */
+void agent_stop(struct session *s);
+
+#endif

@@ -1,0 +1,105 @@
+/* Entries that begin and end captures, and what others ask about them. */
+#include "shim/capture.h"
+
+#include "cuabi/api.h"
+#include "shim/wait.h"
+
+bool capture_has(CUstream stream, bool per_thread)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult r = per_thread ? shim_real.cuStreamIsCapturing_ptsz(stream, &status) :
+				  shim_real.cuStreamIsCapturing(stream, &status);
+
+	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUstreamCaptureMode capture_exempt(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	return shim_real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode :
+										    CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+void capture_restore(CUstreamCaptureMode before)
+{
+	shim_real.cuThreadExchangeStreamCaptureMode(&before);
+}
+
+/* Counted from before the capture begins, so that no call of another thread falls between. */
+static void begin(void)
+{
+	if (unlikely(shim_pending())) {
+		shim_settle_all();
+	}
+	add_acqrel(&shim.captures, 1);
+}
+
+static CUresult begun(CUresult r)
+{
+	if (r != CUDA_SUCCESS) {
+		sub_acqrel(&shim.captures, 1);
+	}
+	return r;
+}
+
+/* A capture that was spoilt ends with an error, but ends. */
+static CUresult ended(CUresult r)
+{
+	uint32_t n = load_relaxed(&shim.captures);
+
+	if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_INVALID_VALUE && r != CUDA_ERROR_INVALID_HANDLE &&
+	    r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
+		while (n && !cas_acqrel(&shim.captures, &n, n - 1)) {
+		}
+	}
+	return r;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCapture(stream));
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCapture_ptsz(stream));
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCapture_v2(stream, mode));
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCapture_v2_ptsz(stream, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+				     const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, n, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+					  const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+{
+	begin();
+	return begun(shim_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, n, mode));
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
+{
+	return ended(shim_real.cuStreamEndCapture(stream, ret));
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
+{
+	return ended(shim_real.cuStreamEndCapture_ptsz(stream, ret));
+}

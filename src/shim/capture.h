@@ -1,0 +1,21 @@
+/* Stream capture: a capturing stream records a graph instead of running, so nothing of it is held, marked or counted. The
+ * driver is asked only while some capture is open in the process. */
+#ifndef GBPF_SHIM_CAPTURE_H
+#define GBPF_SHIM_CAPTURE_H
+
+#include "shim/shim.h"
+
+static inline bool capture_any(void)
+{
+	return unlikely(load_relaxed(&shim.captures) != 0);
+}
+
+/* The call on this stream belongs to a capture, or would be refused because of one. */
+bool capture_has(CUstream stream, bool per_thread);
+
+/* While another stream captures in global mode the driver counts calls of any thread as mistakes that would invalidate the
+ * capture, e.g. event queries. Ours are not: between these two the thread is exempt. */
+CUstreamCaptureMode capture_exempt(void);
+void capture_restore(CUstreamCaptureMode before);
+
+#endif

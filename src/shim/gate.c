@@ -1,0 +1,142 @@
+/* The gate: the one way of every stream-ordered call while a policy is in force or something is kept back. The scheduler
+ * decides; a call that must wait behind a deferred one is copied (keep.c), and what cannot be copied waits here, so that
+ * nothing overtakes. */
+#include "shim/gates.h"
+
+#include "shim/capture.h"
+#include "shim/event.h"
+#include "shim/hostfn.h"
+#include "shim/keep.h"
+#include "shim/wait.h"
+
+static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
+{
+	return c->stream < 0 ? NULL : (CUstream)(uintptr_t)a[c->stream];
+}
+
+/* An event that is recorded or waited for here and whose record waits in another queue: that one goes first. */
+static void settle_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
+{
+	if (c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT) {
+		struct shim_queue *other = event_pending((CUevent)(uintptr_t)a[c->keep_arg[0]]);
+
+		if (other && other != q) {
+			wait_settle(other);
+		}
+	}
+}
+
+/* Something is kept back in the process: what the call is ordered behind, but for its own queue. */
+static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call *c, const uint64_t *a)
+{
+	wait_settle_siblings(q);
+	settle_event(c, a, q);
+}
+
+/* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before it. */
+static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a, struct sched_launch *l)
+{
+	if (keep_call(q, c, a, l)) {
+		return true;
+	}
+	wait_settle(q);
+	l->may_hold = false;
+	(void)sched_submit(q->sched, l);
+	return false;
+}
+
+static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+			  struct sched_launch *l)
+{
+	CUresult r;
+
+	l->may_hold = !t->host_function;
+	if (unlikely(shim_pending())) {
+		settle_before(q, c, a);
+	}
+	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l)) {
+		return CUDA_SUCCESS;
+	}
+	r = c->run(a);
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	return r;
+}
+
+/* Another stream captures: the scheduler's own questions to the driver must not spoil it. */
+static NOINLINE CUresult submit_beside_capture(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
+					       uint64_t *a, struct sched_launch *l)
+{
+	CUstreamCaptureMode before;
+	CUresult r;
+
+	l->may_hold = false;
+	before = capture_exempt();
+	if (shim_pending()) {
+		settle_before(q, c, a);
+		wait_settle(q);
+	}
+	(void)sched_submit(q->sched, l);
+	capture_restore(before);
+	r = c->run(a);
+	before = capture_exempt();
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	capture_restore(before);
+	return r;
+}
+
+CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l, CUstream stream)
+{
+	struct shim_thread *t = thread_self();
+	struct shim_queue *q;
+
+	if (capture_any() && capture_has(stream, c->per_thread)) {
+		return c->run(a);
+	}
+	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	if (!q) {
+		return c->run(a);
+	}
+	return capture_any() ? submit_beside_capture(t, q, c, a, l) : submit_on(t, q, c, a, l);
+}
+
+CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
+{
+	struct sched_launch l = { .kind = c->kind, .bytes = bytes };
+	CUstream stream = stream_of(c, a);
+	CUresult r;
+
+	if (c->kind == GBPF_KIND_HOST && !(capture_any() && capture_has(stream, c->per_thread))) {
+		struct hostfn *h = hostfn_wrap(c, a);
+
+		r = gate_submit(c, a, &l, stream);
+		if (r != CUDA_SUCCESS) {
+			hostfn_release(h);
+		}
+		return r;
+	}
+	return gate_submit(c, a, &l, stream);
+}
+
+CUresult gate_order(const struct shim_call *c, uint64_t *a)
+{
+	struct sched_launch l = { .kind = GBPF_KIND_OTHER };
+	CUstream stream = stream_of(c, a);
+	struct shim_thread *t;
+	struct shim_queue *q;
+
+	if (likely(!shim_pending()) || (capture_any() && capture_has(stream, c->per_thread))) {
+		return c->run(a);
+	}
+	t = thread_self();
+	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	if (q) {
+		settle_before(q, c, a);
+		if (sched_queue_deferred(q->sched)) {
+			if (keep_call(q, c, a, &l)) {
+				return CUDA_SUCCESS;
+			}
+			wait_settle(q);
+		}
+	}
+	return c->run(a);
+}

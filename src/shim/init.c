@@ -1,0 +1,108 @@
+/* cuInit: the real one, then, once, the session with gbpfd. Without gbpfd, or with GBPF_OFF=1, everything passes through;
+ * GBPF_STRICT=1 refuses to run like that. When cuInit returns the policy that is in force is prepared, so the program's first
+ * launch runs under it. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuabi/api.h"
+#include "shim/agent.h"
+#include "shim/queue.h"
+
+#define SETTLE_NS 1000000000u
+
+static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool attempted;	       /* attach_mutex */
+static CUresult attach_result; /* attach_mutex */
+static struct session session;
+
+static bool is_set(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && strcmp(v, "1") == 0;
+}
+
+/* Runs before the driver's own handlers, which were registered before ours. */
+static void on_exit_process(void)
+{
+	if (shim_attached()) {
+		store_release(&shim.sched, (struct sched *)(void *)&shim_idle);
+		agent_stop(&session);
+	}
+}
+
+/* The child has no agent and no session: it passes through, and the driver says what a forked child may do. */
+static void on_fork_child(void)
+{
+	if (!shim_attached()) {
+		return;
+	}
+	sched_after_fork_child(shim.sched);
+	shim.sched = (struct sched *)(void *)&shim_idle;
+	shim.deferred = 0;
+	shim.captures = 0;
+	shim.error = 0;
+	queue_forget_all();
+	session_abandon(&session);
+}
+
+static int attach(void)
+{
+	int err = session_init(&session);
+
+	if (!err) {
+		err = session_connect(&session);
+	}
+	if (err) {
+		session_abandon(&session);
+		return err;
+	}
+	thread_setup();
+	pthread_atfork(NULL, NULL, on_fork_child);
+	atexit(on_exit_process);
+	store_release(&shim.sched, session.sched);
+	session_settle(&session, SETTLE_NS);
+	err = agent_start(&session);
+	if (err) {
+		store_release(&shim.sched, (struct sched *)(void *)&shim_idle);
+	}
+	return err;
+}
+
+static CUresult explain(int err)
+{
+	if (session.refusal[0]) {
+		fprintf(stderr, "gbpf: gbpfd refused this program: %s\n", session.refusal);
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (is_set("GBPF_STRICT")) {
+		fprintf(stderr, "gbpf: no session with gbpfd (%s), and GBPF_STRICT is set; start gbpfd\n", strerror(-err));
+		return CUDA_ERROR_SYSTEM_NOT_READY;
+	}
+	if (err == -EPERM) {
+		fprintf(stderr, "gbpf: the session socket belongs to another user; running without gBPF\n");
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	CUresult r = shim_real.cuInit(flags);
+
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	pthread_mutex_lock(&attach_mutex);
+	if (!attempted && !is_set("GBPF_OFF")) {
+		int err = attach();
+
+		attach_result = err ? explain(err) : CUDA_SUCCESS;
+	}
+	attempted = true;
+	r = attach_result;
+	pthread_mutex_unlock(&attach_mutex);
+	return r;
+}

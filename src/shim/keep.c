@@ -1,0 +1,198 @@
+/* How each kind of call is copied: its arguments, and what they point to as far as the driver would have read it before
+ * returning. A copy that would not mean the same is refused, and the caller waits instead. */
+#include "shim/keep.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/event.h"
+#include "shim/keep_kernel.h"
+#include "shim/wait.h"
+
+#define MAX_COPIED_BYTES 65536u
+#define MAX_OPERATIONS 256u
+
+static int run_kept(struct sched_call *sc)
+{
+	struct kept *k = (struct kept *)sc;
+	CUcontext popped;
+	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS;
+	CUresult r = k->what->run(k->a);
+
+	if (pushed) {
+		shim_real.cuCtxPopCurrent_v2(&popped);
+	}
+	wait_remember(r);
+	if (k->event) {
+		event_issued(k->event);
+		k->event = NULL;
+	}
+	return (int)r;
+}
+
+static void free_kept(struct sched_call *sc)
+{
+	struct kept *k = (struct kept *)sc;
+
+	if (k->event) {
+		event_issued(k->event);
+	}
+	free(k);
+	sub_acqrel(&shim.deferred, 1);
+}
+
+struct kept *keep_new(const struct shim_call *c, const uint64_t *a, size_t blob_bytes)
+{
+	struct kept *k = calloc(1, sizeof(*k) + blob_bytes);
+
+	if (k) {
+		k->what = c;
+		memcpy(k->a, a, c->nargs * sizeof(a[0]));
+	}
+	return k;
+}
+
+/* The driver knows the memory: pinned, device or managed, so it is read and written in stream order. Pageable memory is
+ * read before the driver's call returns, or written by then. */
+static bool is_known(uint64_t address)
+{
+	unsigned type = 0;
+
+	return shim_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type;
+}
+
+static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, unsigned arg, uint64_t bytes)
+{
+	struct kept *k;
+
+	if (is_known(a[arg])) {
+		return keep_new(c, a, 0);
+	}
+	if (!a[arg] || bytes > MAX_COPIED_BYTES) {
+		return NULL;
+	}
+	k = keep_new(c, a, bytes);
+	if (k) {
+		memcpy(k->blob, (const void *)(uintptr_t)a[arg], bytes);
+		k->a[arg] = (uintptr_t)k->blob;
+	}
+	return k;
+}
+
+static struct kept *keep_struct(const struct shim_call *c, const uint64_t *a, size_t bytes)
+{
+	struct kept *k = keep_new(c, a, bytes);
+
+	if (k) {
+		memcpy(k->blob, (const void *)(uintptr_t)a[0], bytes);
+		k->a[0] = (uintptr_t)k->blob;
+	}
+	return k;
+}
+
+static bool end_is_known(CUmemorytype type, const void *host, CUdeviceptr device)
+{
+	if (type == CU_MEMORYTYPE_HOST) {
+		return is_known((uintptr_t)host);
+	}
+	return type == CU_MEMORYTYPE_UNIFIED ? is_known(device) : true;
+}
+
+static struct kept *keep_2d(const struct shim_call *c, const uint64_t *a)
+{
+	const CUDA_MEMCPY2D *m = (const CUDA_MEMCPY2D *)(uintptr_t)a[0];
+	bool known = m && end_is_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
+		     end_is_known(m->dstMemoryType, m->dstHost, m->dstDevice);
+
+	return known ? keep_struct(c, a, sizeof(*m)) : NULL;
+}
+
+static struct kept *keep_3d(const struct shim_call *c, const uint64_t *a)
+{
+	const CUDA_MEMCPY3D *m = (const CUDA_MEMCPY3D *)(uintptr_t)a[0];
+	bool known = m && end_is_known(m->srcMemoryType, m->srcHost, m->srcDevice) &&
+		     end_is_known(m->dstMemoryType, m->dstHost, m->dstDevice);
+
+	return known ? keep_struct(c, a, sizeof(*m)) : NULL;
+}
+
+static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
+{
+	unsigned arg = c->keep_arg[0];
+	uint64_t n = (uint32_t)a[c->keep_arg[1]];
+	size_t bytes = n * sizeof(CUstreamBatchMemOpParams);
+	struct kept *k = a[arg] && n <= MAX_OPERATIONS ? keep_new(c, a, bytes) : NULL;
+
+	if (k) {
+		memcpy(k->blob, (const void *)(uintptr_t)a[arg], bytes);
+		k->a[arg] = (uintptr_t)k->blob;
+	}
+	return k;
+}
+
+static struct kept *keep_record(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
+{
+	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+	struct kept *k = event ? keep_new(c, a, 0) : NULL;
+
+	if (k && !event_pend(event, q)) {
+		free(k);
+		return NULL;
+	}
+	if (k) {
+		k->event = event;
+	}
+	return k;
+}
+
+static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, const uint64_t *a)
+{
+	switch ((enum shim_keep)c->keep) {
+	case KEEP_WAIT:
+		return NULL;
+	case KEEP_PLAIN:
+	case KEEP_AWAIT:
+		return keep_new(c, a, 0);
+	case KEEP_SRC:
+		return keep_source(c, a, c->keep_arg[0], a[c->keep_arg[1]]);
+	case KEEP_DST:
+		return is_known(a[c->keep_arg[0]]) ? keep_new(c, a, 0) : NULL;
+	case KEEP_UVA:
+		return is_known(a[0]) ? keep_source(c, a, 1, a[2]) : NULL;
+	case KEEP_COPY2D:
+		return keep_2d(c, a);
+	case KEEP_COPY3D:
+		return keep_3d(c, a);
+	case KEEP_ARRAY:
+		return keep_array(c, a);
+	case KEEP_RECORD:
+		return keep_record(c, a, q);
+	case KEEP_KERNEL:
+		return keep_kernel(c, a);
+	case KEEP_KERNELEX:
+		return keep_kernel_ex(c, a);
+	}
+	return NULL;
+}
+
+bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a, const struct sched_launch *l)
+{
+	struct kept *k;
+
+	/* Another thread cannot issue on this thread's own default stream: no handle names it there. */
+	if (q->kind == QUEUE_OWN || c->blocking) {
+		return false;
+	}
+	k = copy_of(q, c, a);
+	if (!k) {
+		return false;
+	}
+	k->ctx = q->dev.ctx;
+	k->call.run = run_kept;
+	k->call.free = free_kept;
+	k->call.launch = *l;
+	k->call.is_launch = c->kind != SHIM_ORDER;
+	add_acqrel(&shim.deferred, 1);
+	sched_defer(q->sched, &k->call);
+	return true;
+}

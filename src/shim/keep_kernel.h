@@ -1,0 +1,23 @@
+/* Copies of kernel launches, and what all copies have in common. */
+#ifndef GBPF_SHIM_KEEP_KERNEL_H
+#define GBPF_SHIM_KEEP_KERNEL_H
+
+#include "shim/gates.h"
+
+struct kept {
+	struct sched_call call; /* first: sched hands this back */
+	const struct shim_call *what;
+	CUcontext ctx;
+	CUevent event; /* recorded by it; NULL: none, or issued */
+	uint64_t a[SHIM_MAX_ARGS];
+	unsigned char blob[] ALIGNED(16); /* what arguments point to */
+};
+
+/* The arguments, and room for what they point to. NULL: no memory. */
+struct kept *keep_new(const struct shim_call *c, const uint64_t *a, size_t blob_bytes);
+
+/* NULL: the parameters cannot be copied (layout not told, attributes with results, no memory). */
+struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a);
+struct kept *keep_kernel_ex(const struct shim_call *c, const uint64_t *a);
+
+#endif

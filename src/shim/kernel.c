@@ -1,0 +1,125 @@
+/* Names of kernels. The driver is asked (cuFuncGetName, cuKernelGetName, since CUDA 12.3); where it cannot tell, the name by
+ * which the program asked for the handle serves. Graphs have no name: they get one from their handle. */
+#include "shim/kernel.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strmap.h"
+
+#define MAX_NOTES 65536u
+
+static pthread_mutex_t notes_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note */
+
+struct note {
+	const void *owner; /* its module or library */
+	bool is_kernel;
+	char name[];
+};
+
+struct key {
+	char text[20];
+};
+
+static struct key key_of(const void *handle)
+{
+	struct key k;
+
+	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
+	return k;
+}
+
+void kernel_refresh(struct shim_thread *t)
+{
+	t->kernel_generation = load_acquire(&shim.kernel_generation);
+	memset(t->kernels, 0, sizeof(t->kernels));
+}
+
+void kernel_note(const void *handle, const char *name, const void *owner, bool is_kernel)
+{
+	size_t len = strlen(name) + 1;
+	struct note *n = malloc(sizeof(*n) + len);
+
+	if (!n) {
+		return;
+	}
+	n->owner = owner;
+	n->is_kernel = is_kernel;
+	memcpy(n->name, name, len);
+	pthread_mutex_lock(&notes_mutex);
+	if (notes.live < MAX_NOTES && strmap_add(&notes, key_of(handle).text, n) == 0) {
+		n = NULL;
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	free(n);
+}
+
+void kernel_forget(const void *owner)
+{
+	pthread_mutex_lock(&notes_mutex);
+	strmap_each(&notes, e)
+	{
+		struct note *n = e->value;
+
+		if (n->owner == owner) {
+			strmap_del(&notes, e->key);
+			free(n);
+		}
+	}
+	add_acqrel(&shim.kernel_generation, 1);
+	pthread_mutex_unlock(&notes_mutex);
+}
+
+bool kernel_is_library(const void *handle)
+{
+	const struct note *n;
+	bool r;
+
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, key_of(handle).text);
+	r = n && n->is_kernel;
+	pthread_mutex_unlock(&notes_mutex);
+	return r;
+}
+
+/* By name where there is one. Under notes_mutex, since the note may be forgotten. */
+static struct sched_kernel *by_name(const void *handle)
+{
+	const struct note *n = strmap_get(&notes, key_of(handle).text);
+	const char *name = NULL;
+	CUresult r;
+
+	if (n && n->is_kernel) {
+		r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
+	} else {
+		r = shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle);
+		if (r != CUDA_SUCCESS && !n) {
+			r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
+		}
+	}
+	if (r != CUDA_SUCCESS || !name) {
+		name = n ? n->name : NULL;
+	}
+	return name ? sched_kernel_get(shim.sched, name) : NULL;
+}
+
+struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool is_graph, unsigned slot)
+{
+	struct sched_kernel *k;
+	char text[32];
+
+	if (is_graph) {
+		snprintf(text, sizeof(text), "graph:%08x", (unsigned)hash_bytes(&handle, sizeof(handle)));
+		k = sched_kernel_get(shim.sched, text);
+	} else {
+		pthread_mutex_lock(&notes_mutex);
+		k = by_name(handle);
+		pthread_mutex_unlock(&notes_mutex);
+	}
+	t->kernels[slot].key = handle;
+	t->kernels[slot].k = k;
+	return k;
+}

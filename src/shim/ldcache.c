@@ -1,0 +1,66 @@
+/* Reads the linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h: struct cache_file_new). The file is not
+ * ours, so every offset is checked. */
+#include "shim/ldcache.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+#define MAGIC "glibc-ld.so.cache1.1"
+#define FLAGS_X86_64_LIBC6 0x0303
+#define MAX_CACHE_BYTES (16u << 20)
+#define HEAD_BYTES 48
+#define ENTRY_BYTES 24
+
+static uint32_t word(const char *data, size_t at)
+{
+	uint32_t v;
+
+	memcpy(&v, data + at, sizeof(v));
+	return v;
+}
+
+/* The zero-terminated text at an offset, or "". */
+static const char *text_at(const struct buf *b, uint32_t at)
+{
+	return at < b->len ? b->data + at : "";
+}
+
+static bool scan(const struct buf *b, const char *soname, unsigned nth, char *path, size_t cap)
+{
+	uint32_t n;
+
+	if (b->len < HEAD_BYTES || memcmp(b->data, MAGIC, strlen(MAGIC)) != 0) {
+		return false;
+	}
+	n = word(b->data, strlen(MAGIC));
+	if (n > (b->len - HEAD_BYTES) / ENTRY_BYTES) {
+		return false;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		size_t at = HEAD_BYTES + (size_t)i * ENTRY_BYTES;
+
+		if (word(b->data, at) == FLAGS_X86_64_LIBC6 &&
+		    strcmp(text_at(b, word(b->data, at + 4)), soname) == 0 && nth-- == 0) {
+			int len = snprintf(path, cap, "%s", text_at(b, word(b->data, at + 8)));
+
+			return len > 0 && (size_t)len < cap;
+		}
+	}
+	return false;
+}
+
+bool ldcache_find(const char *soname, unsigned nth, char *path, size_t cap)
+{
+	struct buf b;
+	bool found = false;
+
+	buf_init(&b);
+	if (buf_read_file(&b, "/etc/ld.so.cache", MAX_CACHE_BYTES) == 0) {
+		found = scan(&b, soname, nth, path, cap);
+	}
+	buf_finish(&b);
+	return found;
+}

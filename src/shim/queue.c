@@ -1,0 +1,276 @@
+/* The table of queues by stream. Lookups that a thread does not remember come here, under one lock that is never held while
+ * the scheduler may wait. */
+#include "shim/queue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/wait.h"
+
+#define BUCKETS 1024u
+#define STREAM_NON_BLOCKING 1u
+
+static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
+static struct shim_queue *free_list;	    /* table_mutex */
+static struct shim_queue *live;		    /* table_mutex: all in the table, by next_live */
+
+static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
+{
+	uint64_t h = (uintptr_t)stream * 0x9e3779b97f4a7c15u ^ (uintptr_t)ctx ^ (uintptr_t)owner << 1;
+
+	h *= 0xff51afd7ed558ccdu;
+	return (unsigned)(h >> 40) % BUCKETS;
+}
+
+void queue_refresh(struct shim_thread *t)
+{
+	t->queue_generation = load_acquire(&shim.queue_generation);
+	memset(t->queues, 0, sizeof(t->queues));
+	memset(t->fallback, 0, sizeof(t->fallback));
+}
+
+/* The ordinal of a context's device; 0 when it cannot be told. */
+static uint32_t ordinal_of(CUcontext ctx)
+{
+	CUdevice device = 0;
+	CUcontext popped;
+
+	if (shim_real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+		if (shim_real.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+			device = 0;
+		}
+		shim_real.cuCtxPopCurrent_v2(&popped);
+	}
+	return device < 0 ? 0 : (uint32_t)device;
+}
+
+/* What the driver says of a stream. False: it refuses the handle. */
+static bool describe(struct shim_queue *q, int *ret_priority)
+{
+	CUstream stream = q->dev.stream;
+	unsigned flags = 0;
+
+	*ret_priority = 0;
+	q->blocking = true;
+	if (q->kind != QUEUE_CREATED) {
+		return true;
+	}
+	if (shim_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
+		return false;
+	}
+	q->blocking = !(flags & STREAM_NON_BLOCKING);
+	if (shim_real.cuStreamGetPriority(stream, ret_priority) != CUDA_SUCCESS) {
+		*ret_priority = 0;
+	}
+	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) != CUDA_SUCCESS && /* green contexts: not told */
+	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
+		return false;
+	}
+	return q->dev.ctx != NULL;
+}
+
+/* Under table_mutex. Finds or opens. */
+static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontext ctx, const void *owner)
+{
+	unsigned b = bucket_of(stream, ctx, owner);
+	struct shim_queue *q;
+	int priority;
+
+	for (q = buckets[b]; q; q = q->next) {
+		if (q->dev.stream == stream && q->owner == owner && (!ctx || q->dev.ctx == ctx)) {
+			return q;
+		}
+	}
+	q = free_list ? free_list : calloc(1, sizeof(*q));
+	if (!q) {
+		return NULL;
+	}
+	if (q == free_list) {
+		free_list = q->next;
+		memset(q, 0, sizeof(*q));
+	}
+	q->kind = kind;
+	q->owner = owner;
+	q->dev.stream = stream;
+	q->dev.ctx = ctx;
+	if (describe(q, &priority)) {
+		q->sched = sched_queue_open(shim.sched, &q->dev, ordinal_of(q->dev.ctx), priority);
+	}
+	if (!q->sched) {
+		q->next = free_list;
+		free_list = q;
+		return NULL;
+	}
+	q->next = buckets[b];
+	buckets[b] = q;
+	q->next_live = live;
+	live = q;
+	return q;
+}
+
+struct shim_queue *queue_find(struct shim_thread *t, CUstream stream)
+{
+	uintptr_t h = (uintptr_t)stream;
+	unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % THREAD_QUEUES;
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	q = shim_attached() ? obtain(stream, QUEUE_CREATED, NULL, NULL) : NULL;
+	pthread_mutex_unlock(&table_mutex);
+	if (q) {
+		t->queues[slot].key = h;
+		t->queues[slot].q = q;
+	}
+	return q;
+}
+
+struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kind, CUcontext ctx)
+{
+	CUstream stream = kind == QUEUE_OWN ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	q = shim_attached() ? obtain(stream, kind, ctx, kind == QUEUE_OWN ? t : NULL) : NULL;
+	pthread_mutex_unlock(&table_mutex);
+	if (!q) {
+		return NULL;
+	}
+	t->fallback[kind].ctx = ctx;
+	t->fallback[kind].q = q;
+	return q;
+}
+
+void queue_created(CUstream stream)
+{
+	pthread_mutex_lock(&table_mutex);
+	if (shim_attached()) {
+		obtain(stream, QUEUE_CREATED, NULL, NULL);
+	}
+	pthread_mutex_unlock(&table_mutex);
+}
+
+/* Takes it out of the table; false when another thread did. Under table_mutex. */
+static bool unlink_queue(struct shim_queue *q)
+{
+	CUcontext key = q->kind == QUEUE_CREATED ? NULL : q->dev.ctx;
+	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)], **l = &live;
+
+	while (*p && *p != q) {
+		p = &(*p)->next;
+	}
+	if (!*p) {
+		return false;
+	}
+	*p = q->next;
+	while (*l != q) {
+		l = &(*l)->next_live;
+	}
+	*l = q->next_live;
+	add_acqrel(&shim.queue_generation, 1);
+	return true;
+}
+
+/* It is out of the table, so nobody new finds it; what it keeps back is issued by sched_queue_close. */
+static void finish(struct shim_queue *q)
+{
+	wait_settle(q);
+	sched_queue_close(q->sched);
+	pthread_mutex_lock(&table_mutex);
+	q->sched = NULL;
+	q->next = free_list;
+	free_list = q;
+	pthread_mutex_unlock(&table_mutex);
+}
+
+void queue_close_stream(CUstream stream)
+{
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream; q = q->next) {
+	}
+	if (q && !unlink_queue(q)) {
+		q = NULL;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	if (q) {
+		finish(q);
+	}
+}
+
+/* Closes those of a context, or of a thread. */
+static void close_all(CUcontext ctx, const void *owner)
+{
+	struct shim_queue *q;
+
+	do {
+		pthread_mutex_lock(&table_mutex);
+		q = live;
+		while (q && !(owner ? q->owner == owner : q->dev.ctx == ctx)) {
+			q = q->next_live;
+		}
+		if (q && !unlink_queue(q)) {
+			q = NULL;
+		}
+		pthread_mutex_unlock(&table_mutex);
+		if (q) {
+			finish(q);
+		}
+	} while (q);
+}
+
+void queue_close_context(CUcontext ctx)
+{
+	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
+		close_all(ctx, NULL);
+	}
+}
+
+void queue_close_thread(const struct shim_thread *t)
+{
+	if (shim_attached()) {
+		close_all(NULL, t);
+	}
+}
+
+void queue_drain_context(CUcontext ctx)
+{
+	if (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
+		return;
+	}
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q; q = q->next_live) {
+		if (q->dev.ctx == ctx) {
+			sched_drained(shim.sched, q->sched);
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+}
+
+struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
+{
+	struct shim_queue *found = NULL;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
+		bool related = of->kind == QUEUE_LEGACY ? q->blocking && q != of :
+							  of->blocking && q->kind == QUEUE_LEGACY;
+
+		if (related && q->dev.ctx == of->dev.ctx && sched_queue_deferred(q->sched)) {
+			found = q;
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return found;
+}
+
+void queue_forget_all(void)
+{
+	/* The lock may have been held by another thread of the parent. */
+	pthread_mutex_init(&table_mutex, NULL);
+	memset(buckets, 0, sizeof(buckets));
+	live = free_list = NULL;
+	add_acqrel(&shim.queue_generation, 1);
+}

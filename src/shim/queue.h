@@ -1,0 +1,66 @@
+/* Streams as the scheduler's queues. A stream becomes a queue when it is created or, if that was not seen, when it is first
+ * used. The legacy default stream is one queue a context, the per-thread default stream one a context and thread. */
+#ifndef GBPF_SHIM_QUEUE_H
+#define GBPF_SHIM_QUEUE_H
+
+#include "shim/device.h"
+#include "shim/thread.h"
+
+enum queue_kind { QUEUE_LEGACY, QUEUE_OWN, QUEUE_CREATED };
+
+/* Memory is type-stable: closed ones are used again, never freed, so a stale pointer is harmless. */
+struct shim_queue {
+	struct sched_queue *sched; /* NULL: closed */
+	struct gpu_queue dev;	   /* stream and context */
+	enum queue_kind kind;
+	bool blocking; /* ordered with the legacy default stream of its context */
+	const void *owner; /* thread of a QUEUE_OWN */
+	struct shim_queue *next;     /* in its bucket, or free */
+	struct shim_queue *next_live;
+};
+
+/* The queue of a stream handle as an application passed it; per_thread: what 0 means. NULL: none (the driver refuses the
+ * stream, or there are too many): the call passes through. */
+static inline struct shim_queue *queue_of(struct shim_thread *t, CUstream stream, bool per_thread);
+
+/* A new stream: its queue, so that queue_create runs now. */
+void queue_created(CUstream stream);
+/* Issue what they keep back and close them: of a stream, of a thread that ends. */
+void queue_close_stream(CUstream stream);
+void queue_close_thread(const struct shim_thread *t);
+/* Those of one context; NULL: of the current one. */
+void queue_close_context(CUcontext ctx);
+/* A synchronization of the context has returned. */
+void queue_drain_context(CUcontext ctx);
+/* Another queue of q's context that is ordered with q through the legacy default stream and keeps calls back; or NULL. */
+struct shim_queue *queue_sibling_deferred(struct shim_queue *q);
+/* fork: the table belongs to the parent. */
+void queue_forget_all(void);
+
+struct shim_queue *queue_find(struct shim_thread *t, CUstream stream);
+struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kind, CUcontext ctx);
+void queue_refresh(struct shim_thread *t);
+
+static inline struct shim_queue *queue_of(struct shim_thread *t, CUstream stream, bool per_thread)
+{
+	uintptr_t h = (uintptr_t)stream;
+	enum queue_kind kind;
+	CUcontext ctx = NULL;
+
+	if (unlikely(t->queue_generation != load_acquire(&shim.queue_generation))) {
+		queue_refresh(t);
+	}
+	if (h > (uintptr_t)CU_STREAM_PER_THREAD) {
+		unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % THREAD_QUEUES;
+
+		return likely(t->queues[slot].key == h) ? t->queues[slot].q : queue_find(t, stream);
+	}
+	kind = (h ? stream == CU_STREAM_PER_THREAD : per_thread) ? QUEUE_OWN : QUEUE_LEGACY;
+	if (shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx) {
+		return NULL;
+	}
+	return likely(t->fallback[kind].ctx == ctx && t->fallback[kind].q) ? t->fallback[kind].q :
+									      queue_find_default(t, kind, ctx);
+}
+
+#endif

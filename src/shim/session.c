@@ -1,0 +1,542 @@
+/* See session.h. gbpfd is trusted when it runs as root or as our own user, and only then; even so every descriptor is
+ * checked before it is mapped. */
+#include "shim/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/paths.h"
+#include "base/shm.h"
+#include "bpf/run/map.h"
+#include "sched/ctx.h"
+#include "shim/device.h"
+#include "shim/shim.h"
+
+#define WELCOME_TIMEOUT_NS 5000000000u	 /* a gbpfd that lives answers at once */
+#define QUEUED_TIMEOUT_NS 120000000000u	 /* it gives up after 30 s itself */
+#define STEP_NS 500000u
+#define MAX_WEIGHT 10000
+
+/* A note must not go to a descriptor that somebody else has opened meanwhile. */
+static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static const char *text_of(const char *name, const char *otherwise)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : otherwise;
+}
+
+static uint32_t class_asked(void)
+{
+	const char *v = text_of("GBPF_CLASS", "normal");
+
+	return strcmp(v, "latency") == 0 ? GBPF_CLASS_LATENCY :
+	       strcmp(v, "batch") == 0	 ? GBPF_CLASS_BATCH :
+					   GBPF_CLASS_NORMAL;
+}
+
+static uint32_t weight_asked(void)
+{
+	long v = strtol(text_of("GBPF_WEIGHT", "0"), NULL, 10);
+
+	return v > 0 && v <= MAX_WEIGHT ? (uint32_t)v : 0;
+}
+
+/* The devices that this process sees, as the real driver numbers them. */
+static void find_devices(struct session *s)
+{
+	int n = 0;
+
+	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 0) {
+		n = 0;
+	}
+	s->gpus = MIN((uint32_t)n, WIRE_GPUS);
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		CUuuid uuid = { { 0 } };
+
+		if (shim_real.cuDeviceGetUuid_v2(&uuid, (CUdevice)i) != CUDA_SUCCESS) {
+			(void)shim_real.cuDeviceGetUuid(&uuid, (CUdevice)i);
+		}
+		memcpy(s->uuid[i], uuid.bytes, sizeof(s->uuid[i]));
+	}
+}
+
+int session_init(struct session *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->sock = s->board_fd = s->stats_fd = -1;
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		s->regions[i].fd = -1;
+	}
+	s->class_id = class_asked();
+	s->weight = weight_asked();
+	find_devices(s);
+	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return s->wake < 0 ? -errno : 0;
+}
+
+/* ---- connecting ---- */
+
+static int open_socket(void)
+{
+	const char *path = getenv("GBPF_SESSION_SOCKET");
+	char standard[256];
+	struct peer peer;
+	int sock, err;
+
+	if (!path || !*path) {
+		err = path_runtime(standard, sizeof(standard), "session.sock");
+		if (err) {
+			return err;
+		}
+		path = standard;
+	}
+	sock = unix_connect(path, SOCK_SEQPACKET);
+	if (sock < 0) {
+		return sock;
+	}
+	err = fd_peer(sock, &peer);
+	if (!err && peer.uid != 0 && peer.uid != geteuid()) {
+		err = -EPERM;
+	}
+	if (!err && fcntl(sock, F_SETFL, O_NONBLOCK) < 0) {
+		err = -errno;
+	}
+	if (err) {
+		fd_close(sock);
+		return err;
+	}
+	return sock;
+}
+
+static void command_line(char *out, size_t cap)
+{
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, out, cap - 1);
+
+	fd_close(fd);
+	n = n < 0 ? 0 : n;
+	for (ssize_t i = 0; i + 1 < n; i++) {
+		out[i] = out[i] ? out[i] : ' ';
+	}
+	out[n] = 0;
+}
+
+/* The version whose tenant region we hold that was in force last; -1: none. */
+static int region_in_use(const struct session *s)
+{
+	uint64_t version = s->stats ? load_relaxed(&s->stats->version_in_use) : 0;
+
+	for (unsigned i = 0; version && i < SESSION_REGIONS; i++) {
+		if (s->regions[i].version == version && s->regions[i].fd >= 0) {
+			return (int)i;
+		}
+	}
+	return -1;
+}
+
+static int send_hello(struct session *s, int sock)
+{
+	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
+	union wire_message m = { 0 };
+	unsigned nfds = 0;
+
+	m.hello.class_id = s->class_id;
+	m.hello.weight = s->weight;
+	m.hello.gpus = s->gpus;
+	memcpy(m.hello.uuid, s->uuid, sizeof(m.hello.uuid));
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s", text_of("GBPF_NAME", program_invocation_short_name));
+	command_line(m.hello.command, sizeof(m.hello.command));
+	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
+		m.hello.flags |= WIRE_STRICT;
+	}
+	if (s->sched) {
+		m.hello.flags |= WIRE_REATTACH;
+		m.hello.tenant = s->tenant;
+		m.hello.policy_version = load_relaxed(&s->stats->version_in_use);
+		nfds = 2;
+		if (region >= 0) {
+			m.hello.regions = 1;
+			fds[nfds++] = s->regions[region].fd;
+		}
+	}
+	return wire_send(sock, &m, WIRE_HELLO, fds, nfds);
+}
+
+/* The scheduler's own work goes on while the agent waits here. */
+static int wait_readable(struct session *s, int sock, uint64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd p = { .fd = sock, .events = POLLIN };
+		uint64_t now = clock_now_ns(), wait = deadline_ns - now;
+		struct timespec t;
+		int n;
+
+		if (now >= deadline_ns) {
+			return -ETIMEDOUT;
+		}
+		if (s->sched) {
+			wait = MIN(wait, MIN(sched_agent_step(s->sched), STEP_NS));
+		}
+		t = (struct timespec){ (time_t)(wait / 1000000000u), (long)(wait % 1000000000u) };
+		n = ppoll(&p, 1, &t, NULL);
+		if (n > 0) {
+			return 0;
+		}
+		if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+	}
+}
+
+static void close_all(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = fd_close(fds[i]);
+	}
+}
+
+/* The answer to the hello: WELCOME (0), or the reason why not. */
+static int await_welcome(struct session *s, int sock, union wire_message *m, int fds[8], unsigned *nfds)
+{
+	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
+
+	for (;;) {
+		int err = wait_readable(s, sock, deadline);
+
+		if (err) {
+			return err;
+		}
+		err = wire_recv(sock, m, fds, nfds);
+		if (err == -EAGAIN) {
+			continue;
+		}
+		if (err <= 0) {
+			return err ? err : -EPIPE;
+		}
+		switch (m->head.type) {
+		case WIRE_WELCOME:
+			return 0;
+		case WIRE_QUEUED:
+			if (s->sched) {
+				return -EAGAIN; /* it runs already; later again */
+			}
+			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
+			break;
+		case WIRE_REFUSED:
+			memcpy(s->refusal, m->refused.text, sizeof(s->refusal));
+			return -EPERM;
+		default:
+			close_all(fds, *nfds);
+			return -EPROTO;
+		}
+	}
+}
+
+/* ---- the welcome ---- */
+
+static void *map_page(int fd, size_t bytes, int writable)
+{
+	return shm_check(fd, bytes) == 0 ? shm_map(fd, bytes, writable) : NULL;
+}
+
+static int take_pages(struct session *s, int fds[8], unsigned nfds)
+{
+	const struct sched_directory *dir = map_page(fds[0], SCHED_PAGE_BYTES, 0);
+
+	if (!dir || dir->magic != SCHED_DIRECTORY_MAGIC || dir->abi != SCHED_ABI) {
+		return -EPROTO;
+	}
+	if (!s->sched) {
+		s->board = nfds == 3 ? map_page(fds[1], SCHED_PAGE_BYTES, 1) : NULL;
+		s->stats = nfds == 3 ? map_page(fds[2], SCHED_STATS_BYTES, 1) : NULL;
+		if (!s->board || !s->stats) {
+			return -EPROTO;
+		}
+		s->board_fd = fds[1];
+		s->stats_fd = fds[2];
+		fds[1] = fds[2] = -1;
+	}
+	s->dir = dir;
+	return 0;
+}
+
+static void wake_agent(void *arg)
+{
+	struct session *s = arg;
+	uint64_t one = 1;
+
+	(void)!write(s->wake, &one, sizeof(one));
+}
+
+static void note_from_sched(void *arg, const char *what, const char *text)
+{
+	session_note(arg, what, text);
+}
+
+static int make_scheduler(struct session *s, const struct wire_welcome *w)
+{
+	struct sched_config cfg = {
+		.tenant = w->tenant,
+		.class_id = w->class_id,
+		.weight = w->weight,
+		.hold_limit_ns = w->hold_limit_ns,
+		.min_share_ppm = w->min_share_ppm,
+		.wake_agent = wake_agent,
+		.note = note_from_sched,
+		.arg = s,
+	};
+	int err = device_setup(&cfg);
+
+	return err ? err : sched_create(&s->sched, &cfg);
+}
+
+static int enter(struct session *s, const struct wire_welcome *w, int fds[8], unsigned nfds)
+{
+	int err = take_pages(s, fds, nfds);
+
+	if (err) {
+		return err;
+	}
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i] : UINT32_MAX;
+	}
+	s->tenant = w->tenant;
+	s->class_id = w->class_id;
+	s->weight = w->weight;
+	if (!s->sched) {
+		err = make_scheduler(s, w);
+		if (err) {
+			return err;
+		}
+	} else {
+		sched_set_class(s->sched, w->class_id, w->weight);
+		sched_set_limits(s->sched, w->hold_limit_ns, w->min_share_ppm);
+	}
+	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
+	return 0;
+}
+
+int session_connect(struct session *s)
+{
+	union wire_message m = { 0 };
+	int fds[8], err, sock = open_socket();
+	unsigned nfds = 0;
+
+	if (sock < 0) {
+		return sock;
+	}
+	err = send_hello(s, sock);
+	if (!err) {
+		err = await_welcome(s, sock, &m, fds, &nfds);
+	}
+	if (!err) {
+		err = enter(s, &m.welcome, fds, nfds);
+		close_all(fds, nfds);
+	}
+	if (!err) {
+		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
+	}
+	if (err) {
+		fd_close(sock);
+		return err;
+	}
+	pthread_mutex_lock(&sock_mutex);
+	s->sock = sock;
+	pthread_mutex_unlock(&sock_mutex);
+	return 0;
+}
+
+/* ---- messages ---- */
+
+static void keep_region(struct session *s, uint64_t version, int fd)
+{
+	unsigned i = s->next_region++ % SESSION_REGIONS;
+
+	fd_close(s->regions[i].fd);
+	s->regions[i].version = version;
+	s->regions[i].fd = fd;
+}
+
+static int prepare(struct session *s, union wire_message *m, int fds[8])
+{
+	uint32_t regions = m->version.regions;
+	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
+	unsigned n = 1;
+
+	if (regions & WIRE_REGION_GLOBAL) {
+		region_fds[EBPF_REGION_GLOBAL] = fds[n++];
+	}
+	if (regions & WIRE_REGION_TENANT) {
+		region_fds[EBPF_REGION_TENANT] = fds[n];
+	}
+	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
+	if (m->version.status == 0) {
+		s->last_prepared = m->version.version;
+		if (regions & WIRE_REGION_TENANT) {
+			keep_region(s, m->version.version, fds[n]);
+			fds[n] = -1;
+		}
+	}
+	m->version.regions = 0;
+	return wire_send(s->sock, m, WIRE_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
+}
+
+static void drop(struct session *s, uint64_t version)
+{
+	sched_policy_drop(s->sched, version);
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		if (s->regions[i].version == version) {
+			s->regions[i].fd = fd_close(s->regions[i].fd);
+			s->regions[i].version = 0;
+		}
+	}
+}
+
+static void remove_board(struct session *s, uint32_t slot)
+{
+	if (slot < SCHED_MAX_LC && s->boards[slot]) {
+		sched_board_remove(s->sched, slot);
+		shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
+		s->boards[slot] = NULL;
+	}
+}
+
+static void add_board(struct session *s, const struct wire_board *b, int fd)
+{
+	const struct sched_board *page = b->slot < SCHED_MAX_LC ? map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
+
+	if (!page) {
+		return;
+	}
+	remove_board(s, b->slot);
+	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
+		s->boards[b->slot] = page;
+	} else {
+		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
+	}
+}
+
+static int handle(struct session *s, union wire_message *m, int fds[8])
+{
+	switch (m->head.type) {
+	case WIRE_PREPARE:
+		return prepare(s, m, fds);
+	case WIRE_DROP:
+		drop(s, m->version.version);
+		return 0;
+	case WIRE_BOARD_ADD:
+		add_board(s, &m->board, fds[0]);
+		return 0;
+	case WIRE_BOARD_REMOVE:
+		remove_board(s, m->board.slot);
+		return 0;
+	case WIRE_SET:
+		s->class_id = m->set.class_id;
+		s->weight = m->set.weight;
+		sched_set_class(s->sched, m->set.class_id, m->set.weight);
+		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);
+		return 0;
+	default:
+		return -EPIPE;
+	}
+}
+
+int session_receive(struct session *s)
+{
+	union wire_message m;
+	int fds[8], err;
+	unsigned nfds;
+
+	for (;;) {
+		err = wire_recv(s->sock, &m, fds, &nfds);
+		if (err == -EAGAIN) {
+			return 0;
+		}
+		if (err != 1) {
+			return -EPIPE;
+		}
+		err = handle(s, &m, fds);
+		close_all(fds, nfds);
+		if (err) {
+			return err;
+		}
+	}
+}
+
+static bool policy_is_awaited(const struct session *s)
+{
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		uint32_t g = s->gpu_index[i];
+		uint64_t version = g < SCHED_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
+
+		if (version && s->last_prepared < version) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void session_settle(struct session *s, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_now_ns() + timeout_ns;
+
+	while (policy_is_awaited(s) && wait_readable(s, s->sock, deadline) == 0) {
+		if (session_receive(s) < 0) {
+			return;
+		}
+	}
+}
+
+void session_lose(struct session *s)
+{
+	pthread_mutex_lock(&sock_mutex);
+	s->sock = fd_close(s->sock);
+	pthread_mutex_unlock(&sock_mutex);
+	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
+		remove_board(s, i);
+	}
+	sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index);
+	if (s->dir) {
+		shm_unmap((void *)(uintptr_t)s->dir, SCHED_PAGE_BYTES);
+		s->dir = NULL;
+	}
+	s->last_prepared = 0;
+}
+
+void session_abandon(struct session *s)
+{
+	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
+	s->sock = fd_close(s->sock);
+	s->wake = fd_close(s->wake);
+	s->board_fd = fd_close(s->board_fd);
+	s->stats_fd = fd_close(s->stats_fd);
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		s->regions[i].fd = fd_close(s->regions[i].fd);
+	}
+}
+
+void session_note(struct session *s, const char *what, const char *text)
+{
+	union wire_message m = { 0 };
+
+	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
+	snprintf(m.note.text, sizeof(m.note.text), "%s", text);
+	pthread_mutex_lock(&sock_mutex);
+	if (s->sock >= 0) {
+		(void)wire_send(s->sock, &m, WIRE_NOTE, NULL, 0);
+	}
+	pthread_mutex_unlock(&sock_mutex);
+}

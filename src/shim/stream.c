@@ -1,0 +1,46 @@
+/* Streams that come and go. */
+#include "cuabi/api.h"
+#include "shim/queue.h"
+
+static CUresult created(CUresult r, const CUstream *stream)
+{
+	if (r == CUDA_SUCCESS && stream && shim_attached()) {
+		queue_created(*stream);
+	}
+	return r;
+}
+
+CUresult cuStreamCreate(CUstream *ret, unsigned flags)
+{
+	return created(shim_real.cuStreamCreate(ret, flags), ret);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
+{
+	return created(shim_real.cuStreamCreateWithPriority(ret, flags, priority), ret);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
+{
+	return created(shim_real.cuGreenCtxStreamCreate(ret, green, flags, priority), ret);
+}
+
+/* Before the driver forgets it: markers in it are still to be asked about. */
+static void destroying(CUstream stream)
+{
+	if (shim_attached() && (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
+		queue_close_stream(stream);
+	}
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+	destroying(stream);
+	return shim_real.cuStreamDestroy(stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	destroying(stream);
+	return shim_real.cuStreamDestroy_v2(stream);
+}

@@ -1,0 +1,40 @@
+/* What one thread remembers, so that the launch path takes no lock: which queue a stream is, which kernel a function is. */
+#ifndef GBPF_SHIM_THREAD_H
+#define GBPF_SHIM_THREAD_H
+
+#include "shim/shim.h"
+
+#define THREAD_QUEUES 8u
+#define THREAD_KERNELS 256u
+
+struct shim_queue;
+
+struct shim_thread {
+	uint32_t queue_generation, kernel_generation;
+	uint32_t host_function; /* inside a host function's callback */
+	struct {
+		CUcontext ctx;
+		struct shim_queue *q;
+	} fallback[2]; /* the legacy default stream and the thread's own, as last used */
+	struct {
+		uintptr_t key;
+		struct shim_queue *q;
+	} queues[THREAD_QUEUES];
+	struct {
+		const void *key;
+		struct sched_kernel *k;
+	} kernels[THREAD_KERNELS];
+};
+
+extern TLS_FAST struct shim_thread *thread_known;
+
+/* Makes the calling thread's memory; NULL: none. */
+struct shim_thread *thread_make(void);
+void thread_setup(void); /* once, before the first thread_make */
+
+static inline struct shim_thread *thread_self(void)
+{
+	return likely(thread_known) ? thread_known : thread_make();
+}
+
+#endif

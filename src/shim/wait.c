@@ -1,0 +1,139 @@
+/* Synchronizations and queries of streams and contexts: what is kept back is issued before the driver is asked to wait, and
+ * the scheduler learns what has finished. They are never held themselves. */
+#include "shim/wait.h"
+
+#include "shim/capture.h"
+
+void wait_remember(CUresult r)
+{
+	int none = 0;
+
+	if (r != CUDA_SUCCESS) {
+		(void)cas_acqrel(&shim.error, &none, (int)r);
+	}
+}
+
+void wait_settle(struct shim_queue *q)
+{
+	(void)sched_flush(shim.sched, q->sched); /* errors are remembered where the calls run */
+}
+
+void shim_settle_all(void)
+{
+	(void)sched_flush(shim.sched, NULL);
+}
+
+void wait_settle_siblings(struct shim_queue *q)
+{
+	struct shim_queue *other;
+
+	while (q->blocking && (other = queue_sibling_deferred(q)) != NULL) {
+		wait_settle(other);
+	}
+}
+
+CUresult wait_result(CUresult r)
+{
+	int error = 0;
+
+	if (unlikely(load_relaxed(&shim.error))) {
+		error = xchg_acqrel(&shim.error, 0);
+	}
+	return r != CUDA_SUCCESS ? r : (CUresult)error;
+}
+
+/* The queue, unless the call belongs to a capture. */
+static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
+{
+	struct shim_thread *t = thread_self();
+
+	if (!t || (capture_any() && capture_has(stream, per_thread))) {
+		return NULL;
+	}
+	return queue_of(t, stream, per_thread);
+}
+
+/* Nothing to do but the driver's own work. */
+static inline bool plain(void)
+{
+	return likely(sched_idle(shim.sched) && !load_relaxed(&shim.error));
+}
+
+static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(CUstream))
+{
+	struct shim_queue *q = queue_to_wait_for(stream, per_thread);
+	CUresult r;
+
+	if (q && shim_pending()) {
+		wait_settle_siblings(q);
+		wait_settle(q);
+	}
+	r = real(stream);
+	if (q && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
+	return wait_result(r);
+}
+
+static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstream))
+{
+	struct shim_queue *q = queue_to_wait_for(stream, per_thread);
+	CUresult r;
+
+	if (q && shim_pending() && sched_queue_deferred(q->sched)) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	r = real(stream);
+	if (q && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
+	return r == CUDA_SUCCESS ? wait_result(r) : r;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamSynchronize(stream) :
+						synchronize(stream, false, shim_real.cuStreamSynchronize);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamSynchronize_ptsz(stream) :
+						synchronize(stream, true, shim_real.cuStreamSynchronize_ptsz);
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamQuery(stream) :
+						query(stream, false, shim_real.cuStreamQuery);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamQuery_ptsz(stream) :
+						query(stream, true, shim_real.cuStreamQuery_ptsz);
+}
+
+static CUresult synchronized(CUcontext ctx, CUresult r)
+{
+	if (r == CUDA_SUCCESS && !sched_idle(shim.sched)) {
+		queue_drain_context(ctx);
+	}
+	return wait_result(r);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	if (unlikely(shim_pending())) {
+		shim_settle_all();
+	}
+	return synchronized(NULL, shim_real.cuCtxSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	if (unlikely(shim_pending())) {
+		shim_settle_all();
+	}
+	return synchronized(ctx, shim_real.cuCtxSynchronize_v2(ctx));
+}
