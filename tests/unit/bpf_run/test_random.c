@@ -1,0 +1,466 @@
+/* Random programs on every engine: arithmetic, forward jumps, counted loops, stack and map memory, atomics, helpers, local
+ * calls. Each program is valid by construction (nothing uninitialized is read, no pointer's value reaches the result), so
+ * the engines must agree on the result, the map memory and the notes, to the bit. The seed is fixed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "bpf/run/decode.h"
+#include "bpf/run/interp.h"
+#include "engines.h"
+
+#define SEED UINT64_C(0x6762504620313233)
+#define PROGRAMS 6000u
+#define BATCH 250u
+#define MAX_INSNS 4000u
+#define SLOTS 8 /* stack slots that programs use; below them a counter */
+#define FUNCS 3
+
+struct program {
+	struct ebpf_insn insns[MAX_INSNS];
+	uint32_t n;
+	int entry;
+	uint32_t call_at[64], call_to[64], n_calls; /* local calls to be resolved */
+	uint32_t func_at[FUNCS + 1];
+};
+
+struct outcome {
+	uint64_t r0, notes, hash;
+};
+
+static uint64_t rng;
+static struct test_env t;
+
+static uint64_t rnd(void)
+{
+	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+static unsigned below(unsigned n)
+{
+	return (unsigned)(rnd() % n);
+}
+
+static uint64_t value(void)
+{
+	static const uint64_t edges[] = { 0, 1, 2, 31, 32, 63, 64, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0x7fffffff,
+					  0x80000000, 0xffffffff, 0x100000000, INT64_MAX, (uint64_t)INT64_MIN,
+					  UINT64_MAX, UINT64_MAX - 1, UINT64_C(0xffffffff80000000) };
+
+	switch (below(4)) {
+	case 0:
+		return edges[below(ARRAY_SIZE(edges))];
+	case 1:
+		return (uint64_t)(int64_t)(int32_t)rnd();
+	case 2:
+		return rnd() & 0xff;
+	default:
+		return rnd();
+	}
+}
+
+static void put(struct program *p, unsigned code, unsigned dst, unsigned src, int off, int64_t imm)
+{
+	if (p->n < MAX_INSNS) {
+		p->insns[p->n++] = (struct ebpf_insn){ (uint8_t)code, (uint8_t)(dst & 15), (uint8_t)(src & 15),
+						       (int16_t)off, (int32_t)imm };
+	}
+}
+
+static void put_const(struct program *p, unsigned reg, uint64_t v)
+{
+	if ((int64_t)v == (int32_t)v && below(2)) {
+		put(p, EBPF_ALU64 | EBPF_MOV, reg, 0, 0, (int32_t)v);
+	} else {
+		put(p, EBPF_LD_IMM64, reg, 0, 0, (int32_t)v);
+		put(p, 0, 0, 0, 0, (int32_t)(v >> 32));
+	}
+}
+
+static void put_alu(struct program *p)
+{
+	static const uint8_t ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR, EBPF_AND, EBPF_LSH, EBPF_RSH,
+				       EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH };
+	unsigned op = ops[below(ARRAY_SIZE(ops))], class = below(2) ? EBPF_ALU64 : EBPF_ALU;
+	int by_reg = below(2), off = 0;
+
+	if (op == EBPF_DIV || op == EBPF_MOD) {
+		off = (int)below(2);
+	}
+	if (op == EBPF_MOV && by_reg && below(2)) {
+		off = 8 << below(class == EBPF_ALU64 ? 3 : 2);
+	}
+	put(p, class | op | (by_reg ? EBPF_X : EBPF_K), below(10), by_reg ? below(10) : 0, off,
+	    by_reg ? 0 : (int32_t)value());
+}
+
+static void put_unary(struct program *p)
+{
+	static const uint8_t codes[] = { EBPF_ALU64 | EBPF_NEG, EBPF_ALU | EBPF_NEG, EBPF_ALU | EBPF_END,
+					 EBPF_ALU | EBPF_END | EBPF_X, EBPF_ALU64 | EBPF_END };
+	uint8_t code = codes[below(ARRAY_SIZE(codes))];
+
+	put(p, code, below(10), 0, 0, EBPF_OP(code) == EBPF_END ? 16 << below(3) : 0);
+}
+
+static void put_stack(struct program *p)
+{
+	static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W, EBPF_DW };
+	unsigned k = below(4), bytes = 1u << k, size = sizes[k], reg = below(10);
+	int off = -(int)(bytes + below(SLOTS * 8 - bytes + 1));
+
+	switch (below(4)) {
+	case 0:
+		put(p, EBPF_LDX | EBPF_MEM | size, reg, 10, off, 0);
+		break;
+	case 1:
+		put(p, EBPF_LDX | (k < 3 ? EBPF_MEMSX : EBPF_MEM) | size, reg, 10, off, 0);
+		break;
+	case 2:
+		put(p, EBPF_ST | EBPF_MEM | size, 10, 0, off, (int32_t)value());
+		break;
+	default:
+		put(p, EBPF_STX | EBPF_MEM | size, 10, reg, off, 0);
+	}
+}
+
+/* Sometimes through a copy of the frame pointer in any register, which gets a number again afterwards. */
+static void put_atomic(struct program *p)
+{
+	static const int ops[] = { EBPF_ADD, EBPF_OR, EBPF_AND, EBPF_XOR, EBPF_ADD | EBPF_FETCH, EBPF_OR | EBPF_FETCH,
+				   EBPF_AND | EBPF_FETCH, EBPF_XOR | EBPF_FETCH, EBPF_XCHG, EBPF_CMPXCHG };
+	int wide = (int)below(2), op = ops[below(ARRAY_SIZE(ops))];
+	int off = -(wide ? 8 : 4) * (int)(1 + below(wide ? SLOTS : SLOTS * 2));
+	unsigned base = 10, src = below(10);
+
+	if (below(2)) {
+		base = below(10);
+		src = (base + 1 + below(9)) % 10;
+		if (op == EBPF_CMPXCHG && base == 0) {
+			base = src == 1 ? 2 : 1; /* r0 is compared: it must be a number */
+		}
+		put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, base, 10, 0, 0);
+		if (below(2)) {
+			put(p, EBPF_ALU64 | EBPF_ADD, base, 0, 0, off);
+			off = 0;
+		}
+	}
+	put(p, EBPF_STX | EBPF_ATOMIC | (wide ? EBPF_DW : EBPF_W), base, src, off, op);
+	if (base != 10) {
+		put_const(p, base, value());
+	}
+}
+
+static void put_lookup(struct program *p)
+{
+	unsigned map = below(3), other = 6 + below(4);
+	int via_other = !below(3);
+	uint32_t hop;
+
+	put(p, EBPF_ST | EBPF_MEM | EBPF_W, 10, 0, -4, below(7));
+	if (via_other) { /* a handle of which the compiler may or may not know */
+		put(p, EBPF_LD_IMM64, other, EBPF_PSEUDO_MAP, 0, map);
+		put(p, 0, 0, 0, 0, 0);
+		if (below(2)) {
+			put(p, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+		}
+	}
+	put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 10, 0, 0);
+	put(p, EBPF_ALU64 | EBPF_ADD, 2, 0, 0, -4);
+	if (via_other) {
+		put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, other, 0, 0);
+	} else {
+		put(p, EBPF_LD_IMM64, 1, EBPF_PSEUDO_MAP, 0, map);
+		put(p, 0, 0, 0, 0, 0);
+	}
+	put(p, EBPF_JMP | EBPF_CALL, 0, 0, 0, 1);
+	put(p, EBPF_JMP | EBPF_JEQ, 0, 0, 0, 0);
+	hop = p->n - 1;
+	for (unsigned r = 1; r <= 3; r++) {
+		put_const(p, r, value());
+	}
+	put(p, EBPF_STX | EBPF_MEM | EBPF_W, 0, below(2) ? 1 : 2, 4, 0);
+	put(p, EBPF_STX | EBPF_ATOMIC | EBPF_DW, 0, 3, 0, EBPF_ADD | EBPF_FETCH);
+	put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 3, -16, 0);
+	p->insns[hop].off = (int16_t)(p->n - hop - 1);
+	for (unsigned r = 0; r <= 5; r++) {
+		put_const(p, r, value());
+	}
+	put_const(p, other, value());
+}
+
+static void put_helper(struct program *p)
+{
+	unsigned map = 2 + below(2); /* of one value each */
+
+	switch (below(4)) {
+	case 0:
+		put(p, EBPF_JMP | EBPF_CALL, 0, 0, 0, 7);
+		break;
+	case 1:
+		put_const(p, 1, below(18));
+		put(p, EBPF_JMP | EBPF_CALL, 0, 0, 0, 1003);
+		put_const(p, 0, value());
+		break;
+	case 2:
+		put_lookup(p);
+		return;
+	default:
+		put(p, EBPF_LD_IMM64, 5, EBPF_PSEUDO_MAP_VALUE, 0, map);
+		put(p, 0, 0, 0, 0, 8 * below(3));
+		put(p, EBPF_STX | EBPF_MEM | EBPF_H, 5, below(5), 2, 0);
+		put(p, EBPF_LDX | EBPF_MEM | EBPF_DW, 5, 5, 0, 0);
+		return;
+	}
+	for (unsigned r = 1; r <= 5; r++) {
+		put_const(p, r, value());
+	}
+}
+
+static void put_call(struct program *p, int level)
+{
+	if (level < FUNCS && p->n_calls < ARRAY_SIZE(p->call_at)) {
+		p->call_at[p->n_calls] = p->n;
+		p->call_to[p->n_calls++] = (uint32_t)level + 1 + below((unsigned)(FUNCS - level));
+		put(p, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+	}
+}
+
+static void put_item(struct program *p, int level)
+{
+	unsigned kind = below(20);
+
+	if (kind < 9) {
+		put_alu(p);
+	} else if (kind < 11) {
+		put_unary(p);
+	} else if (kind < 15) {
+		put_stack(p);
+	} else if (kind < 17) {
+		put_atomic(p);
+	} else if (kind == 17) {
+		put_const(p, below(10), value());
+	} else if (kind == 18) {
+		put_helper(p);
+	} else if (!below(3)) {
+		put_call(p, level);
+	}
+}
+
+static void put_jump(struct program *p)
+{
+	static const uint8_t ops[] = { EBPF_JEQ, EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT, EBPF_JSGE,
+				       EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
+	unsigned op = ops[below(ARRAY_SIZE(ops))], class = below(2) ? EBPF_JMP : EBPF_JMP32;
+	int by_reg = below(2);
+
+	if (!below(8)) {
+		put(p, below(2) ? EBPF_JMP | EBPF_JA : EBPF_JMP32 | EBPF_JA, 0, 0, 0, 0);
+	} else {
+		put(p, class | op | (by_reg ? EBPF_X : EBPF_K), below(10), by_reg ? below(10) : 0, 0,
+		    by_reg ? 0 : (int32_t)value());
+	}
+}
+
+/* A block that a jump may leave out. */
+static void put_skipped(struct program *p, int level)
+{
+	uint32_t jump = p->n;
+
+	put_jump(p);
+	for (unsigned k = below(below(10) ? 8 : 60); k; k--) {
+		put_item(p, level);
+	}
+	if (p->insns[jump].code == (EBPF_JMP32 | EBPF_JA)) {
+		p->insns[jump].imm = (int32_t)(p->n - jump - 1);
+	} else {
+		p->insns[jump].off = (int16_t)(p->n - jump - 1);
+	}
+}
+
+/* A block that runs a few times; the counter lies below the slots. */
+static void put_loop(struct program *p, int level)
+{
+	unsigned reg = below(10);
+	uint32_t top;
+
+	put(p, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, -8 * (SLOTS + 1), 1 + below(4));
+	top = p->n;
+	for (unsigned k = 1 + below(6); k; k--) {
+		put_item(p, level);
+	}
+	put(p, EBPF_LDX | EBPF_MEM | EBPF_DW, reg, 10, -8 * (SLOTS + 1), 0);
+	put(p, EBPF_ALU64 | EBPF_ADD, reg, 0, 0, -1);
+	put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 10, reg, -8 * (SLOTS + 1), 0);
+	put(p, EBPF_JMP | EBPF_JNE, reg, 0, (int)top - (int)p->n - 1, 0);
+}
+
+/* Folds all registers and slots into r0. */
+static void put_result(struct program *p)
+{
+	for (unsigned r = 1; r <= 9; r++) {
+		put(p, EBPF_ALU64 | EBPF_MUL, 0, 0, 0, 31);
+		put(p, EBPF_ALU64 | EBPF_XOR | EBPF_X, 0, r, 0, 0);
+	}
+	for (int k = 1; k <= SLOTS; k++) {
+		put(p, EBPF_LDX | EBPF_MEM | EBPF_DW, 1, 10, -8 * k, 0);
+		put(p, EBPF_ALU64 | EBPF_MUL, 0, 0, 0, 31);
+		put(p, EBPF_ALU64 | EBPF_ADD | EBPF_X, 0, 1, 0, 0);
+	}
+	for (unsigned r = 1; r <= 5; r++) { /* the stack's pointer may be in none */
+		put_const(p, r, r);
+	}
+	put(p, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
+}
+
+static void put_function(struct program *p, int level)
+{
+	p->func_at[level] = p->n;
+	for (unsigned r = 0; r <= 9; r++) {
+		if (!level || r == 0 || r > 5) {
+			put_const(p, r, value());
+		}
+	}
+	for (int k = 1; k <= SLOTS; k++) {
+		put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 10, below(10), -8 * k, 0);
+	}
+	for (unsigned k = (level ? 4 : 12) + below(level ? 8 : 30); k && p->n < MAX_INSNS / 5 * (unsigned)(level + 1);
+	     k--) {
+		switch (below(5)) {
+		case 0:
+			put_skipped(p, level);
+			break;
+		case 1:
+			put_loop(p, level);
+			break;
+		default:
+			put_item(p, level);
+		}
+	}
+	put_result(p);
+}
+
+static void generate(struct program *p)
+{
+	p->n = p->n_calls = 0;
+	for (int level = 0; level <= FUNCS; level++) {
+		put_function(p, level);
+	}
+	for (uint32_t k = 0; k < p->n_calls; k++) {
+		p->insns[p->call_at[k]].imm = (int32_t)p->func_at[p->call_to[k]] - (int32_t)p->call_at[k] - 1;
+	}
+}
+
+static uint64_t hash_maps(void)
+{
+	uint64_t h = 1469598103934665603u;
+
+	for (int r = 0; r < EBPF_REGIONS; r++) {
+		for (size_t i = 0; i < t.bytes[r]; i += 8) {
+			uint64_t v;
+
+			memcpy(&v, (char *)t.mem[r] + i, 8);
+			h = (h ^ v) * 1099511628211u;
+		}
+	}
+	return h;
+}
+
+static struct outcome outcome_of(uint64_t r0)
+{
+	struct outcome o = { .r0 = r0, .hash = hash_maps() };
+
+	for (int i = 0; i < EBPF_NOTES; i++) {
+		o.notes = o.notes * 31 + t.env.notes[i];
+	}
+	return o;
+}
+
+static void same(unsigned number, const char *engine, struct outcome a, struct outcome b)
+{
+	if (memcmp(&a, &b, sizeof(a)) != 0) {
+		fail_msg("program %u of seed 0x%llx: %s gives r0 0x%llx notes 0x%llx maps 0x%llx, "
+			 "the checked interpreter 0x%llx 0x%llx 0x%llx",
+			 number, (unsigned long long)SEED, engine, (unsigned long long)b.r0,
+			 (unsigned long long)b.notes, (unsigned long long)b.hash, (unsigned long long)a.r0,
+			 (unsigned long long)a.notes, (unsigned long long)a.hash);
+	}
+}
+
+static struct outcome interpret(const struct program *p, unsigned number)
+{
+	struct ebpf_checked_run run = { .fuel = 10000000, .env = &t.env };
+	struct outcome a;
+	uint64_t r0 = 0;
+	uint32_t pc = 0;
+	int err;
+
+	test_env_reset(&t);
+	err = ebpf_interp_checked(p->insns, p->n, &run, &r0, &pc);
+	if (err) {
+		fail_msg("program %u of seed 0x%llx: %d at %u", number, (unsigned long long)SEED, err, pc);
+	}
+	a = outcome_of(r0);
+	test_env_reset(&t);
+	same(number, "the interpreter", a, outcome_of(ebpf_interp_verified(p->insns, p->n, NULL, &t.env)));
+	return a;
+}
+
+static void setup_env(void)
+{
+	test_env_init(&t);
+	test_env_add(&t, "global", 24, 5, 0, 0);
+	test_env_add(&t, "tenant", 16, 4, 0x10000, 0);
+	test_env_add(&t, "data", 64, 1, 0x20000, 1);
+	test_env_add(&t, "bss", 64, 1, 0x10000, 1);
+	assert_int_equal(test_env_bind(&t), 0);
+}
+
+static void engines_agree(void **state)
+{
+	struct program *p = malloc(sizeof(*p));
+	static struct outcome expected[BATCH];
+	static int entry[BATCH];
+	struct code_pool pool;
+
+	setup_env();
+	pool_init(&pool, BATCH * 65536u);
+	rng = SEED;
+	for (unsigned i = 0; i < PROGRAMS; i++) {
+		generate(p);
+		assert_true(p->n < MAX_INSNS);
+		assert_int_equal(ebpf_program_check(p->insns, p->n, t.env.n_maps, NULL), 0);
+		expected[i % BATCH] = interpret(p, i);
+		entry[i % BATCH] = pool_add(&pool, p->insns, p->n, &t.env);
+		assert_true(entry[i % BATCH] >= 0);
+		if (i % BATCH == BATCH - 1) {
+			assert_int_equal(pool_map(&pool), 0);
+			for (unsigned k = 0; k < BATCH; k++) {
+				test_env_reset(&t);
+				same(i - BATCH + 1 + k, "compiled code", expected[k],
+				     outcome_of(pool_run(&pool, entry[k], NULL, &t.env)));
+			}
+			pool_clear(&pool);
+		}
+	}
+	pool_finish(&pool);
+	test_env_finish(&t);
+	free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(engines_agree) };
+
+	return cmocka_run_group_tests_name("bpf random", tests, NULL, NULL);
+}
