@@ -65,6 +65,8 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->head = q->tail = 0;
 	q->retired = q->retired_version = q->retired_held_ns = q->retired_hash = 0;
 	q->drained = q->drain_ns = 0;
+	q->unknown_since = q->unknown_entered = q->quiet_since = q->quiet_total = 0;
+	store_relaxed(&q->marks_all, 0u);
 	q->published = 0;
 	q->retry_ns = 0;
 	q->asked = 0;

@@ -3,6 +3,7 @@
  * request_close is argued in docs/SCHEDULING.md. */
 #include "sched/sched_int.h"
 
+#include <errno.h>
 #include <limits.h>
 
 #include "base/clock.h"
@@ -41,12 +42,28 @@ bool requests_any(const struct sched *s)
 	return false;
 }
 
+/* Can the device say nothing (a stream that only its own thread can name, or that captures): then a synchronization of the
+ * application must have covered everything, or the markers, which such a queue gets after each launch from now on. When
+ * neither comes the request ends after a while: too early costs latency, too late would hold others for nothing. */
+static bool drained_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
+{
+	store_relaxed(&q->marks_all, 1u);
+	(void)queue_retire_reached(q);
+	if (q->unknown_since == 0 || q->unknown_entered != entered) {
+		q->unknown_since = now;
+		q->unknown_entered = entered;
+	}
+	return load_acquire(&q->sync_seq) == entered || load_acquire(&q->retired) == total ||
+	       now - q->unknown_since > UNKNOWN_NS;
+}
+
 /* Finished: every launch that came in was taken by the driver, and the queue is idle. */
 static bool queue_drained(struct sched_queue *q, uint64_t now)
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
 	uint64_t total = load_acquire(&q->total);
+	int idle;
 
 	if (left != entered) {
 		return false;
@@ -54,9 +71,11 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 	if (q->drained == entered) {
 		return true;
 	}
-	if (s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue) == 0) {
-		/* A synchronization that returned before this has seen only a part. */
-		store_relaxed(&q->sync_seq, (uint64_t)0);
+	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
+	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
+		if (idle == 0) { /* a synchronization that returned before this has seen only a part */
+			store_relaxed(&q->sync_seq, (uint64_t)0);
+		}
 		return false;
 	}
 	q->drained = entered;

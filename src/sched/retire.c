@@ -108,7 +108,14 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 		(void)queue_retire_reached(q);
 		return;
 	}
-	if (l->phase == PHASE_LATENCY || !l->version || !l->may_hold) {
+	if (l->phase == PHASE_LATENCY) {
+		if (unlikely(load_relaxed(&q->marks_all))) {
+			put_mark(q, l);
+			(void)queue_retire_reached(q);
+		}
+		return;
+	}
+	if (!l->version || !l->may_hold) {
 		return;
 	}
 	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
@@ -245,6 +252,23 @@ void queue_drop_marks(struct sched_queue *q)
 	q->retired = load_acquire(&q->total);
 }
 
+/* Idle, or nothing is known about it and it has been quiet for a while. */
+static bool finished(struct sched_queue *q, uint64_t now)
+{
+	uint64_t total = load_acquire(&q->total);
+	int idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
+
+	if (idle != -EAGAIN) {
+		q->quiet_since = 0;
+		return idle != 0;
+	}
+	if (!q->quiet_since || q->quiet_total != total) {
+		q->quiet_since = now;
+		q->quiet_total = total;
+	}
+	return now - q->quiet_since > UNKNOWN_NS;
+}
+
 /* The agent's part: what no later launch or synchronization will notice. */
 uint64_t inflight_step(struct sched *s, uint64_t now)
 {
@@ -258,7 +282,7 @@ uint64_t inflight_step(struct sched *s, uint64_t now)
 		}
 		(void)queue_retire_reached(q);
 		if (load_acquire(&q->retired) != total && load_relaxed(&q->head) == load_relaxed(&q->tail) &&
-		    s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue) != 0) {
+		    finished(q, now)) {
 			(void)queue_retire_idle(q, total);
 		}
 		if (load_acquire(&q->retired) != load_acquire(&q->total)) {

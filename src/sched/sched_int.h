@@ -26,6 +26,7 @@
 #define OPEN_POLL_NS 40000u	 /* agent, while a request is open */
 #define PENDING_POLL_NS 5000000u /* agent, while work is on the device */
 #define AWAKE_NS 50000000u	 /* agent: stays on its slow poll for so long after the last work */
+#define UNKNOWN_NS 20000000u	 /* a latency queue that the device can say nothing about counts as drained */
 #define DEFAULT_LINGER_NS 200000u
 #define MAX_LINGER_NS 10000000u
 #define DEFAULT_HOLD_NS 1000000u
@@ -80,6 +81,9 @@ struct sched_queue {
 
 	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered == sync_seq finished */
 	uint64_t drained, drain_ns; /* [A] entered when it was last seen idle, and when */
+	uint64_t quiet_since, quiet_total; /* [A] likewise, of any queue */
+	uint64_t unknown_since, unknown_entered; /* [A] the device could not say since then */
+	uint32_t marks_all;	    /* [atomic] a latency queue that needs a marker after each launch */
 	uint64_t linger_ns;	    /* [atomic] what retire last answered */
 	uint64_t published;	    /* [L] total as of the last statistics */
 

@@ -69,6 +69,9 @@ static int queue_idle(void *dev, void *dev_queue)
 {
 	struct fake_queue *q = dev_queue;
 
+	if (load_relaxed(&q->mute)) {
+		return -EAGAIN;
+	}
 	return load_relaxed(&q->eager) || load_acquire(&q->done) >= load_acquire(&q->seq);
 }
 

@@ -22,6 +22,7 @@ struct fake_queue {
 	uint64_t clock_ns;  /* device time at the end of what was put */
 	uint32_t eager;
 	uint32_t refuse_marks; /* capture */
+	uint32_t mute;	       /* says nothing about being idle */
 };
 
 extern const struct sched_device_ops fake_ops;

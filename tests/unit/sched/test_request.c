@@ -144,6 +144,43 @@ static void a_synchronization_that_saw_a_part_does_not_close(void **state)
 	one_finish(&o);
 }
 
+static void a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	o.fq.mute = 1;
+	go(o.q, &o.fq, &o.l);
+	(void)sched_agent_step(o.r.s);
+	sched_drained(o.r.s, o.q);
+	fake_now += 200000;
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+
+	go(o.q, &o.fq, &o.l); /* this one has a marker */
+	fake_now += 200000;
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	fake_finish(&o.fq);
+	(void)sched_agent_step(o.r.s);
+	fake_now += 200000;
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+
+	o.fq.refuse_marks = 1; /* nothing at all is known: it ends after a while */
+	go(o.q, &o.fq, &o.l);
+	(void)sched_agent_step(o.r.s);
+	fake_now += UNKNOWN_NS;
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	fake_now += 1;
+	(void)sched_agent_step(o.r.s);
+	fake_now += 200000;
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	one_finish(&o);
+}
+
 static void the_policy_chooses_the_linger_up_to_a_bound(void **state)
 {
 	struct prog p = PROG(retire, no_linger), lp = PROG(retire, long_linger);
@@ -341,6 +378,7 @@ int main(void)
 		cmocka_unit_test(ends_without_a_synchronization_too),
 		cmocka_unit_test(a_launch_inside_the_driver_keeps_it_open),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_does_not_close),
+		cmocka_unit_test(a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization),
 		cmocka_unit_test(the_policy_chooses_the_linger_up_to_a_bound),
 		cmocka_unit_test(never_closed_for_good_while_a_launch_is_inside),
 		cmocka_unit_test(without_gbpfd_the_last_policy_stays_and_boards_count_as_closed),

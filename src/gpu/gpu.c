@@ -1,0 +1,335 @@
+/* Events as markers. An event belongs to a context, so each context has its pool; taking and giving back are lock-free,
+ * since they happen beside launches. A context that ended bumps its entry's generation: what comes back later is dropped. */
+#include "gpu/gpu.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+#define MAX_CONTEXTS 256u
+
+struct context;
+
+struct event {
+	CUevent event;
+	struct context *home;
+	uint64_t generation;
+	struct event *next;
+};
+
+struct context {
+	CUcontext ctx;	     /* NULL: free entry */
+	uint64_t generation; /* grows when the context ends */
+	struct event *pool;
+};
+
+struct gpu_device {
+	const struct cuabi_table *real; /* borrowed */
+	pthread_mutex_t lock;		/* new entries, ended contexts */
+	uint32_t n_contexts;
+	struct context contexts[MAX_CONTEXTS];
+};
+
+static TLS_FAST char thread_mark;
+
+const void *gpu_thread(void)
+{
+	return &thread_mark;
+}
+
+int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
+{
+	struct gpu_device *d = calloc(1, sizeof(*d));
+
+	if (!d) {
+		return -ENOMEM;
+	}
+	d->real = real;
+	pthread_mutex_init(&d->lock, NULL);
+	*ret = d;
+	return 0;
+}
+
+/* ---- pools ---- */
+
+static void push(struct context *c, struct event *first, struct event *last)
+{
+	struct event *head = load_relaxed(&c->pool);
+
+	do {
+		last->next = head;
+	} while (!cas_acqrel(&c->pool, &head, first));
+}
+
+/* Takes the whole list and gives the rest back, so that no list is ever read that another thread may be taking apart. */
+static struct event *pop(struct context *c)
+{
+	struct event *e = load_relaxed(&c->pool) ? xchg_acqrel(&c->pool, (struct event *)NULL) : NULL;
+
+	if (e && e->next) {
+		struct event *last = e->next;
+
+		while (last->next) {
+			last = last->next;
+		}
+		push(c, e->next, last);
+	}
+	return e;
+}
+
+static void free_pool(struct context *c)
+{
+	struct event *e = xchg_acqrel(&c->pool, (struct event *)NULL), *next;
+
+	for (; e; e = next) {
+		next = e->next;
+		free(e);
+	}
+}
+
+void gpu_device_destroy(struct gpu_device *d)
+{
+	if (!d) {
+		return;
+	}
+	for (uint32_t i = 0; i < d->n_contexts; i++) {
+		free_pool(&d->contexts[i]);
+	}
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+static struct context *find(struct gpu_device *d, CUcontext ctx)
+{
+	uint32_t n = load_acquire(&d->n_contexts);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (load_acquire(&d->contexts[i].ctx) == ctx) {
+			return &d->contexts[i];
+		}
+	}
+	return NULL;
+}
+
+static struct context *find_or_add(struct gpu_device *d, CUcontext ctx)
+{
+	struct context *c = find(d, ctx);
+	uint32_t i;
+
+	if (c) {
+		return c;
+	}
+	pthread_mutex_lock(&d->lock);
+	c = find(d, ctx);
+	for (i = 0; !c && i < MAX_CONTEXTS; i++) {
+		if (!d->contexts[i].ctx) {
+			c = &d->contexts[i];
+			store_release(&c->ctx, ctx);
+			store_release(&d->n_contexts, MAX(d->n_contexts, i + 1));
+		}
+	}
+	pthread_mutex_unlock(&d->lock);
+	return c;
+}
+
+void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
+{
+	struct context *c;
+
+	pthread_mutex_lock(&d->lock);
+	c = find(d, ctx);
+	if (c) {
+		(void)add_acqrel(&c->generation, 1u);
+		free_pool(c);
+		store_release(&c->ctx, (CUcontext)NULL);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- operations ---- */
+
+/* The context is current between these two; threads of the application mostly have it current already. */
+static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
+{
+	CUcontext now = NULL;
+
+	*ret_pushed = false;
+	if (d->real->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == ctx) {
+		return 0;
+	}
+	if (d->real->cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS) {
+		return -EIO;
+	}
+	*ret_pushed = true;
+	return 0;
+}
+
+static void leave(struct gpu_device *d, bool pushed)
+{
+	CUcontext popped;
+
+	if (pushed) {
+		(void)d->real->cuCtxPopCurrent_v2(&popped);
+	}
+}
+
+/* Recording or querying a capturing stream would go into its graph, or spoil it. The context is current. */
+static bool capturing(struct gpu_device *d, const struct gpu_queue *q)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return d->real->cuStreamIsCapturing(q->stream, &status) != CUDA_SUCCESS ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool foreign(const struct gpu_queue *q)
+{
+	return q->home && q->home != gpu_thread();
+}
+
+static struct event *take(struct gpu_device *d, CUcontext ctx)
+{
+	struct context *c = find_or_add(d, ctx);
+	struct event *e;
+
+	if (!c) {
+		return NULL;
+	}
+	while ((e = pop(c))) {
+		if (e->generation == load_acquire(&c->generation)) {
+			return e;
+		}
+		free(e); /* of the context that had this entry before */
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e) {
+		return NULL;
+	}
+	e->home = c;
+	e->generation = load_acquire(&c->generation);
+	if (d->real->cuEventCreate(&e->event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+		free(e);
+		return NULL;
+	}
+	return e;
+}
+
+static void give_back(struct event *e)
+{
+	if (e->generation != load_acquire(&e->home->generation)) {
+		free(e);
+		return;
+	}
+	push(e->home, e, e);
+}
+
+static int mark(void *dev, void *dev_queue, struct sched_marker *m)
+{
+	const struct gpu_queue *q = dev_queue;
+	struct gpu_device *d = dev;
+	struct event *e;
+	bool pushed;
+	int err;
+
+	if (foreign(q)) {
+		return -EAGAIN;
+	}
+	err = enter(d, q->ctx, &pushed);
+	if (err) {
+		return err;
+	}
+	e = capturing(d, q) ? NULL : take(d, q->ctx);
+	if (!e) {
+		err = -EAGAIN;
+	} else if (d->real->cuEventRecord(e->event, q->stream) != CUDA_SUCCESS) {
+		give_back(e);
+		err = -EIO;
+	} else {
+		m->event = e;
+	}
+	leave(d, pushed);
+	return err;
+}
+
+static int status(CUresult r)
+{
+	return r == CUDA_SUCCESS ? 1 : r == CUDA_ERROR_NOT_READY ? 0 : -EIO;
+}
+
+/* Like enter, for the context of an event; -EIO when that has ended. */
+static int enter_event(struct gpu_device *d, const struct event *e, bool *ret_pushed)
+{
+	CUcontext ctx = load_acquire(&e->home->ctx);
+
+	return ctx && e->generation == load_acquire(&e->home->generation) ? enter(d, ctx, ret_pushed) : -EIO;
+}
+
+static int mark_done(void *dev, const struct sched_marker *m)
+{
+	const struct event *e = m->event;
+	struct gpu_device *d = dev;
+	bool pushed;
+	int ret = enter_event(d, e, &pushed);
+
+	if (ret == 0) {
+		ret = status(d->real->cuEventQuery(e->event));
+		leave(d, pushed);
+	}
+	return ret;
+}
+
+static int64_t mark_span_ns(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+{
+	const struct event *a = from->event, *b = to->event;
+	struct gpu_device *d = dev;
+	float ms = -1;
+	bool pushed;
+
+	if (a->home != b->home || a->generation != b->generation || enter_event(d, a, &pushed)) {
+		return -EIO;
+	}
+	if (d->real->cuEventElapsedTime(&ms, a->event, b->event) != CUDA_SUCCESS) {
+		ms = -1;
+	}
+	leave(d, pushed);
+	return ms >= 0 && ms < 1e9f ? (int64_t)((double)ms * 1e6) : -EIO;
+}
+
+static void mark_release(void *dev, struct sched_marker *m)
+{
+	if (m->event) {
+		give_back(m->event);
+		m->event = NULL;
+	}
+}
+
+static int queue_idle(void *dev, void *dev_queue)
+{
+	const struct gpu_queue *q = dev_queue;
+	struct gpu_device *d = dev;
+	bool pushed;
+	int ret;
+
+	if (foreign(q)) {
+		return -EAGAIN;
+	}
+	ret = enter(d, q->ctx, &pushed);
+	if (ret) {
+		return ret;
+	}
+	ret = capturing(d, q) ? -EAGAIN : status(d->real->cuStreamQuery(q->stream));
+	leave(d, pushed);
+	return ret;
+}
+
+const struct sched_device_ops gpu_sched_ops = {
+	.mark = mark,
+	.mark_done = mark_done,
+	.mark_span_ns = mark_span_ns,
+	.mark_release = mark_release,
+	.queue_idle = queue_idle,
+};
