@@ -38,7 +38,7 @@ void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct s
 void scalar_end(uint8_t code, int bits, struct scalar *d);
 
 /* Narrows a and b (which must not be the same object) to the values for which "a op b" came out as outcome.
- * 0 when there are none. op is a jump's; is64 0 compares the low halves. */
+ * 0 when there are none (a and b are then meaningless). op is a jump's; is64 0 compares the low halves. */
 int scalar_refine(unsigned op, int is64, int outcome, struct scalar *a, struct scalar *b);
 
 int scalar_has(const struct scalar *s, uint64_t v);
