@@ -1,0 +1,348 @@
+/* Unverified programs. The interpreter checks each access itself. Compiled code cannot: it runs in a child that has the
+ * program's memory between guard pages, a limit on processor time, a parent with a watch, and a system call filter that
+ * leaves write and exit; whatever it does there ends with the child. */
+#include "bpf/load/exec_raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "bpf/load/jit.h"
+#include "bpf/run/decode.h"
+#include "bpf/run/exec_mem.h"
+#include "bpf/run/image.h"
+#include "bpf/run/interp.h"
+
+#define RAW_FUEL 50000000u
+#define RAW_CPU_SECONDS 1
+#define RAW_WALL_NS UINT64_C(3000000000)
+#define RAW_MAX_CODE (8u << 20)
+#define PAGE 4096u
+#define PREFIX_INSNS 9u
+
+static int refuse(struct report *r, int err, uint32_t pc)
+{
+	report_place(r, "insn %u", pc);
+	switch (err) {
+	case -EFAULT:
+		report_hint(r, "r1 points to the memory, r2 holds its size; the frame ends at r10");
+		return report_set(r, err, "fault", "the access is outside of the memory and the stack");
+	case -ETIME:
+		return report_set(r, err, "time", "the program does not end within %u instructions", RAW_FUEL);
+	case -ELOOP:
+		return report_set(r, err, "frames", "more than %u frames", EBPF_MAX_FRAMES);
+	default:
+		report_hint(r, "helpers and maps are not offered to raw programs");
+		return report_set(r, err, "insn", "no valid instruction, jump target or call");
+	}
+}
+
+static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes, uint64_t *ret_r0,
+		     struct report *r)
+{
+	struct ebpf_memory region = { (uintptr_t)mem, mem_bytes, 1 };
+	struct ebpf_checked_run run = { .regions = &region, .n_regions = 1, .r1 = mem_bytes ? (uintptr_t)mem : 0,
+					.r2 = mem_bytes, .fuel = RAW_FUEL };
+	uint32_t pc = 0;
+	int err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
+
+	return err ? refuse(r, err, pc) : 0;
+}
+
+/* ---- compiled ---- */
+
+/* What the child needs; made by the parent, so that nothing is allocated after fork. */
+struct raw {
+	ebpf_entry entry;
+	void *code; /* owned mapping */
+	size_t code_bytes;
+	uint8_t *guarded; /* owned mapping: a guard page, memory, a guard page; shared with the child */
+	size_t guarded_bytes;
+	uint8_t *mem; /* into guarded; it ends (but for alignment) where the guard page begins */
+};
+
+/* The entry gets only r1; the interpreter's other initial values are set by instructions in front. */
+static uint32_t add_prefix(struct ebpf_insn *out, size_t mem_bytes)
+{
+	uint32_t n = 0;
+
+	for (uint8_t reg = 0; reg < 10; reg++) {
+		if (reg != 1) {
+			out[n++] = (struct ebpf_insn){ .code = EBPF_ALU64 | EBPF_MOV, .dst = reg & 15,
+						       .imm = reg == 2 ? (int32_t)mem_bytes : 0 };
+		}
+	}
+	return n;
+}
+
+static int map_compiled(struct raw *x, const uint8_t *code, size_t len)
+{
+	struct ebpf_exec_part part = { code, 0, len };
+	int fd, err;
+
+	x->code_bytes = ROUND_UP(len, PAGE);
+	fd = ebpf_exec_create("gbpf-raw", x->code_bytes, &part, 1);
+	if (fd < 0) {
+		return fd;
+	}
+	err = ebpf_exec_map(fd, 0, x->code_bytes, &x->code);
+	close(fd);
+	return err;
+}
+
+static int compile(struct raw *x, const struct ebpf_insn *insns, uint32_t n, size_t mem_bytes)
+{
+	struct ebpf_insn *all = calloc(n + PREFIX_INSNS, sizeof(*all));
+	uint8_t *code = malloc(RAW_MAX_CODE);
+	size_t len = 0;
+	int err = -ENOMEM;
+
+	if (all && code) {
+		uint32_t k = add_prefix(all, mem_bytes);
+
+		memcpy(all + k, insns, n * sizeof(*all));
+		err = ebpf_jit_x86(all, n + k, NULL, 0, code, RAW_MAX_CODE, &len);
+		if (err >= 0) {
+			err = map_compiled(x, code, len);
+		}
+		if (!err) {
+			x->entry = (ebpf_entry)(uintptr_t)x->code;
+		}
+	}
+	free(all);
+	free(code);
+	return err;
+}
+
+static int make_memory(struct raw *x, const void *mem, size_t bytes)
+{
+	size_t room = ROUND_UP(bytes, PAGE);
+
+	x->guarded_bytes = room + 2 * PAGE;
+	x->guarded = mmap(NULL, x->guarded_bytes, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (x->guarded == MAP_FAILED) {
+		x->guarded = NULL;
+		return -ENOMEM;
+	}
+	if (room && mprotect(x->guarded + PAGE, room, PROT_READ | PROT_WRITE) < 0) {
+		return -errno;
+	}
+	x->mem = x->guarded + PAGE + room - ROUND_UP(bytes, 8u);
+	if (bytes) {
+		memcpy(x->mem, mem, bytes);
+	}
+	return 0;
+}
+
+/* Leaves write and exit; anything else kills. */
+static int confine(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+#if defined(__x86_64__)
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+#else
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+#endif
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { ARRAY_SIZE(rules), rules };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+		return -errno;
+	}
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0 ? -errno : 0;
+}
+
+static NORETURN void child(const struct raw *x, int out, int has_mem)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGXCPU };
+	struct rlimit none = { 0, 0 }, cpu = { RAW_CPU_SECONDS, RAW_CPU_SECONDS };
+	uint64_t r0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(faults); i++) {
+		signal(faults[i], SIG_DFL);
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* Only the result's descriptor stays, so that a forged write can reach nothing else. */
+	if (dup2(out, 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0 || setrlimit(RLIMIT_CORE, &none) < 0 ||
+	    setrlimit(RLIMIT_CPU, &cpu) < 0) {
+		_exit(99);
+	}
+	for (int fd = 0; fd < 3; fd++) {
+		close(fd);
+	}
+	if (confine() < 0) {
+		_exit(99);
+	}
+	r0 = x->entry(has_mem ? x->mem : NULL, NULL);
+	_exit(write(3, &r0, sizeof(r0)) != sizeof(r0));
+}
+
+/* Waits for the result or the end of the child, at most RAW_WALL_NS. Bytes read. */
+static size_t read_result(int fd, uint64_t *ret_r0)
+{
+	uint64_t end = clock_now_ns() + RAW_WALL_NS;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	for (;;) {
+		uint64_t now = clock_now_ns();
+		int n = now < end ? poll(&p, 1, (int)((end - now) / 1000000 + 1)) : 0;
+		ssize_t got;
+
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			return 0;
+		}
+		got = read(fd, ret_r0, sizeof(*ret_r0));
+		return got > 0 ? (size_t)got : 0;
+	}
+}
+
+static int judge(int status, size_t got, struct report *r)
+{
+	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && got == sizeof(uint64_t)) {
+		return 0;
+	}
+	if (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGTRAP) {
+		report_hint(r, "run it without --jit: the interpreter names the instruction");
+		return report_set(r, -EFAULT, "fault", "the compiled program accessed memory that is not its own");
+	}
+	if (sig == SIGKILL || sig == SIGXCPU) {
+		return report_set(r, -ETIME, "time", "the compiled program did not end within %d s",
+				  RAW_CPU_SECONDS);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 99) {
+		report_hint(r, "run it without --jit");
+		return report_set(r, -ENOTSUP, "confine", "system call filters are refused here");
+	}
+	return report_set(r, -EFAULT, "fault", "the compiled program left its rules (signal %d)", sig);
+}
+
+static int run_child(const struct raw *x, int has_mem, uint64_t *ret_r0, struct report *r)
+{
+	int fds[2], status = 0;
+	uint64_t r0 = 0;
+	size_t got;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		return report_set(r, -errno, "system", "no pipe: %s", strerror(errno));
+	}
+	pid = fork();
+	if (pid == 0) {
+		child(x, fds[1], has_mem);
+	}
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return report_set(r, -EAGAIN, "system", "no child process");
+	}
+	got = read_result(fds[0], &r0);
+	if (!got) {
+		kill(pid, SIGKILL); /* dead already, or out of time */
+	}
+	close(fds[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	*ret_r0 = r0;
+	return judge(status, got, r);
+}
+
+static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes, uint64_t *ret_r0,
+			struct report *r)
+{
+	struct raw x = { 0 };
+	uint64_t r0 = 0;
+	int err = compile(&x, insns, n, mem_bytes);
+
+	if (err) {
+		report_set(r, err, "jit", "the program cannot be compiled: %s", strerror(-err));
+	} else {
+		err = make_memory(&x, mem, mem_bytes);
+	}
+	if (!err) {
+		err = run_child(&x, mem_bytes != 0, &r0, r);
+	}
+	if (!err) {
+		if (mem_bytes) {
+			memcpy(mem, x.mem, mem_bytes);
+		}
+		*ret_r0 = r0;
+	}
+	if (x.code) {
+		munmap(x.code, x.code_bytes);
+	}
+	if (x.guarded) {
+		munmap(x.guarded, x.guarded_bytes);
+	}
+	return err < 0 ? report_set(r, err, "system", "%s", strerror(-err)) : 0;
+}
+
+/* The compiler takes programs that are well formed and call no helper; says which instruction is not. */
+static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
+{
+	uint32_t pc = 0;
+
+	if (ebpf_program_check(insns, n, 0, &pc)) {
+		return refuse(r, -EINVAL, pc);
+	}
+	for (pc = 0; pc < n; pc++) {
+		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER) {
+			return refuse(r, -EINVAL, pc);
+		}
+	}
+	return 0;
+}
+
+int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit, uint64_t *ret_r0,
+		  struct report *r)
+{
+	size_t n = insn_bytes / sizeof(struct ebpf_insn);
+	struct ebpf_insn *copy;
+	int err;
+
+	if (!n || insn_bytes % sizeof(struct ebpf_insn)) {
+		report_hint(r, "give 16 hexadecimal digits an instruction");
+		return report_set(r, -EINVAL, "insn", "%zu bytes are not a whole number of instructions", insn_bytes);
+	}
+	if (n > EBPF_MAX_INSNS - PREFIX_INSNS || mem_bytes > EBPF_RAW_MAX_MEM) {
+		return report_set(r, -E2BIG, "insn", "at most %u instructions and %u bytes of memory",
+				  EBPF_MAX_INSNS - PREFIX_INSNS, EBPF_RAW_MAX_MEM);
+	}
+	copy = malloc(insn_bytes);
+	if (!copy) {
+		return report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	memcpy(copy, insns, insn_bytes);
+	err = use_jit ? check(copy, (uint32_t)n, r) : 0;
+	if (!err) {
+		err = use_jit ? run_compiled(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r) :
+				interpret(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r);
+	}
+	free(copy);
+	return err;
+}
