@@ -1,8 +1,22 @@
+/* One device for the process: queues know their stream and context themselves. */
 #include "shim/device.h"
-static int mark(void *d, void *q, struct sched_marker *m) { return -11; }
-static int done(void *d, const struct sched_marker *m) { return 1; }
-static int64_t span(void *d, const struct sched_marker *f, const struct sched_marker *t) { return -5; }
-static void rel(void *d, struct sched_marker *m) { }
-static int idle(void *d, void *q) { return 1; }
-static const struct sched_device_ops ops = { mark, done, span, rel, idle };
-int device_setup(struct sched_config *cfg) { cfg->device = &ops; return 0; }
+
+#include "shim/shim.h"
+
+static struct gpu_device *device; /* made before any queue; lives as long as the process */
+
+int device_setup(struct sched_config *cfg)
+{
+	int err = device ? 0 : gpu_device_create(&device, &shim_real);
+
+	cfg->device = &gpu_sched_ops;
+	cfg->dev = device;
+	return err;
+}
+
+void device_context_gone(CUcontext ctx)
+{
+	if (device) {
+		gpu_context_gone(device, ctx);
+	}
+}

@@ -1,15 +1,13 @@
-/* Where the scheduler's device operations and the shim meet: a queue's stream and context. */
+/* The scheduler's device: gpu's operations on the real library's functions. */
 #ifndef GBPF_SHIM_DEVICE_H
 #define GBPF_SHIM_DEVICE_H
 
-#include "cuabi/types.h"
+#include "gpu/gpu.h"
 #include "sched/sched.h"
 
-struct gpu_queue {
-	CUstream stream;
-	CUcontext ctx;
-};
-
+/* Makes the device, once, and names it in cfg. 0 or -errno. */
 int device_setup(struct sched_config *cfg);
+/* The context's queues are closed, and it is about to end. */
+void device_context_gone(CUcontext ctx);
 
 #endif

@@ -95,6 +95,7 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	q->owner = owner;
 	q->dev.stream = stream;
 	q->dev.ctx = ctx;
+	q->dev.home = kind == QUEUE_OWN ? gpu_thread() : NULL;
 	if (describe(q, &priority)) {
 		q->sched = sched_queue_open(shim.sched, &q->dev, ordinal_of(q->dev.ctx), priority);
 	}
@@ -225,6 +226,7 @@ void queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
 		close_all(ctx, NULL);
+		device_context_gone(ctx);
 	}
 }
 

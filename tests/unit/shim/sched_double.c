@@ -1,0 +1,225 @@
+#include "sched_double.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/queue.h"
+
+#define MAX_QUEUES 256
+
+struct sched {
+	struct sched_shared shared;
+	struct sched_queue queues[MAX_QUEUES];
+	unsigned n;
+};
+
+void (*double_note)(const char *text);
+
+static struct sched double_sched = { .shared = { .active = 1 } };
+
+struct sched *double_scheduler(void)
+{
+	return &double_sched;
+}
+
+struct sched_queue *double_queue(CUstream stream)
+{
+	for (unsigned i = 0; i < double_sched.n; i++) {
+		if (double_sched.queues[i].open && double_sched.queues[i].stream == stream) {
+			return &double_sched.queues[i];
+		}
+	}
+	return NULL;
+}
+
+static void issue(struct sched_queue *q)
+{
+	struct sched_call *c;
+
+	while ((c = q->first) != NULL) {
+		int err = c->run(c);
+
+		if (c->is_launch) {
+			sched_submitted(q, &c->launch, err == 0);
+		}
+		q->first = c->next; /* while it ran the queue still kept it back */
+		if (!q->first) {
+			q->last = &q->first;
+		}
+		c->free(c);
+	}
+}
+
+void double_issue(void)
+{
+	for (unsigned i = 0; i < double_sched.n; i++) {
+		issue(&double_sched.queues[i]);
+	}
+}
+
+unsigned double_kept(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < double_sched.n; i++) {
+		for (struct sched_call *c = double_sched.queues[i].first; c; c = c->next) {
+			n++;
+		}
+	}
+	return n;
+}
+
+void double_reset(void)
+{
+	double_issue();
+	for (unsigned i = 0; i < double_sched.n; i++) {
+		struct sched_queue *q = &double_sched.queues[i];
+
+		q->submits = q->submitted = q->failed = q->drained = q->looked = 0;
+		q->defer = false;
+	}
+}
+
+/* ---- sched.h ---- */
+
+struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu, int32_t priority)
+{
+	struct gpu_queue *dev = dev_queue;
+	struct sched_queue *q = NULL;
+
+	for (unsigned i = 0; i < s->n && !q; i++) {
+		q = s->queues[i].open ? NULL : &s->queues[i];
+	}
+	if (!q) {
+		if (s->n == MAX_QUEUES) {
+			return NULL;
+		}
+		q = &s->queues[s->n++];
+	}
+	memset(q, 0, sizeof(*q));
+	q->stream = dev->stream;
+	q->ctx = dev->ctx;
+	q->priority = priority;
+	q->open = true;
+	q->last = &q->first;
+	return q;
+}
+
+void sched_queue_close(struct sched_queue *q)
+{
+	issue(q);
+	q->open = false;
+}
+
+struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
+{
+	static char names[64][64];
+
+	for (unsigned i = 0; i < 64; i++) {
+		if (!names[i][0]) {
+			strncpy(names[i], name, sizeof(names[i]) - 1);
+		}
+		if (strcmp(names[i], name) == 0) {
+			return (struct sched_kernel *)names[i];
+		}
+	}
+	return NULL;
+}
+
+enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
+{
+	q->submits++;
+	q->launch = *l;
+	if (double_note) {
+		double_note("submit");
+	}
+	if (l->may_hold && (q->first || q->defer)) {
+		return SCHED_DEFER;
+	}
+	issue(q);
+	return SCHED_GO;
+}
+
+void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+{
+	q->submitted++;
+	q->failed += !ok;
+	if (double_note) {
+		double_note("submitted");
+	}
+}
+
+void sched_defer(struct sched_queue *q, struct sched_call *c)
+{
+	c->next = NULL;
+	*q->last = c;
+	q->last = &c->next;
+}
+
+bool sched_queue_deferred(const struct sched_queue *q)
+{
+	((struct sched_queue *)(uintptr_t)q)->looked++;
+	return q->first != NULL;
+}
+
+int sched_flush(struct sched *s, struct sched_queue *only)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		if (!only || only == &s->queues[i]) {
+			s->queues[i].looked++;
+			issue(&s->queues[i]);
+		}
+	}
+	return 0;
+}
+
+void sched_drained(struct sched *s, struct sched_queue *q)
+{
+	q->drained++;
+}
+
+uint64_t sched_agent_step(struct sched *s)
+{
+	return UINT64_MAX;
+}
+
+int sched_create(struct sched **ret, const struct sched_config *cfg)
+{
+	*ret = &double_sched;
+	return 0;
+}
+
+void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
+		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
+{
+}
+
+int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant, const struct sched_board *board)
+{
+	return 0;
+}
+
+void sched_board_remove(struct sched *s, uint32_t slot)
+{
+}
+
+int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
+{
+	return 0;
+}
+
+void sched_policy_drop(struct sched *s, uint64_t version)
+{
+}
+
+void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
+{
+}
+
+void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
+{
+}
+
+void sched_after_fork_child(struct sched *s)
+{
+}
