@@ -1,0 +1,19 @@
+/* The constants, hook numbers and contexts of hooks.def, as gbpfd's C sees them. */
+#ifndef GBPF_DAEMON_CONSTS_H
+#define GBPF_DAEMON_CONSTS_H
+
+#include <stdint.h>
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { HOOK_##name = id };
+#define GBPF_MAP_TYPE(id, name, doc) enum { GBPF_MAP_##name = id };
+#define CTX_TYPE_u64 uint64_t
+#define CTX_TYPE_s64 int64_t
+#define CTX_TYPE_u32 uint32_t
+#define CTX_TYPE_s32 int32_t
+#define GBPF_CTX_BEGIN(hook) struct ctx_##hook {
+#define GBPF_CTX(hook, type, name, access, doc) CTX_TYPE_##type name;
+#define GBPF_CTX_END(hook) };
+#include "gbpf/hooks.def"
+
+#endif

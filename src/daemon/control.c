@@ -1,0 +1,418 @@
+/* Connections of the control socket. Everything that a peer can make grow has a limit: the line it sends, the answers it
+ * does not read, the connections it opens. */
+#include "daemon/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "daemon/text.h"
+
+#define MAX_CONNECTIONS 256u
+#define MAX_FOREIGN 32u /* of one user that is neither root nor the daemon's */
+#define MAX_LINE (1u << 20)
+#define MAX_OUT (4u << 20) /* while more waits to be read, no further request is looked at */
+#define MAX_FOLLOW (1u << 20) /* a follower that lags behind by so much is closed */
+
+struct connection {
+	struct connection *next;
+	struct daemon *d;
+	sd_event_source *io, *again;
+	int sock, fd;
+	uint64_t number;
+	struct peer peer;
+	bool greeted, following, closing, ended;
+	struct buf in, out;
+	size_t scanned;
+};
+
+struct control {
+	struct daemon *d;
+	int fd;
+	sd_event_source *io, *reaper;
+	struct connection *first;
+	unsigned n;
+	uint64_t next_number;
+};
+
+static void end(struct connection *c)
+{
+	if (!c->ended) {
+		c->ended = true;
+		sd_event_source_set_enabled(c->d->control->reaper, SD_EVENT_ONESHOT);
+	}
+}
+
+static void destroy(struct connection *c)
+{
+	sd_event_source_disable_unref(c->io);
+	sd_event_source_disable_unref(c->again);
+	fd_close(c->sock);
+	fd_close(c->fd);
+	buf_finish(&c->in);
+	buf_finish(&c->out);
+	free(c);
+}
+
+static int on_reaper(sd_event_source *src, void *arg)
+{
+	struct control *k = arg;
+	struct connection **link = &k->first;
+
+	(void)src;
+	while (*link) {
+		struct connection *c = *link;
+
+		if (c->ended) {
+			*link = c->next;
+			k->n--;
+			destroy(c);
+		} else {
+			link = &c->next;
+		}
+	}
+	return 0;
+}
+
+/* ---- sending ---- */
+
+static void flush(struct connection *c)
+{
+	while (c->out.len && !c->ended) {
+		ssize_t n = send(c->sock, c->out.data, c->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0) {
+			buf_drop(&c->out, (size_t)n);
+		} else if (n < 0 && errno == EAGAIN) {
+			break;
+		} else if (n < 0 && errno != EINTR) {
+			end(c);
+		}
+	}
+	if (c->out.failed || (c->closing && !c->out.len)) {
+		end(c);
+	}
+	if (!c->ended) {
+		sd_event_source_set_io_events(c->io, (c->out.len < MAX_OUT && !c->closing ? (uint32_t)EPOLLIN : 0u) |
+							     (c->out.len ? (uint32_t)EPOLLOUT : 0u));
+	}
+}
+
+static void put(struct connection *c, json_t *line)
+{
+	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+
+	json_decref(line);
+	if (!text) {
+		end(c);
+		return;
+	}
+	buf_puts(&c->out, text);
+	buf_puts(&c->out, "\n");
+	free(text);
+	flush(c);
+}
+
+void control_result(struct call *c, json_t *result)
+{
+	if (result) {
+		put(c->c, json_pack("{s:I,s:o}", "id", c->id, "result", result));
+	} else {
+		control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
+static json_t *error_json(json_int_t id, const char *code, int exit_code, const char *message, const char *hint,
+			  const char *detail)
+{
+	char clean[4][4096];
+
+	snprintf(clean[0], sizeof(clean[0]), "%s", code);
+	snprintf(clean[1], sizeof(clean[1]), "%s", message);
+	snprintf(clean[2], sizeof(clean[2]), "%s", hint ? hint : "");
+	for (int i = 0; i < 3; i++) {
+		text_clean(clean[i]);
+	}
+	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code, "message", clean[1], "hint",
+				  clean[2]);
+	json_t *d = detail ? json_string(detail) : NULL; /* several lines, so not cleaned; NULL when not UTF-8 */
+
+	if (error) {
+		json_object_set_new(error, "detail", d ? d : json_string(""));
+	}
+	return json_pack("{s:I,s:o}", "id", id, "error", error);
+}
+
+void control_error(struct call *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
+{
+	char message[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	put(c->c, error_json(c->id, code, exit_code, message, hint, NULL));
+}
+
+void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
+		    int exit_code)
+{
+	struct connection *c = d->control ? d->control->first : NULL;
+	char message[4096];
+
+	while (c && c->number != conn) {
+		c = c->next;
+	}
+	if (!c || c->ended) {
+		return;
+	}
+	if (result) {
+		put(c, json_pack("{s:I,s:O}", "id", id, "result", result));
+		return;
+	}
+	snprintf(message, sizeof(message), "%s%s%s", buf_text(&r->place), r->place.len ? ": " : "", buf_text(&r->message));
+	put(c, error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
+}
+
+static void on_event(void *arg, const struct history_event *e)
+{
+	struct control *k = arg;
+
+	for (struct connection *c = k->first; c; c = c->next) {
+		if (!c->following || c->ended) {
+			continue;
+		}
+		if (c->out.len > MAX_FOLLOW) {
+			end(c);
+		} else {
+			put(c, json_pack("{s:o}", "event", history_json(e)));
+		}
+	}
+}
+
+/* ---- receiving ---- */
+
+static void fatal(struct connection *c, json_int_t id, const char *code, const char *message)
+{
+	c->closing = true;
+	put(c, error_json(id, code, 2, message, "", NULL));
+}
+
+static void take_line(struct connection *c, const char *line, size_t len)
+{
+	json_t *j = json_loadb(line, len, 0, NULL), *params;
+	const char *method = json_string_value(json_object_get(j, "method"));
+	struct call call = { .d = c->d, .c = c, .conn = c->number, .sock = c->sock, .peer = c->peer, .fd = &c->fd };
+
+	call.id = json_integer_value(json_object_get(j, "id"));
+	params = json_object_get(j, "params");
+	if (!method || (params && !json_is_object(params))) {
+		fatal(c, call.id, "protocol", "a line must be an object with id, method and params");
+		json_decref(j);
+		return;
+	}
+	params = params ? json_incref(params) : json_object();
+	call.params = params;
+	method_call(&call, method, c->greeted);
+	json_decref(params);
+	json_decref(j);
+	c->fd = fd_close(c->fd); /* belonged to that line */
+}
+
+static void take_lines(struct connection *c)
+{
+	for (int i = 0; i < 64; i++) {
+		const char *text = buf_text(&c->in), *nl;
+		size_t len;
+
+		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
+			return;
+		}
+		nl = c->in.len > c->scanned ? memchr(text + c->scanned, '\n', c->in.len - c->scanned) : NULL;
+		if (!nl) {
+			c->scanned = c->in.len;
+			if (c->in.len > MAX_LINE) {
+				fatal(c, 0, "limit", "a line has more than 1 MiB");
+			}
+			return;
+		}
+		len = (size_t)(nl - text);
+		take_line(c, text, len);
+		buf_drop(&c->in, len + 1);
+		c->scanned = 0;
+	}
+	sd_event_source_set_enabled(c->again, SD_EVENT_ONESHOT); /* others first */
+}
+
+static int on_again(sd_event_source *src, void *arg)
+{
+	(void)src;
+	take_lines(arg);
+	return 0;
+}
+
+static ssize_t receive(struct connection *c, char *data, size_t cap)
+{
+	int fds[FD_PASS_MAX];
+	unsigned n;
+	ssize_t got = msg_recv(c->sock, data, cap, fds, &n);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (i == 0 && c->fd < 0 && got > 0) {
+			c->fd = fds[0];
+		} else {
+			fd_close(fds[i]); /* one a line is all that a method takes */
+		}
+	}
+	return got;
+}
+
+static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct connection *c = arg;
+	char chunk[65536];
+	ssize_t n;
+
+	(void)src;
+	(void)fd;
+	if (revents & EPOLLOUT) {
+		flush(c);
+		take_lines(c);
+	}
+	if (c->ended || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
+		return 0;
+	}
+	n = receive(c, chunk, sizeof(chunk));
+	if (n == -EAGAIN) {
+		return 0;
+	}
+	if (n <= 0) {
+		end(c);
+		return 0;
+	}
+	if (buf_add(&c->in, chunk, (size_t)n) < 0) {
+		end(c);
+		return 0;
+	}
+	take_lines(c);
+	return 0;
+}
+
+void control_greeted(struct call *c)
+{
+	c->c->greeted = true;
+}
+
+void control_follow(struct call *c)
+{
+	c->c->following = true;
+}
+
+unsigned control_connections(const struct daemon *d)
+{
+	return d->control->n;
+}
+
+static bool too_many(const struct control *k, const struct peer *peer)
+{
+	unsigned n = 0;
+
+	for (struct connection *c = k->first; c; c = c->next) {
+		n += c->peer.uid == peer->uid;
+	}
+	return k->n >= MAX_CONNECTIONS || (peer->uid != 0 && peer->uid != k->d->uid && n >= MAX_FOREIGN);
+}
+
+static void welcome(struct control *k, int sock)
+{
+	struct connection *c = NULL;
+	struct peer peer;
+
+	if (fd_peer(sock, &peer) == 0 && !too_many(k, &peer)) {
+		c = calloc(1, sizeof(*c));
+	}
+	if (!c) {
+		fd_close(sock);
+		return;
+	}
+	*c = (struct connection){ .d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number };
+	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0 ||
+	    sd_event_add_defer(k->d->loop, &c->again, on_again, c) < 0) {
+		destroy(c);
+		return;
+	}
+	sd_event_source_set_enabled(c->again, SD_EVENT_OFF);
+	sd_event_source_set_priority(c->io, SD_EVENT_PRIORITY_NORMAL + 10); /* after sessions and ticks */
+	sd_event_source_set_priority(c->again, SD_EVENT_PRIORITY_NORMAL + 11);
+	c->next = k->first;
+	k->first = c;
+	k->n++;
+}
+
+static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct control *k = arg;
+
+	(void)src;
+	(void)revents;
+	for (int i = 0; i < 16; i++) {
+		int sock = daemon_accept(k->d, fd);
+
+		if (sock < 0) {
+			break;
+		}
+		welcome(k, sock);
+	}
+	return 0;
+}
+
+int control_open(struct daemon *d, const char *path)
+{
+	struct control *k = calloc(1, sizeof(*k));
+	int err;
+
+	if (!k) {
+		return -ENOMEM;
+	}
+	k->d = d;
+	d->control = k;
+	k->fd = unix_listen(path, SOCK_STREAM, d->uid == 0 ? 0666 : 0600);
+	if (k->fd < 0) {
+		return k->fd;
+	}
+	err = sd_event_add_io(d->loop, &k->io, k->fd, EPOLLIN, on_accept, k);
+	if (err >= 0) {
+		err = sd_event_add_defer(d->loop, &k->reaper, on_reaper, k);
+	}
+	if (err < 0) {
+		return err;
+	}
+	sd_event_source_set_enabled(k->reaper, SD_EVENT_OFF);
+	d->history.listener = on_event;
+	d->history.arg = k;
+	return 0;
+}
+
+void control_close(struct daemon *d)
+{
+	struct control *k = d->control;
+
+	if (!k) {
+		return;
+	}
+	d->history.listener = NULL;
+	d->control = NULL;
+	while (k->first) {
+		struct connection *c = k->first;
+
+		k->first = c->next;
+		destroy(c);
+	}
+	sd_event_source_disable_unref(k->io);
+	sd_event_source_disable_unref(k->reaper);
+	fd_close(k->fd);
+	free(k);
+}

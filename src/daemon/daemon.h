@@ -1,0 +1,85 @@
+/* What the files of gbpfd share: one struct daemon, used by the main thread alone. */
+#ifndef GBPF_DAEMON_DAEMON_H
+#define GBPF_DAEMON_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <systemd/sd-event.h>
+
+#include "daemon/device.h"
+#include "daemon/history.h"
+#include "daemon/page.h"
+#include "daemon/worker.h"
+
+#define DAEMON_PATH 4096
+#define DAEMON_HOLD_LIMIT_NS 100000000u
+#define DAEMON_MIN_SHARE_PPM 20000u
+#define DAEMON_MAX_WEIGHT 10000u
+#define DAEMON_DEFAULT_WEIGHT 100u
+
+struct session;
+struct control;
+struct policies;
+struct ticker;
+
+struct options {
+	bool foreground;
+	int ready_fd; /* -1: nobody waits */
+	unsigned idle_exit_s;
+	char device[16];
+	char policy[DAEMON_PATH]; /* name or path; empty: the stored one, or fair */
+	char runtime[DAEMON_PATH], state[DAEMON_PATH];
+};
+
+struct counters {
+	uint64_t sessions, refused_sessions, dropped_sessions, deaths, garbage;
+	uint64_t loads, swaps, refused, rollbacks, late, failed_prepares;
+	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors;
+};
+
+struct daemon {
+	sd_event *loop;
+	struct options opt;
+	uid_t uid;
+	gid_t group; /* gbpf, or (gid_t)-1 */
+	int lock_fd;
+	int spare_fd; /* given up for a moment when accept meets EMFILE */
+	uint64_t started_ns;
+	uint32_t generation;
+	bool ending;
+	struct history history;
+	struct worker worker;
+	struct devices devices;
+	struct counters counters;
+	struct page directory; /* struct sched_directory */
+
+	/* session.c */
+	int session_fd;
+	sd_event_source *session_io, *reaper, *requeue, *idle_timer;
+	struct session *sessions, **sessions_end; /* in the order in which they connected */
+	unsigned n_sessions;
+	uint32_t uid_count_limit;
+	struct session *tenant[SCHED_MAX_TENANTS];
+	struct session *lc[SCHED_MAX_LC]; /* whose boards are published */
+	struct obituary *obituaries;
+	unsigned n_obituaries;
+
+	struct policies *policies; /* owned */
+	struct ticker *ticker;	   /* owned */
+	struct control *control;   /* owned */
+};
+
+static inline struct sched_directory *daemon_directory(struct daemon *d)
+{
+	return d->directory.map;
+}
+
+/* Accepts from a listening socket; when descriptors have run out the connection is taken and closed, so that the loop
+ * does not spin on it. -EAGAIN: none is waiting (or none could be kept). */
+int daemon_accept(struct daemon *d, int listen_fd);
+
+/* True for root, the daemon's own user and members of group gbpf. */
+bool daemon_may_administer(const struct daemon *d, int sock);
+
+#endif

@@ -1,0 +1,32 @@
+/* The GPUs that gbpfd knows: numbers for what processes see by ordinal and uuid. */
+#ifndef GBPF_DAEMON_DEVICE_H
+#define GBPF_DAEMON_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sched/pages.h"
+
+struct device {
+	uint8_t uuid[16];
+	char name[96];
+	bool used;   /* the slot has a number's meaning */
+	bool pinned; /* found at start; others are forgotten when no tenant sees them any more */
+	unsigned tenants;
+};
+
+struct devices {
+	struct device d[SCHED_MAX_GPUS];
+	char kind[8]; /* "soft", "nvidia" or "none" */
+};
+
+/* want: "soft", "nvidia" or "auto". proc is /proc/driver/nvidia/gpus (a test gives its own). 0, -ENODEV: nvidia was
+ * wanted and no driver is there; -EINVAL: unknown word. */
+int devices_open(struct devices *t, const char *want, const char *proc);
+/* Number of the device with that uuid, learned when new; -ENOSPC. Counts a tenant. */
+int devices_get(struct devices *t, const uint8_t uuid[16]);
+void devices_put(struct devices *t, unsigned gpu);
+/* "GPU-xxxxxxxx-xxxx-..." */
+void device_uuid_text(const uint8_t uuid[16], char out[48]);
+
+#endif

@@ -1,0 +1,207 @@
+/* From hello to tenant: number, devices, pages, admission, welcome; and the same for a process that comes back after gbpfd
+ * was restarted, which brings its pages along. */
+#include "daemon/session.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/hooks.h"
+#include "daemon/policy.h"
+#include "daemon/text.h"
+
+#define QUEUE_LIMIT_USEC 30000000u
+#define REATTACH_GRACE_NS 60000000000u /* after a start; who comes later is admitted like anybody else */
+
+static int choose_number(struct daemon *d, const struct wire_hello *h)
+{
+	if ((h->flags & WIRE_REATTACH) && h->tenant < SCHED_MAX_TENANTS && !d->tenant[h->tenant]) {
+		return (int)h->tenant;
+	}
+	for (int i = 0; i < (int)SCHED_MAX_TENANTS; i++) {
+		if (!d->tenant[i]) {
+			return i;
+		}
+	}
+	return -ENOSPC;
+}
+
+/* On failure the devices counted so far stay in s->gpus and are given back when the session ends. */
+static int take_devices(struct session *s, const struct wire_hello *h)
+{
+	for (s->gpus = 0; s->gpus < h->gpus; s->gpus++) {
+		int n = devices_get(&s->d->devices, h->uuid[s->gpus]);
+
+		if (n < 0) {
+			return n;
+		}
+		s->gpu_index[s->gpus] = (uint32_t)n;
+		s->gpu_mask |= 1u << n;
+	}
+	return 0;
+}
+
+static int take_pages(struct session *s, const struct wire_hello *h, int *fds)
+{
+	int err;
+
+	if (!(h->flags & WIRE_REATTACH)) {
+		err = page_create(&s->board, "gbpf-board", SCHED_PAGE_BYTES);
+		return err ? err : page_create(&s->stats, "gbpf-stats", SCHED_STATS_BYTES);
+	}
+	err = page_adopt(&s->board, fds[0], SCHED_PAGE_BYTES);
+	if (!err) {
+		fds[0] = -1;
+		err = page_adopt(&s->stats, fds[1], SCHED_STATS_BYTES);
+	}
+	if (!err) {
+		fds[1] = -1;
+		s->reattached = true;
+		s->had_version = h->policy_version;
+	}
+	return err;
+}
+
+static void welcome(struct session *s)
+{
+	int fds[3] = { s->d->directory.fd, s->board.fd, s->stats.fd };
+	union wire_message m = { 0 };
+
+	m.welcome.tenant = (uint32_t)s->tenant;
+	m.welcome.class_id = s->class_id;
+	m.welcome.weight = s->weight;
+	m.welcome.min_share_ppm = DAEMON_MIN_SHARE_PPM;
+	m.welcome.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
+	for (unsigned i = 0; i < WIRE_GPUS; i++) {
+		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
+	}
+	s->state = SESSION_WELCOMED;
+	session_send(s, &m, WIRE_WELCOME, fds, s->reattached ? 1 : 3);
+}
+
+static void wait_in_queue(struct session *s)
+{
+	union wire_message m = { 0 };
+	uint64_t now;
+
+	s->state = SESSION_QUEUED;
+	if (s->told_queued) {
+		return;
+	}
+	s->told_queued = true;
+	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
+	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
+	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+	history_add(&s->d->history, "queued", s->tenant, s->peer.pid, "%s waits: the policy's admit said so", s->name);
+	session_send(s, &m, WIRE_QUEUED, NULL, 0);
+}
+
+static void admit(struct session *s)
+{
+	bool returning = s->reattached && clock_now_ns() - s->d->started_ns < REATTACH_GRACE_NS;
+	int verdict = returning ? GBPF_ADMIT : hook_admit(s);
+
+	if (verdict == GBPF_QUEUE) {
+		wait_in_queue(s);
+	} else if (verdict == GBPF_REJECT) {
+		session_refuse(s, -EPERM, "the policy does not admit this process to the GPU");
+	} else {
+		welcome(s);
+	}
+}
+
+void session_readmit(struct daemon *d)
+{
+	session_each(d, s)
+	{
+		if (s->state == SESSION_QUEUED && !s->dying) {
+			admit(s);
+		}
+	}
+}
+
+static void take_identity(struct session *s, const struct wire_hello *h)
+{
+	text_copy(s->name, sizeof(s->name), h->name, sizeof(h->name));
+	text_copy(s->command, sizeof(s->command), h->command, sizeof(h->command));
+	if (!s->name[0]) {
+		memcpy(s->name, "unnamed", 8);
+	}
+	s->class_id = h->class_id;
+	s->weight = h->weight ? h->weight : DAEMON_DEFAULT_WEIGHT;
+}
+
+static bool hello_is_sane(struct session *s, const struct wire_hello *h)
+{
+	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
+	    h->flags & ~(uint32_t)(WIRE_REATTACH | WIRE_STRICT)) {
+		session_refuse(s, -EINVAL, "hello asks for class %u, weight %u, flags 0x%x, which do not exist", h->class_id,
+			       h->weight, h->flags);
+		return false;
+	}
+	return true;
+}
+
+static void begin(struct session *s, const struct wire_hello *h, int *fds)
+{
+	struct daemon *d = s->d;
+	int number = choose_number(d, h), err;
+
+	if (number < 0) {
+		session_refuse(s, number, "there are %u tenants already", SCHED_MAX_TENANTS);
+		return;
+	}
+	s->tenant = number;
+	d->tenant[number] = s;
+	d->counters.sessions++;
+	err = take_devices(s, h);
+	if (err) {
+		session_refuse(s, err, "gbpfd knows %u GPUs already and none of them is this", SCHED_MAX_GPUS);
+		return;
+	}
+	err = take_pages(s, h, fds);
+	if (err) {
+		session_refuse(s, err, "its pages cannot be %s: %s", h->flags & WIRE_REATTACH ? "taken over" : "made",
+			       strerror(-err));
+		return;
+	}
+	if (s->reattached && h->regions) {
+		policy_adopt_region(s, h->policy_version, &fds[2]);
+	}
+	admit(s);
+}
+
+void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds)
+{
+	take_identity(s, h);
+	if (hello_is_sane(s, h)) {
+		begin(s, h, fds);
+	}
+	for (unsigned i = 0; i < nfds; i++) {
+		fd_close(fds[i]); /* those that were taken are -1 */
+	}
+}
+
+void session_mapped(struct session *s)
+{
+	struct daemon *d = s->d;
+
+	if (page_seal(&s->board) < 0 || page_seal(&s->stats) < 0) {
+		d->counters.garbage++;
+		session_drop(s, "it has prevented the sealing of its pages");
+		return;
+	}
+	page_close_fd(&s->stats);
+	s->state = SESSION_READY;
+	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
+	history_add(&d->history, s->reattached ? "reattach" : "start", s->tenant, s->peer.pid,
+		    "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid, class_name(s->class_id),
+		    s->reattached ? "came back as" : "is", s->tenant);
+	if (s->class_id == GBPF_CLASS_LATENCY) {
+		lc_publish(s);
+	}
+	lc_introduce(s);
+	policy_introduce(s);
+	ticker_wake(d);
+}

@@ -1,0 +1,187 @@
+/* Events: the ring, and the file behind it. The file is a convenience: when the disk is full the ring goes on. */
+#include "daemon/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "daemon/text.h"
+
+#define MAX_SEQ (INT64_C(1) << 53)
+
+json_t *history_json(const struct history_event *e)
+{
+	json_t *j = json_pack("{s:I,s:I,s:s}", "seq", (json_int_t)e->seq, "wall_ns", (json_int_t)e->wall_ns, "kind", e->kind);
+
+	if (j && e->tenant >= 0) {
+		json_object_set_new(j, "tenant", json_integer(e->tenant));
+	}
+	if (j && e->pid >= 0) {
+		json_object_set_new(j, "pid", json_integer(e->pid));
+	}
+	if (j) {
+		json_object_set_new(j, "text", json_string(e->text));
+	}
+	return j;
+}
+
+const struct history_event *history_get(const struct history *h, uint64_t seq)
+{
+	return seq < h->oldest || seq >= h->next ? NULL : &h->ring[seq % HISTORY_EVENTS];
+}
+
+static struct history_event *append(struct history *h, uint64_t seq)
+{
+	struct history_event *e = &h->ring[seq % HISTORY_EVENTS];
+
+	if (h->oldest == h->next) {
+		h->oldest = seq;
+	}
+	h->next = seq + 1;
+	if (h->next - h->oldest > HISTORY_EVENTS) {
+		h->oldest = h->next - HISTORY_EVENTS;
+	}
+	memset(e, 0, sizeof(*e));
+	e->seq = seq;
+	return e;
+}
+
+static void read_line(struct history *h, const char *line, size_t len)
+{
+	json_t *j = json_loadb(line, len, 0, NULL), *v;
+	json_int_t seq = json_integer_value(json_object_get(j, "seq"));
+	const char *kind = json_string_value(json_object_get(j, "kind"));
+	const char *text = json_string_value(json_object_get(j, "text"));
+	struct history_event *e;
+
+	if (seq <= 0 || seq > MAX_SEQ || (uint64_t)seq < h->next || !kind || !text) {
+		json_decref(j); /* a torn line: the daemon died while it wrote */
+		return;
+	}
+	if ((uint64_t)seq > h->next) {
+		h->oldest = h->next = (uint64_t)seq; /* a gap: what came before it is forgotten */
+	}
+	e = append(h, (uint64_t)seq);
+	e->wall_ns = (uint64_t)json_integer_value(json_object_get(j, "wall_ns"));
+	v = json_object_get(j, "tenant");
+	e->tenant = v ? (int32_t)json_integer_value(v) : -1;
+	v = json_object_get(j, "pid");
+	e->pid = v ? (int32_t)json_integer_value(v) : -1;
+	text_copy(e->kind, sizeof(e->kind), kind, strlen(kind));
+	text_copy(e->text, sizeof(e->text), text, strlen(text));
+	json_decref(j);
+}
+
+static void read_old(struct history *h, const char *path)
+{
+	struct buf b;
+	const char *p, *end, *nl;
+
+	buf_init(&b);
+	if (buf_read_file(&b, path, 2 * HISTORY_FILE_BYTES) == 0) {
+		p = buf_text(&b);
+		end = p + b.len;
+		while (p < end && (nl = memchr(p, '\n', (size_t)(end - p)))) {
+			read_line(h, p, (size_t)(nl - p));
+			p = nl + 1;
+		}
+	}
+	buf_finish(&b);
+}
+
+static void open_file(struct history *h)
+{
+	struct stat st;
+
+	h->fd = open(h->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	h->bytes = h->fd >= 0 && fstat(h->fd, &st) == 0 ? (size_t)st.st_size : 0;
+	if (h->fd < 0) {
+		h->write_errors++;
+	} else if (h->bytes && write(h->fd, "\n", 1) < 0) {
+		h->write_errors++; /* a line that a kill has torn ends here, so that the next one stands alone */
+	}
+}
+
+int history_open(struct history *h, const char *state_dir)
+{
+	memset(h, 0, sizeof(*h));
+	h->fd = -1;
+	h->next = h->oldest = 1;
+	h->ring = calloc(HISTORY_EVENTS, sizeof(*h->ring));
+	if (!h->ring || asprintf(&h->path, "%s/events.jsonl", state_dir) < 0) {
+		h->path = NULL;
+		history_close(h);
+		return -ENOMEM;
+	}
+	if (asprintf(&h->old_path, "%s.1", h->path) < 0) {
+		h->old_path = NULL;
+		history_close(h);
+		return -ENOMEM;
+	}
+	read_old(h, h->old_path);
+	read_old(h, h->path);
+	open_file(h);
+	return 0;
+}
+
+void history_close(struct history *h)
+{
+	h->fd = fd_close(h->fd);
+	free(h->ring);
+	free(h->path);
+	free(h->old_path);
+	h->ring = NULL;
+	h->path = h->old_path = NULL;
+}
+
+static void write_event(struct history *h, const struct history_event *e)
+{
+	json_t *j = history_json(e);
+	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	size_t len = text ? strlen(text) : 0;
+
+	json_decref(j);
+	if (text && h->fd >= 0) {
+		text[len] = '\n'; /* one write, so that a kill tears at most one line */
+		if (write(h->fd, text, len + 1) != (ssize_t)len + 1) {
+			h->write_errors++;
+		}
+		h->bytes += len + 1;
+	}
+	free(text);
+	if (h->bytes > HISTORY_FILE_BYTES) {
+		h->fd = fd_close(h->fd);
+		if (rename(h->path, h->old_path) < 0) {
+			h->write_errors++;
+		}
+		open_file(h);
+	}
+}
+
+void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...)
+{
+	struct history_event *e = append(h, h->next);
+	va_list ap;
+
+	e->wall_ns = clock_wall_ns();
+	e->tenant = tenant;
+	e->pid = pid;
+	snprintf(e->kind, sizeof(e->kind), "%s", kind);
+	text_clean(e->kind);
+	va_start(ap, fmt);
+	vsnprintf(e->text, sizeof(e->text), fmt, ap);
+	va_end(ap);
+	text_clean(e->text);
+	write_event(h, e);
+	if (h->listener) {
+		h->listener(h->arg, e);
+	}
+}

@@ -1,0 +1,229 @@
+/* Running admit and tick. The tick runs on the loop: its programs are bounded by the verifier (a million instructions at
+ * worst, about a millisecond), and overruns are counted. While nobody does anything there is no tick; as processes do not
+ * tell gbpfd when they begin again, it then looks at their pages every 10 ms. */
+#include "daemon/hooks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/policy.h"
+
+#define TICK_NS 1000000u
+#define IDLE_USEC 10000u
+#define ACTIVE_NS 100000000u /* after the last sign of life */
+
+struct ticker {
+	struct daemon *d;
+	sd_event_source *source;
+	uint64_t last_active_ns, due_usec;
+	bool on;
+};
+
+/* ---- admit ---- */
+
+static void count_tenants(const struct daemon *d, const struct session *but, uint32_t gpu, struct ctx_admit *ctx)
+{
+	session_each(d, s)
+	{
+		bool there = s->state == SESSION_READY || s->state == SESSION_WELCOMED;
+
+		if (s != but && there && !s->dying && (!s->gpu_mask || s->gpu_mask & 1u << gpu)) {
+			ctx->tenants++;
+			ctx->latency_tenants += s->class_id == GBPF_CLASS_LATENCY;
+		}
+	}
+}
+
+static int admit_on(struct session *s, uint32_t gpu)
+{
+	struct daemon *d = s->d;
+	struct live *l = policy_on(d, gpu);
+	uint64_t now = clock_now_ns(), verdict;
+	struct ctx_admit ctx = { .now_ns = now,
+				 .waited_ns = s->told_queued ? now - s->connected_ns : 0,
+				 .tenant = (uint32_t)s->tenant,
+				 .uid = s->peer.uid,
+				 .pid = (uint32_t)s->peer.pid,
+				 .gpu = gpu,
+				 .class_id = s->class_id,
+				 .weight = s->weight };
+
+	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
+		return GBPF_ADMIT;
+	}
+	count_tenants(d, s, gpu, &ctx);
+	verdict = ebpf_policy_run(&l->run, HOOK_admit, &ctx);
+	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight || ctx.weight > DAEMON_MAX_WEIGHT) {
+		d->counters.verdict_errors++;
+		history_add(&d->history, "verdict", s->tenant, s->peer.pid,
+			    "admit of policy version %llu gave verdict %llu, class %u, weight %u: the built-in answer is used",
+			    (unsigned long long)l->version, (unsigned long long)verdict, ctx.class_id, ctx.weight);
+		return GBPF_ADMIT;
+	}
+	s->class_id = ctx.class_id;
+	s->weight = ctx.weight;
+	return (int)verdict;
+}
+
+int hook_admit(struct session *s)
+{
+	int strictest = GBPF_ADMIT;
+
+	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
+		if (s->gpu_mask ? s->gpu_mask & 1u << gpu : gpu == 0) {
+			int verdict = admit_on(s, gpu);
+
+			strictest = MAX(strictest, verdict);
+		}
+	}
+	return strictest;
+}
+
+/* ---- tick ---- */
+
+static bool does_something(struct session *s)
+{
+	struct sched_stats *st = s->stats.map;
+	struct sched_board *b = s->board.map;
+	uint64_t launches;
+
+	if (s->state != SESSION_READY || s->dying) {
+		return false;
+	}
+	launches = load_relaxed(&st->launches) + load_relaxed(&st->copies);
+	if (launches != s->last_progress || load_relaxed(&st->inflight)) {
+		s->last_progress = launches;
+		return true;
+	}
+	for (uint32_t i = 0; i < SCHED_MAX_GPUS; i++) {
+		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && load_relaxed(&b->gpu[i].open)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool anybody_active(struct daemon *d, uint64_t now)
+{
+	struct ticker *t = d->ticker;
+	bool any = false;
+
+	session_each(d, s)
+	{
+		any |= does_something(s);
+	}
+	t->last_active_ns = any ? now : t->last_active_ns;
+	return now - t->last_active_ns < ACTIVE_NS;
+}
+
+static void tick(struct daemon *d, struct live *l, uint64_t now)
+{
+	struct ctx_tick ctx = { .now_ns = now,
+				.period_ns = l->last_tick_ns ? now - l->last_tick_ns : TICK_NS,
+				.epoch = l->epoch };
+	uint64_t took;
+
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		if (d->tenant[i]) {
+			ctx.tenants = i + 1;
+			ctx.active++;
+		}
+	}
+	ebpf_policy_run(&l->run, HOOK_tick, &ctx);
+	l->last_tick_ns = now;
+	l->epoch++;
+	took = clock_now_ns() - now;
+	d->counters.ticks++;
+	d->counters.tick_overruns += took > TICK_NS;
+	d->counters.tick_max_ns = MAX(d->counters.tick_max_ns, took);
+}
+
+static bool wanted(struct daemon *d)
+{
+	bool any = false;
+
+	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+		any |= live_has(l, HOOK_tick);
+	}
+	if (!any || policy_off(d)) {
+		return false;
+	}
+	session_each(d, s)
+	{
+		if (s->state == SESSION_READY && !s->dying) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+	struct ticker *t = d->ticker;
+	uint64_t now = clock_now_ns(), now_usec;
+
+	(void)usec;
+	if (!wanted(d)) {
+		t->on = false;
+		return 0;
+	}
+	if (anybody_active(d, now)) {
+		for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+			if (live_has(l, HOOK_tick)) {
+				tick(d, l, now);
+			}
+		}
+		t->due_usec += TICK_NS / 1000;
+	} else {
+		t->due_usec += IDLE_USEC;
+	}
+	now_usec = clock_now_ns() / 1000;
+	if (t->due_usec <= now_usec) { /* missed ticks are not made up for: period_ns tells the policy */
+		t->due_usec = now_usec + TICK_NS / 1000;
+	}
+	sd_event_source_set_time(src, t->due_usec);
+	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+void ticker_wake(struct daemon *d)
+{
+	struct ticker *t = d->ticker;
+
+	if (t && !t->on && wanted(d)) {
+		t->on = true;
+		t->last_active_ns = clock_now_ns();
+		t->due_usec = t->last_active_ns / 1000 + TICK_NS / 1000;
+		sd_event_source_set_time(t->source, t->due_usec);
+		sd_event_source_set_enabled(t->source, SD_EVENT_ONESHOT);
+	}
+}
+
+int ticker_open(struct daemon *d)
+{
+	int err;
+
+	d->ticker = calloc(1, sizeof(*d->ticker));
+	if (!d->ticker) {
+		return -ENOMEM;
+	}
+	d->ticker->d = d;
+	err = sd_event_add_time(d->loop, &d->ticker->source, CLOCK_MONOTONIC, UINT64_MAX, 1, on_tick, d);
+	if (err >= 0) {
+		err = sd_event_source_set_enabled(d->ticker->source, SD_EVENT_OFF);
+	}
+	return err < 0 ? err : 0;
+}
+
+void ticker_close(struct daemon *d)
+{
+	if (d->ticker) {
+		sd_event_source_disable_unref(d->ticker->source);
+		free(d->ticker);
+		d->ticker = NULL;
+	}
+}

@@ -1,0 +1,191 @@
+/* Live versions. The order is what makes the memory safe: gbpfd maps, initialises, seals against further writable
+ * mappings, and only then passes the descriptor on. */
+#include "daemon/live.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/shm.h"
+
+static void *tenant_region(void *ctx, uint32_t tenant)
+{
+	struct live *l = ctx;
+
+	return tenant < SCHED_MAX_TENANTS ? l->region[tenant].map : NULL;
+}
+
+static int tenant_class(void *ctx, uint32_t tenant)
+{
+	struct live *l = ctx;
+	const struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
+
+	return s ? (int)s->class_id : -ENOENT;
+}
+
+static int tenant_weight(void *ctx, uint32_t tenant)
+{
+	struct live *l = ctx;
+	const struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
+
+	return s ? (int)s->weight : -ENOENT;
+}
+
+static int open_global(struct live *l)
+{
+	size_t bytes = l->built->region_bytes[EBPF_REGION_GLOBAL];
+
+	if (!bytes) {
+		return 0;
+	}
+	l->global_fd = shm_create("gbpf-global", bytes, SHM_NOEXEC);
+	return l->global_fd < 0 ? l->global_fd : 0;
+}
+
+static int open_instance(struct live *l)
+{
+	int fds[EBPF_REGIONS] = { -1, -1, -1 }, err;
+
+	err = open_global(l);
+	fds[EBPF_REGION_GLOBAL] = l->global_fd;
+	if (!err) {
+		err = ebpf_policy_open(&l->run, l->built->image_fd, fds, EBPF_OPEN_DAEMON);
+	}
+	if (err) {
+		return err;
+	}
+	if (l->run.region[EBPF_REGION_GLOBAL]) {
+		ebpf_built_init_region(l->built, EBPF_REGION_GLOBAL, l->run.region[EBPF_REGION_GLOBAL]);
+	}
+	if (l->run.region[EBPF_REGION_DAEMON]) {
+		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON, l->run.region[EBPF_REGION_DAEMON]);
+	}
+	l->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, l };
+	l->run.env.tenants = &l->ops;
+	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
+}
+
+int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version, struct report *r)
+{
+	struct live *l;
+	int err;
+
+	if (built->region_bytes[EBPF_REGION_TENANT] > LIVE_MAX_TENANT_BYTES) {
+		report_hint(r, "Make the maps marked GBPF_F_TENANT smaller");
+		return report_set(r, -E2BIG, "limit", "its maps need %zu MiB for each tenant, more than %u",
+				  built->region_bytes[EBPF_REGION_TENANT] >> 20, LIVE_MAX_TENANT_BYTES >> 20);
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		return report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	l->d = d;
+	l->version = version;
+	l->global_fd = -1;
+	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+		l->region[i] = PAGE_NONE;
+	}
+	l->built = built;
+	err = open_instance(l);
+	if (err) {
+		l->built = NULL; /* stays the caller's */
+		live_destroy(l);
+		return report_set(r, err, "memory", "its memory cannot be made: %s", strerror(-err));
+	}
+	*ret = l;
+	return 0;
+}
+
+void live_destroy(struct live *l)
+{
+	if (!l) {
+		return;
+	}
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		page_destroy(&l->region[i]);
+	}
+	if (l->run.image) {
+		ebpf_policy_close(&l->run);
+	}
+	fd_close(l->global_fd);
+	if (l->built) {
+		ebpf_built_finish(l->built);
+		free(l->built);
+	}
+	free(l);
+}
+
+int live_add_tenant(struct live *l, uint32_t tenant)
+{
+	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
+	int err;
+
+	if (!bytes || l->region[tenant].map) {
+		return 0;
+	}
+	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES) {
+		return -E2BIG;
+	}
+	err = page_create(&l->region[tenant], "gbpf-tenant", bytes);
+	if (!err) {
+		l->region_total += bytes;
+		ebpf_built_init_region(l->built, EBPF_REGION_TENANT, l->region[tenant].map);
+	}
+	return err;
+}
+
+void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
+{
+	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
+	struct page p;
+
+	if (!bytes || l->region[tenant].map || l->region_total + bytes > LIVE_MAX_TOTAL_BYTES) {
+		return;
+	}
+	if (page_adopt(&p, *fd, bytes) < 0) {
+		return; /* of another policy: the tenant gets new memory */
+	}
+	if (!p.writable) {
+		shm_unmap(p.map, p.bytes);
+		return;
+	}
+	*fd = -1;
+	l->region[tenant] = p;
+	l->region_total += bytes;
+}
+
+void live_forget_tenant(struct live *l, uint32_t tenant)
+{
+	if (l->region[tenant].map) {
+		l->region_total -= l->region[tenant].bytes;
+		page_destroy(&l->region[tenant]);
+	}
+}
+
+void live_prepare(struct live *l, struct session *s)
+{
+	uint32_t tenant = (uint32_t)s->tenant;
+	union wire_message m = { 0 };
+	int fds[3] = { l->built->image_fd }, err;
+	unsigned n = 1;
+
+	err = live_add_tenant(l, tenant);
+	if (err) {
+		history_add(&l->d->history, "limit", s->tenant, s->peer.pid,
+			    "%s runs without policy version %llu: no memory for its maps (%s)", s->name,
+			    (unsigned long long)l->version, strerror(-err));
+		return;
+	}
+	m.version.version = l->version;
+	if (l->global_fd >= 0) {
+		m.version.regions |= WIRE_REGION_GLOBAL;
+		fds[n++] = l->global_fd;
+	}
+	if (l->region[tenant].map) {
+		m.version.regions |= WIRE_REGION_TENANT;
+		fds[n++] = l->region[tenant].fd;
+	}
+	session_send(s, &m, WIRE_PREPARE, fds, n);
+	s->prepares_sent++;
+	page_close_fd(&l->region[tenant]);
+}

@@ -1,0 +1,171 @@
+/* How a process ended, for the history. gbpfd is not its parent, so the exit code is there only while it is a zombie, or
+ * afterwards from the pidfd where the kernel keeps it (PIDFD_GET_INFO, Linux 6.15). A socket closes a moment before its
+ * process is dead: wait that moment, on the side. */
+#include "daemon/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+#define FIRST_LOOK_USEC 20000u
+#define LAST_LOOK_USEC 200000u
+#define MAX_OBITUARIES 1024u
+
+struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
+	uint64_t mask, cgroupid;
+	uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+	int32_t exit_code;
+};
+#define PIDFD_GET_INFO_1 _IOWR(0xFF, 11, struct pidfd_info_1)
+#define PIDFD_INFO_EXIT_1 8u
+
+struct obituary {
+	struct obituary *next;
+	struct daemon *d;
+	sd_event_source *timer, *death;
+	int pidfd, tenant, pid;
+	bool dead;
+	unsigned looks;
+	char name[WIRE_NAME];
+};
+
+/* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command, exit_code the last. */
+static bool zombie_status(int pid, int *ret)
+{
+	char path[64];
+	const char *p;
+	struct buf b;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	buf_init(&b);
+	if (buf_read_file(&b, path, 4096) == 0) {
+		p = strrchr(buf_text(&b), ')');
+		if (p && p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) {
+			p = strrchr(p, ' ');
+			*ret = (int)strtol(p, NULL, 10);
+			found = true;
+		}
+	}
+	buf_finish(&b);
+	return found;
+}
+
+static bool pidfd_status(int pidfd, int *ret)
+{
+	struct pidfd_info_1 info = { .mask = PIDFD_INFO_EXIT_1 };
+
+	if (ioctl(pidfd, PIDFD_GET_INFO_1, &info) < 0 || !(info.mask & PIDFD_INFO_EXIT_1)) {
+		return false;
+	}
+	*ret = info.exit_code;
+	return true;
+}
+
+static void finish(struct obituary *o)
+{
+	struct obituary **link = &o->d->obituaries;
+
+	while (*link != o) {
+		link = &(*link)->next;
+	}
+	*link = o->next;
+	o->d->n_obituaries--;
+	sd_event_source_disable_unref(o->timer);
+	sd_event_source_disable_unref(o->death);
+	fd_close(o->pidfd);
+	free(o);
+}
+
+static void record(struct daemon *d, const char *name, int tenant, int pid, bool dead, const int *status)
+{
+	struct history *h = &d->history;
+
+	if (!dead) {
+		history_add(h, "detach", tenant, pid, "%s (pid %d) left its session", name, pid);
+	} else if (status && WIFSIGNALED(*status)) {
+		d->counters.deaths++;
+		history_add(h, "kill", tenant, pid, "%s (pid %d) was killed by signal %d (%s)", name, pid,
+			    WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+	} else if (status) {
+		history_add(h, "exit", tenant, pid, "%s (pid %d) ended with exit code %d", name, pid,
+			    WEXITSTATUS(*status));
+	} else {
+		history_add(h, "exit", tenant, pid, "%s (pid %d) ended", name, pid);
+	}
+}
+
+static bool look(struct obituary *o, bool last)
+{
+	int status;
+
+	if (o->dead && (zombie_status(o->pid, &status) || pidfd_status(o->pidfd, &status))) {
+		record(o->d, o->name, o->tenant, o->pid, true, &status);
+	} else if (last) {
+		record(o->d, o->name, o->tenant, o->pid, o->dead, NULL);
+	} else {
+		return false;
+	}
+	finish(o);
+	return true;
+}
+
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct obituary *o = arg;
+
+	if (!look(o, o->looks > 0)) {
+		o->looks++;
+		sd_event_source_set_time(src, usec + LAST_LOOK_USEC);
+		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	}
+	return 0;
+}
+
+static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct obituary *o = arg;
+
+	(void)fd;
+	(void)revents;
+	o->dead = true;
+	sd_event_source_set_enabled(src, SD_EVENT_OFF);
+	look(o, false);
+	return 0;
+}
+
+void obituary_write(struct session *s)
+{
+	struct daemon *d = s->d;
+	struct obituary *o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
+	uint64_t now;
+
+	if (!o) {
+		record(d, s->name, s->tenant, s->peer.pid, true, NULL);
+		return;
+	}
+	*o = (struct obituary){ .next = d->obituaries, .d = d, .pidfd = s->pidfd, .tenant = s->tenant,
+				.pid = s->peer.pid, .dead = s->dead };
+	memcpy(o->name, s->name, sizeof(o->name));
+	s->death = sd_event_source_disable_unref(s->death);
+	s->pidfd = -1;
+	d->obituaries = o;
+	d->n_obituaries++;
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
+	    sd_event_add_time(d->loop, &o->timer, CLOCK_MONOTONIC, now + FIRST_LOOK_USEC, 1000, on_timer, o) < 0) {
+		look(o, true);
+	}
+}
+
+void obituaries_close(struct daemon *d)
+{
+	while (d->obituaries) {
+		look(d->obituaries, true);
+	}
+}

@@ -1,0 +1,45 @@
+/* Inside policy*.c: an operation under way, and the state of all. */
+#ifndef GBPF_DAEMON_POLICY_INT_H
+#define GBPF_DAEMON_POLICY_INT_H
+
+#include "base/report.h"
+#include "daemon/policy.h"
+
+struct request {
+	struct job job; /* first: the worker hands it back */
+	struct request *next;
+	struct daemon *d;
+	struct policy_order o;
+	char name[EBPF_NAME_BYTES], dir[4096];
+	/* filled by the worker */
+	struct ebpf_built *built; /* owned until a live version takes it */
+	struct report report;
+	json_t *meta; /* owned */
+	int err, store_err;
+	uint64_t removed; /* version that gave way in the store */
+	/* the swap */
+	uint64_t prepare_begin_ns, waited_ns, flip_ns;
+	unsigned asked, acked, failed;
+	uint64_t old[SCHED_MAX_GPUS], was_active;
+	char *state_text; /* owned: for the worker */
+};
+
+struct policies {
+	struct store store;
+	struct request *first; /* owned; the head is under way */
+	unsigned n;
+	struct live *lives;   /* owned: active versions, and the one that is being prepared */
+	struct live *pending; /* borrowed from lives */
+	sd_event_source *timer;
+};
+
+/* policy_build.c: on the worker */
+void request_build(struct job *j);
+void request_save_state(struct job *j);
+json_t *built_meta(const struct request *q, const struct buf *object);
+
+void request_free(struct request *q);
+/* Ends the request at the head with failure (r of the request says why) and begins the next. */
+void request_fail(struct request *q, int exit_code);
+
+#endif

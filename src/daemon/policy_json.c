@@ -1,0 +1,108 @@
+/* What policy.list and policy.show answer. */
+#include "daemon/policy_int.h"
+
+#include "base/atomic.h"
+
+static json_t *gpus_json(struct daemon *d, uint64_t version)
+{
+	json_t *gpus = json_array();
+
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i) == version) {
+			json_array_append_new(gpus, json_integer(i));
+		}
+	}
+	return gpus;
+}
+
+static json_t *brief(struct daemon *d, const struct stored *v)
+{
+	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *h;
+	size_t i;
+
+	json_array_foreach(json_object_get(v->meta, "hooks"), i, h) {
+		json_array_append(hooks, json_object_get(h, "hook"));
+	}
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:O?,s:b,s:o}", "version", (json_int_t)v->version, "name", v->name, "state",
+			 json_array_size(gpus) ? "active" : "kept", "loaded_wall_ns",
+			 json_object_get(v->meta, "loaded_wall_ns"), "hooks", hooks, "license",
+			 json_object_get(v->meta, "license"), "by_default", (int)v->by_default, "gpus", gpus);
+}
+
+uint64_t policy_first_active(struct daemon *d)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i)) {
+			return policy_active_version(d, i);
+		}
+	}
+	return 0;
+}
+
+const char *policy_active_name(struct daemon *d, unsigned gpu)
+{
+	const struct stored *v = store_find(&d->policies->store, policy_active_version(d, gpu));
+
+	return v ? v->name : "";
+}
+
+json_t *policy_list_json(struct daemon *d)
+{
+	struct store *st = &d->policies->store;
+	json_t *versions = json_array();
+
+	for (unsigned i = 0; i < st->n; i++) {
+		json_array_append_new(versions, brief(d, &st->v[i]));
+	}
+	return json_pack("{s:I,s:o}", "active", (json_int_t)policy_first_active(d), "versions", versions);
+}
+
+/* What gbpfd's own instance and the tenants' pages have counted. */
+static json_t *counters(struct daemon *d, const struct live *l)
+{
+	uint64_t helper_errors = load_relaxed(&l->run.env.helper_errors), verdict_errors = d->counters.verdict_errors;
+	json_t *notes = json_array();
+	unsigned users = 0;
+
+	for (unsigned i = 0; i < EBPF_NOTES; i++) {
+		json_array_append_new(notes, json_integer((json_int_t)load_relaxed(&l->run.env.notes[i])));
+	}
+	session_each(d, s)
+	{
+		const struct sched_stats *st = s->stats.map;
+
+		if (st && s->state == SESSION_READY && load_relaxed(&st->version_in_use) == l->version) {
+			helper_errors += load_relaxed(&st->helper_errors);
+			verdict_errors += load_relaxed(&st->verdict_errors);
+			users++;
+		}
+	}
+	return json_pack("{s:o,s:I,s:I,s:I,s:i}", "notes", notes, "helper_errors", (json_int_t)(int64_t)helper_errors,
+			 "verdict_errors", (json_int_t)(int64_t)verdict_errors, "ticks", (json_int_t)l->epoch,
+			 "tenants", (int)users);
+}
+
+json_t *policy_show_json(struct daemon *d, uint64_t version)
+{
+	const struct stored *v;
+	json_t *j;
+
+	version = version ? version : policy_first_active(d);
+	v = store_find(&d->policies->store, version);
+	if (!v) {
+		return NULL;
+	}
+	j = json_copy(v->meta);
+	if (!j) {
+		return NULL;
+	}
+	json_object_set_new(j, "gpus", gpus_json(d, version));
+	json_object_set_new(j, "state",
+			    json_string(json_array_size(json_object_get(j, "gpus")) ? "active" : "kept"));
+	for (struct live *l = d->policies->lives; l; l = l->next) {
+		if (l->version == version) {
+			json_object_set_new(j, "counters", counters(d, l));
+		}
+	}
+	return j;
+}

@@ -1,0 +1,82 @@
+/* Sessions: one connected process each, which becomes a tenant when it has said hello and was admitted. */
+#ifndef GBPF_DAEMON_SESSION_H
+#define GBPF_DAEMON_SESSION_H
+
+#include "base/fd.h"
+#include "daemon/daemon.h"
+#include "daemon/outbox.h"
+#include "lib/wire.h"
+
+enum session_state {
+	SESSION_NEW,	  /* connected, no hello yet */
+	SESSION_QUEUED,	  /* admit said wait */
+	SESSION_WELCOMED, /* has its pages, has not said that it mapped them */
+	SESSION_READY,
+};
+
+enum session_end {
+	END_CLOSED, /* the socket was closed, or the process ended */
+	END_REFUSED,
+	END_DROPPED, /* by us: garbage, does not read ... */
+	END_SHUTDOWN,
+};
+
+struct session {
+	struct daemon *d;
+	struct session *next;
+	sd_event_source *io, *timer, *death;
+	int sock, pidfd;
+	struct peer peer;
+	enum session_state state;
+	bool dying, dead; /* to be ended by the reaper; its process is known to be dead */
+	enum session_end end;
+
+	int tenant; /* -1: none yet */
+	char name[WIRE_NAME], command[WIRE_TEXT];
+	uint32_t class_id, weight, gpus, gpu_mask;
+	uint32_t gpu_index[WIRE_GPUS]; /* number of gbpfd by the process's ordinal */
+	uint64_t connected_ns;
+	bool reattached, told_queued;
+	uint64_t had_version; /* reattached: the version that it runs */
+	struct page board, stats;
+	int lc_slot; /* -1: board not published */
+	uint64_t lc_seen; /* slots whose boards it was sent */
+	struct outbox out;
+	uint64_t prepares_sent, prepares_acked;
+	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
+	uint64_t note_second;
+	unsigned note_count;
+	uint64_t last_progress; /* launches when the ticker last looked */
+};
+
+int sessions_open(struct daemon *d, const char *path);
+void sessions_close(struct daemon *d);
+
+/* Sends, or ends the session when that is hopeless. Descriptors are borrowed. Only live versions call it with PREPARE. */
+void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds);
+/* Ends the session soon (from the loop, so that walks over sessions stay valid). */
+void session_end(struct session *s, enum session_end end);
+/* Records why, then ends it as END_DROPPED. */
+void session_drop(struct session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void session_refuse(struct session *s, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* class or weight changed: tells the process, publishes or withdraws its board. */
+void session_set(struct session *s, uint32_t class_id, uint32_t weight);
+
+/* hello.c. fds are taken. */
+void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds);
+void session_mapped(struct session *s);
+void session_readmit(struct daemon *d); /* asks again for those that are queued */
+
+/* lc.c: boards of latency tenants */
+void lc_publish(struct session *s);
+void lc_withdraw(struct session *s);
+void lc_introduce(struct session *s); /* sends it the boards of the others */
+
+/* obituary.c: says in the history how a process ended. pidfd is taken, -1 allowed. */
+void obituary_write(struct session *s);
+void obituaries_close(struct daemon *d);
+
+#define session_each(d, s) for (struct session *s = (d)->sessions; s; s = s->next)
+
+#endif

@@ -1,0 +1,140 @@
+/* A tenant's statistics page as JSON. The tenant writes that page: each word is read once, texts are copied and cleaned,
+ * nothing in it is used as an index or a size. */
+#include "daemon/control.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "daemon/session.h"
+#include "daemon/text.h"
+
+#define SHOWN_KERNELS 16u
+
+/* JSON's integers are signed; a tenant may write anything. */
+static json_t *number(uint64_t v)
+{
+	return json_integer((json_int_t)MIN(v, (uint64_t)INT64_MAX));
+}
+
+static const char *why_name(uint32_t why)
+{
+	switch (why) {
+	case SCHED_WHY_LATENCY:
+		return "latency";
+	case SCHED_WHY_INFLIGHT:
+		return "inflight";
+	case SCHED_WHY_SHARE:
+		return "share";
+	case SCHED_WHY_LIMIT:
+		return "limit";
+	case SCHED_WHY_NO_POLICY:
+		return "no-policy";
+	case SCHED_WHY_COLLECTIVE:
+		return "collective";
+	default:
+		return "";
+	}
+}
+
+/* Lower bound of the bucket in which the part-th of all requests lies. */
+static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
+{
+	uint64_t want = (uint64_t)((double)total * part), seen = 0;
+
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		seen += hist[i];
+		if (seen > want) {
+			return sched_hist_floor(i);
+		}
+	}
+	return 0;
+}
+
+static void requests(const struct sched_stats *st, json_t *j)
+{
+	uint64_t hist[SCHED_HIST_BUCKETS], total = 0, max = 0;
+
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		uint64_t n = load_relaxed(&st->request_hist[i]);
+
+		hist[i] = MIN(n, UINT64_C(1) << 48); /* so that the sum cannot overflow */
+		total += hist[i];
+		max = hist[i] ? sched_hist_floor(i) : max;
+	}
+	json_object_set_new(j, "requests", number(load_relaxed(&st->requests)));
+	json_object_set_new(j, "request_p50_ns", number(percentile(hist, total, 0.50)));
+	json_object_set_new(j, "request_p99_ns", number(percentile(hist, total, 0.99)));
+	json_object_set_new(j, "request_max_ns", number(max));
+}
+
+static int by_count(const void *a, const void *b)
+{
+	const struct sched_stats_kernel *x = a, *y = b;
+
+	return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
+}
+
+static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *tenant)
+{
+	struct sched_stats_kernel k[SCHED_KERNELS];
+	json_t *all = json_array();
+	char name[SCHED_KERNEL_NAME + 1];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
+		k[n].hash = load_relaxed(&st->kernel[i].hash);
+		k[n].count = load_relaxed(&st->kernel[i].count);
+		k[n].est_ns = load_relaxed(&st->kernel[i].est_ns);
+		memcpy(k[n].name, st->kernel[i].name, sizeof(k[n].name));
+		if (k[n].hash && k[n].hash == why_hash) {
+			text_copy(name, sizeof(name), k[n].name, sizeof(k[n].name));
+			json_object_set_new(tenant, "why_kernel", json_string(name));
+		}
+		n += k[n].count > 0;
+	}
+	qsort(k, n, sizeof(k[0]), by_count);
+	for (unsigned i = 0; i < MIN(n, SHOWN_KERNELS); i++) {
+		text_copy(name, sizeof(name), k[i].name, sizeof(k[i].name));
+		json_array_append_new(all, json_pack("{s:s,s:o,s:o}", "name", name, "count", number(k[i].count), "est_ns",
+						     number(k[i].est_ns)));
+	}
+	return all;
+}
+
+void stats_json(const struct session *s, json_t *tenant)
+{
+	const struct sched_stats *st = s->stats.map;
+	json_t *j = json_object();
+	uint64_t why_hash = load_relaxed(&st->why_kernel);
+	char hex[24];
+
+#define COUNTER(name) json_object_set_new(j, #name, number(load_relaxed(&st->name)))
+	COUNTER(launches);
+	COUNTER(copies);
+	COUNTER(memsets);
+	COUNTER(graphs);
+	COUNTER(holds);
+	COUNTER(held_ns);
+	COUNTER(max_held_ns);
+	COUNTER(deferred);
+	COUNTER(limit_hits);
+	COUNTER(submit_calls);
+	COUNTER(busy_ns);
+	COUNTER(inflight);
+	COUNTER(inflight_ns);
+	COUNTER(swap_stall_ns);
+	COUNTER(verdict_errors);
+	COUNTER(helper_errors);
+	COUNTER(queues);
+#undef COUNTER
+	requests(st, j);
+	json_object_set_new(tenant, "stats", j);
+	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
+	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);
+	json_object_set_new(tenant, "why_kernel", json_string(why_hash ? hex : ""));
+	json_object_set_new(tenant, "policy_version", number(load_relaxed(&st->version_in_use)));
+	json_object_set_new(tenant, "kernels", kernels(st, why_hash, tenant));
+}
