@@ -138,16 +138,18 @@ int ebpf_insn_slots(const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
 	}
 }
 
-/* Where control goes besides the next instruction; -1 nowhere. */
+#define NOWHERE INT64_MIN
+
+/* Where control goes besides the next instruction; it may lie outside of the program. */
 static int64_t target_of(const struct ebpf_insn *i, uint32_t pc)
 {
 	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
 
 	if ((class != EBPF_JMP && class != EBPF_JMP32) || op == EBPF_EXIT) {
-		return -1;
+		return NOWHERE;
 	}
 	if (op == EBPF_CALL) {
-		return i->src == EBPF_CALL_LOCAL ? (int64_t)pc + 1 + i->imm : -1;
+		return i->src == EBPF_CALL_LOCAL ? (int64_t)pc + 1 + i->imm : NOWHERE;
 	}
 	return (int64_t)pc + 1 + (class == EBPF_JMP32 && op == EBPF_JA ? i->imm : i->off);
 }
@@ -189,7 +191,7 @@ int ebpf_program_check(const struct ebpf_insn *insns, uint32_t n, uint32_t n_map
 			return -EINVAL;
 		}
 		/* A second half has opcode 0, which no instruction has. */
-		if (target != -1 && (target < 0 || target >= n || insns[target].code == 0)) {
+		if (target != NOWHERE && (target < 0 || target >= n || insns[target].code == 0)) {
 			return -EINVAL;
 		}
 	}

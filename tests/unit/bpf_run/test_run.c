@@ -323,6 +323,10 @@ static void compiler_refuses_what_leaves_a_function(void **state)
 		"callf f; mov r0, 0; f:; mov r0, 0; exit",				       /* fall into another */
 		"f:; callf f; exit",						       /* the entry is no function */
 		"mov r0, 0",								       /* fall off the end */
+		"hex 0500feff00000000",							       /* jump to -1 */
+		"hex 06000000feffffff",							       /* the same, far */
+		"hex 85100000feffffff; exit",						       /* call of -1 */
+		"hex 0500010000000000; exit",						       /* jump to the end */
 	};
 	static struct test_env t;
 	struct code_pool pool;
