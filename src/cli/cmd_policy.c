@@ -198,7 +198,7 @@ static int cmd_unload(struct cli *c)
 
 static const struct cli_verb *const subs[] = {
 	&verb_policy_load, &verb_policy_swap, &verb_policy_rollback, &verb_policy_unload, &verb_policy_list,
-	&verb_policy_show, &verb_policy_check, NULL,
+	&verb_policy_show, &verb_policy_check, &verb_policy_exec, NULL,
 };
 
 const struct cli_verb verb_policy = {

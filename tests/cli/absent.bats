@@ -1,0 +1,77 @@
+# Without a daemon: code 3, and a message that says what to do.
+load helper
+
+@test "verbs that need gbpfd return 3 when none runs" {
+	for words in ps "ps --why" status device off on shutdown events "policy list" "policy show" "policy unload" \
+		"policy rollback" "policy load fair" "policy swap fair" "set 1 --weight 5"; do
+		run --separate-stderr "$GBPF" $words
+		echo "$words: $status $stderr"
+		[ "$status" -eq 3 ]
+		[ -z "$output" ]
+		[[ "$stderr" == "gbpf: "*gbpfd* ]]
+		[ "$(wc -l <<<"$stderr")" -eq 1 ]
+	done
+}
+
+@test "the same under --json" {
+	run --separate-stderr "$GBPF" --json ps
+	[ "$status" -eq 3 ]
+	[ -z "$stderr" ]
+	json 'd["error"]["code"] == "unreachable" and d["error"]["exit"] == 3 and d["error"]["hint"]'
+}
+
+@test "--socket takes the place of the runtime directory" {
+	run --separate-stderr "$GBPF" --socket /nonexistent/control.sock ps
+	[ "$status" -eq 3 ]
+	[[ "$stderr" == *"/nonexistent"* ]]
+}
+
+@test "a stale socket file is not a daemon" {
+	python3 -c 'import socket,sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])' "$GBPF_RUNTIME_DIR/control.sock"
+	run --separate-stderr "$GBPF" ps
+	[ "$status" -eq 3 ]
+}
+
+# A server that answers as told.
+serve() {
+	python3 - "$GBPF_RUNTIME_DIR/control.sock" "$1" <<'END' &
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+open(sys.argv[1] + '.ready', 'w').close()
+c, _ = s.accept()
+if sys.argv[2] == 'silent':
+	time.sleep(30)
+c.recv(65536)
+c.sendall(sys.argv[2].encode() + b'\n')
+c.recv(65536)
+END
+	server=$!
+	wait_for test -e "$GBPF_RUNTIME_DIR/control.sock.ready"
+}
+
+@test "a daemon that does not answer is a timeout, code 8" {
+	serve silent
+	run --separate-stderr "$GBPF" --timeout 300ms ps
+	kill $server
+	[ "$status" -eq 8 ]
+}
+
+@test "a daemon of another protocol is refused with both numbers" {
+	serve '{"id":1,"error":{"code":"protocol","exit":1,"message":"protocol 1 is not spoken here, but 7","hint":""}}'
+	run --separate-stderr "$GBPF" ps
+	kill $server
+	echo "$status $stderr"
+	[ "$status" -ne 0 ]
+	[[ "$stderr" == *7* ]]
+}
+
+@test "garbage from the socket is an error, not a crash" {
+	serve '{{{{ not json'
+	run --separate-stderr "$GBPF" --timeout 2 ps
+	kill $server
+	echo "$status $stderr"
+	[ "$status" -ge 1 ] && [ "$status" -le 8 ]
+	[[ "$stderr" == "gbpf: "* ]]
+}

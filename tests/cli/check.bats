@@ -1,0 +1,122 @@
+# gbpf policy check: no daemon, exact reasons.
+load helper
+
+setup() {
+	cli_setup
+	build_policies "$cli_dir"
+}
+
+# refused NAME LINE WORD...: check returns 4, names the source line, shows it with a caret, and says each word.
+refused() {
+	local name=$1 line=$2
+	run --separate-stderr "$GBPF" policy check "$name.bpf.o"
+	echo "$output"
+	[ "$status" -eq 4 ]
+	[[ "$output" == "✗ $name.bpf.o: "* ]]
+	[[ "$output" == *"$name.bpf.c:$line)"* ]]
+	[[ "$output" == *"^"* ]]
+	shift 2
+	for w in "$@"; do
+		[[ "$output" == *"$w"* ]]
+	done
+}
+
+@test "a good policy is accepted with its figures" {
+	run --separate-stderr "$GBPF" policy check good.bpf.o
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^"✓ good.bpf.o: submit "[0-9]+" insns, worst path "[0-9]+" of 4096; retire "[0-9]+" insns" ]]
+	[[ "$output" == *"2 maps" ]]
+	[ -z "$stderr" ]
+}
+
+@test "the shipped policies are accepted" {
+	run "$GBPF" policy check "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -ge 3 ]
+}
+
+@test "a lookup that is not compared with NULL is refused" {
+	refused null_lookup 17 NULL 'if (!p)'
+}
+
+@test "an endless loop is refused" {
+	refused endless 9 loop
+}
+
+@test "a path above the budget is refused, with the budget" {
+	refused budget 9 4096 loop
+}
+
+@test "a write to a read-only field is refused by name" {
+	refused read_only 6 class_id
+}
+
+@test "a verdict that the hook does not have is refused" {
+	refused verdict 6 verdict 7 GBPF_HOLD
+}
+
+@test "an unchecked index is refused" {
+	refused out_of_bounds 8 map
+}
+
+@test "--explain prints the path that leads there" {
+	run "$GBPF" policy check --explain null_lookup.bpf.o
+	[ "$status" -eq 4 ]
+	[[ "$output" == *"bpf_map_lookup_elem"* ]]
+	with=${#lines[@]}
+	run "$GBPF" policy check null_lookup.bpf.o
+	[ "$with" -gt "${#lines[@]}" ]
+}
+
+@test "--section looks at one hook only" {
+	run "$GBPF" policy check --section retire good.bpf.o
+	[ "$status" -eq 0 ]
+	[[ "$output" == *retire* ]] && [[ "$output" != *submit* ]]
+	run "$GBPF" policy check --section gbpf/submit verdict.bpf.o
+	[ "$status" -eq 4 ]
+	run "$GBPF" policy check --section tick good.bpf.o
+	[ "$status" -eq 1 ]
+	run --separate-stderr "$GBPF" policy check --section submmit good.bpf.o
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"Did you mean 'submit'?"* ]]
+}
+
+@test "what is not an object is unusable, code 1" {
+	head -c 300 good.bpf.o >cut.bpf.o
+	echo hello >text.bpf.o
+	: >empty.bpf.o
+	for f in cut.bpf.o text.bpf.o empty.bpf.o no_hook.bpf.o missing.bpf.o . /bin/true; do
+		run "$GBPF" policy check "$f"
+		echo "$f: $status $output"
+		[ "$status" -eq 1 ]
+		[[ "$output" == "✗ "* ]]
+	done
+}
+
+@test "an object cut at any place never crashes the check" {
+	size=$(stat -c %s good.bpf.o)
+	for ((n = 1; n < size; n += size / 40)); do
+		head -c "$n" good.bpf.o >cut.bpf.o
+		run "$GBPF" policy check cut.bpf.o
+		[ "$status" -eq 1 ] || [ "$status" -eq 4 ] || [ "$status" -eq 0 ]
+	done
+}
+
+@test "several files: each has its line, the worst decides" {
+	run "$GBPF" policy check good.bpf.o verdict.bpf.o
+	[ "$status" -eq 4 ]
+	[[ "$output" == *"✓ good"*"✗ verdict"* ]]
+	run "$GBPF" policy check verdict.bpf.o missing.bpf.o good.bpf.o
+	[ "$status" -eq 1 ]
+}
+
+@test "JSON of accepted and refused policies" {
+	run --separate-stderr "$GBPF" --json policy check good.bpf.o verdict.bpf.o
+	[ "$status" -eq 4 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.policy.check/1" and [f["ok"] for f in d["files"]] == [True, False]'
+	json '{p["hook"] for p in d["files"][0]["programs"]} == {"submit", "retire"}'
+	json 'all(0 < p["cost"] <= p["budget"] for p in d["files"][0]["programs"])'
+	json 'd["files"][1]["error"]["hint"] and "verdict.bpf.c:6" in d["files"][1]["error"]["place"]'
+}

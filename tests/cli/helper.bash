@@ -1,0 +1,76 @@
+# What the tests of the command line share. They run the installed tree in $GBPF_PREFIX, with runtime and state directories
+# of their own, and end what they started.
+
+bats_require_minimum_version 1.5.0
+
+[ -n "$GBPF_PREFIX" ] && [ -x "$GBPF_PREFIX/bin/gbpf" ] || {
+	echo "GBPF_PREFIX must name the installed tree" >&2
+	exit 1
+}
+GBPF=$GBPF_PREFIX/bin/gbpf
+REPO=$BATS_TEST_DIRNAME/../..
+
+cli_setup() {
+	cli_dir=$(mktemp -d /tmp/gbpf-cli-XXXXXX)
+	export GBPF_RUNTIME_DIR=$cli_dir/run GBPF_STATE_DIR=$cli_dir/state
+	unset LD_PRELOAD GBPF_REAL_CUDA GBPF_OFF GBPF_CLASS GBPF_NAME GBPF_WEIGHT GBPF_STRICT NO_COLOR
+	mkdir -m 700 "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR"
+	cd "$cli_dir"
+}
+
+# Processes that carry our runtime directory in their environment: gbpfd, the soft GPU's server, forgotten programs.
+cli_processes() {
+	local p
+	for p in /proc/[0-9]*; do
+		if [ "${p#/proc/}" != $$ ] && [ "${p#/proc/}" != "$BASHPID" ] &&
+			tr '\0' '\n' 2>/dev/null <"$p/environ" | grep -qx "GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR" &&
+			case $(readlink "$p/exe") in "$GBPF_PREFIX"/*) true ;; *) false ;; esac; then
+			echo "${p#/proc/}"
+		fi
+	done
+}
+
+# Waits until a command succeeds: at most 10 s.
+wait_for() {
+	local i
+	for ((i = 0; i < 500; i++)); do
+		"$@" && return 0
+		sleep 0.02
+	done
+	echo "waited in vain for: $*" >&2
+	return 1
+}
+
+cli_teardown() {
+	local p
+	"$GBPF" -q shutdown >/dev/null 2>&1 || true
+	for p in $(cli_processes); do
+		kill "$p" 2>/dev/null || true
+	done
+	for p in $(cli_processes); do
+		timeout 5 tail --pid="$p" -f /dev/null || kill -9 "$p" 2>/dev/null || true
+	done
+	cd /
+	rm -rf "$cli_dir"
+}
+
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+# json EXPRESSION: evaluates a Python expression over d, the document in $output; its truth is the result.
+json() {
+	python3 -c 'import json,sys; d = json.loads(sys.argv[1]); sys.exit(0 if eval(sys.argv[2]) else 1)' "$output" "$1" ||
+		{
+			echo "not true: $1" >&2
+			echo "$output" >&2
+			return 1
+		}
+}
+
+# The policy objects of tests/data/cli, built into $1.
+build_policies() {
+	local f
+	for f in "$REPO"/tests/data/cli/*.bpf.c; do
+		clang-14 -target bpf -mcpu=v3 -g -O2 -I "$REPO/include" -c "$f" -o "$1/$(basename "$f" .c).o"
+	done
+}

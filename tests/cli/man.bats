@@ -1,0 +1,110 @@
+# The manual pages against the table of verbs, and their examples.
+load helper
+
+@test "every verb has its section, and every option its line" {
+	"$GBPF" help --json >table.json
+	python3 - table.json "$GBPF_PREFIX/share/man" <<'END'
+import json, re, sys
+table, root = json.load(open(sys.argv[1])), sys.argv[2]
+wrong = []
+def page(name):
+	text = open(f'{root}/man{name.rsplit(".", 1)[1]}/{name}', encoding='utf-8').read()
+	return text.replace('\\-', '-').replace('\\fB', '').replace('\\fR', '').replace('\\&', '').replace('\\_', '_')
+def sections(text):
+	return re.split(r'^\.S[SH] ', text, flags=re.M)[1:]
+for v in table['verbs']:
+	if v['group']:
+		continue
+	text = page(v['page'])
+	mine = [s for s in sections(text) if s.splitlines()[0].strip() == v['name']]
+	if len(mine) != 1:
+		wrong.append(f'{v["page"]}: {len(mine)} sections named "{v["name"]}"')
+	for o in v['options']:
+		if f'--{o["name"]}' not in text:
+			wrong.append(f'{v["page"]}: no --{o["name"]} of {v["name"]}')
+general = page('gbpf.1')
+for o in table['options']:
+	if f'--{o["name"]}' not in general:
+		wrong.append(f'gbpf.1: no --{o["name"]}')
+names = {v['name'] for v in table['verbs']}
+for p in {v['page'] for v in table['verbs']}:
+	known = {o['name'] for v in table['verbs'] if v['page'] == p for o in v['options']} | {o['name'] for o in table['options']}
+	for word in re.findall(r'^--([a-z-]+)\b|(?<=, )--([a-z-]+)', page(p), flags=re.M):
+		w = word[0] or word[1]
+		if w not in known and p != 'gbpf.1':
+			wrong.append(f'{p}: --{w} is no option')
+sys.exit('\n'.join(wrong))
+END
+}
+
+@test "gbpfd(8) has every option of gbpfd" {
+	page=$(sed 's/\\fB//g; s/\\fR//g; s/\\-/-/g' "$GBPF_PREFIX/share/man/man8/gbpfd.8")
+	options=$("$GBPF_PREFIX/bin/gbpfd" --help | grep -oE -- '^  --[a-z-]+' | tr -d ' ')
+	[ -n "$options" ]
+	for o in $options; do
+		[[ "$page" == *"$o"* ]]
+	done
+}
+
+@test "every page is there and has its examples" {
+	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-bench.1 man8/gbpfd.8; do
+		grep -q '^\.SH EXAMPLES' "$GBPF_PREFIX/share/man/$p"
+	done
+	[ -f "$GBPF_PREFIX/share/man/man7/gbpf-policy.7" ]
+}
+
+@test "gbpf-policy(7) describes every hook and helper" {
+	page=$(sed 's/\\fB//g; s/\\fR//g; s/\\-/-/g; s/\\&//g; s/\\_/_/g' "$GBPF_PREFIX/share/man/man7/gbpf-policy.7")
+	for name in admit queue_create queue_destroy submit dispatch retire tick bpf_map_lookup_elem gbpf_note lc_open \
+		GBPF_HOLD; do
+		[[ "$page" == *"$name"* ]]
+	done
+}
+
+@test "the policy of gbpf-policy(7) is accepted" {
+	python3 - "$REPO/man/gbpf-policy.7.scd.in" >wait.bpf.c <<'END'
+import re, sys
+print(next(b for b in re.findall(r'```\n(.*?)```', open(sys.argv[1]).read(), re.S) if 'GBPF_PROG' in b))
+END
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c wait.bpf.c -o wait.bpf.o
+	run "$GBPF" policy check wait.bpf.o
+	[ "$status" -eq 0 ]
+}
+
+# Lines that begin with "$ " in literal blocks of a page, each run in one place, must succeed.
+run_examples() {
+	printf '#!/bin/sh\nexit 0\n' | tee serve >train
+	chmod +x serve train
+	PATH=$GBPF_PREFIX/bin:$PATH
+	grep -E '^\$ ' "$REPO/man/$1" >examples
+	[ -s examples ]
+	while read -r _ line; do
+		run bash -c "$line" </dev/null
+		echo "\$ $line: $status"
+		echo "$output"
+		[ "$status" -eq 0 ]
+	done <examples
+}
+
+@test "examples of gbpf(1) run" {
+	run_examples gbpf.1.scd
+}
+
+@test "examples of gbpf-run(1) run" {
+	run_examples gbpf-run.1.scd
+}
+
+@test "examples of gbpf-ps(1) run" {
+	"$GBPF" run --device soft true
+	run_examples gbpf-ps.1.scd
+}
+
+@test "examples of gbpf-policy(1) run" {
+	"$GBPF" run --device soft true
+	"$GBPF" policy unload
+	run_examples gbpf-policy.1.scd
+}
+
+@test "examples of gbpf-bench(1) run" {
+	run_examples gbpf-bench.1.scd
+}

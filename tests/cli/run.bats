@@ -1,0 +1,174 @@
+# gbpf run: exit codes, signals, environment.
+load helper
+
+# Without gbpfd, so that only the command line is tested.
+under() { "$GBPF" run --off --device soft "$@"; }
+
+@test "the program's code is passed on" {
+	for code in 0 1 2 7 42 124 255; do
+		run under -- sh -c "exit $code"
+		[ "$status" -eq "$code" ]
+	done
+}
+
+@test "a program that a signal ended gives 128 + N" {
+	for sig in KILL:137 TERM:143 ABRT:134 INT:130; do
+		run under -- sh -c "kill -${sig%:*} \$\$"
+		[ "$status" -eq "${sig#*:}" ]
+	done
+}
+
+@test "a command that does not exist is 127" {
+	run -127 --separate-stderr under nosuchcommand
+	[ "$status" -eq 127 ]
+	[[ "$stderr" == *"'nosuchcommand' not found"* ]]
+	run -127 under ./nosuchfile
+	[ "$status" -eq 127 ]
+}
+
+@test "a command that cannot be executed is 126" {
+	echo text >notaprogram
+	run --separate-stderr under ./notaprogram
+	[ "$status" -eq 126 ]
+	mkdir dir
+	run under ./dir
+	[ "$status" -eq 126 ]
+}
+
+@test "gbpf's own failures are 125" {
+	for words in "run" "run --class urgent true" "run --weight 0 true" "run --weight 10001 true" "run --nosuch true" \
+		"run --name= true" "run --device tpu true" "run --class"; do
+		run --separate-stderr "$GBPF" $words
+		echo "$words: $status $stderr"
+		[ "$status" -eq 125 ]
+		[ -z "$output" ]
+		[[ "$stderr" == "gbpf: run: "* ]]
+	done
+	GBPF_LIBDIR=/nonexistent run --separate-stderr under true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == *missing* ]]
+	run --separate-stderr "$GBPF" run --name "$(printf 'n%.0s' {1..64})" true
+	[ "$status" -eq 125 ]
+}
+
+@test "errors under --json leave standard output to the program" {
+	run -127 --separate-stderr "$GBPF" --json run --off --device soft nosuchcommand
+	[ "$status" -eq 127 ]
+	[ -z "$output" ]
+	output=$stderr json 'd["error"]["exit"] == 127'
+	run --separate-stderr under -- sh -c 'echo data; echo note >&2'
+	[ "$output" = data ]
+	[ "$stderr" = note ]
+}
+
+@test "options after the command are the command's" {
+	run under echo --class batch --json -- -h
+	[ "$status" -eq 0 ]
+	[ "$output" = "--class batch --json -- -h" ]
+	run under -- echo -- --name
+	[ "$output" = "-- --name" ]
+}
+
+@test "standard input reaches the program" {
+	run bash -c 'echo hello | "$0" run --off --device soft cat' "$GBPF"
+	[ "$output" = hello ]
+}
+
+@test "the shim comes first, the driver library is named" {
+	LD_LIBRARY_PATH=/opt/x LD_PRELOAD= run under --class batch --name web --weight 50 --strict env
+	[ "$status" -eq 0 ]
+	lib=$(readlink -f "$GBPF_PREFIX/lib/gbpf")
+	for line in "LD_PRELOAD=$lib/shim/libcuda.so.1" "LD_LIBRARY_PATH=$lib/shim:/opt/x" GBPF_CLASS=batch GBPF_NAME=web \
+		GBPF_WEIGHT=50 GBPF_STRICT=1 GBPF_OFF=1 "GBPF_REAL_CUDA=$lib/soft/libcuda.so.1" \
+		"GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR"; do
+		grep -qxF "$line" <<<"$output"
+	done
+}
+
+@test "the class is normal when none is given, and old settings do not leak in" {
+	GBPF_NAME=old GBPF_STRICT=1 GBPF_CLASS=batch run under env
+	grep -qx GBPF_CLASS=normal <<<"$output"
+	run ! grep -qE '^GBPF_(NAME|STRICT|WEIGHT)=' <<<"$output"
+}
+
+@test "a run inside a run puts the shim in once" {
+	run under -- "$GBPF" run --off --device soft env
+	[ "$(grep -c '^LD_PRELOAD=' <<<"$output")" -eq 1 ]
+	run ! grep -E '^LD_PRELOAD=.*:' <<<"$output"
+}
+
+@test "GBPF_REAL_CUDA stays when no device is asked for" {
+	GBPF_REAL_CUDA=/opt/libcuda.so.1 run "$GBPF" run --off env
+	grep -qx GBPF_REAL_CUDA=/opt/libcuda.so.1 <<<"$output"
+}
+
+@test "--device nvidia without a driver is refused with what to do" {
+	if find /usr/lib* /lib* -name libcuda.so.1 2>/dev/null | grep -q .; then
+		skip "this machine has NVIDIA's library"
+	fi
+	run --separate-stderr "$GBPF" run --off --device nvidia true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == *"--device soft"* ]]
+}
+
+# A program that says ready, and the name of each signal that it gets; EXIT ends it.
+catcher() {
+	cat >catcher <<'END'
+import os, signal, sys
+def say(n, f):
+	print(signal.Signals(n).name, flush=True)
+for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+		signal.SIGTSTP, signal.SIGCONT):
+	signal.signal(s, say)
+print('ready', os.getpid(), flush=True)
+while not os.path.exists('stop'):
+	signal.sigtimedwait([], 0.02)
+END
+	# Not in the background of this shell, which would make it ignore INT and QUIT.
+	python3 - "$GBPF" <<'END'
+import os, signal, subprocess, sys
+for s in (signal.SIGINT, signal.SIGQUIT):
+	signal.signal(s, signal.SIG_DFL)
+p = subprocess.Popen([sys.argv[1], 'run', '--off', '--device', 'soft', 'python3', 'catcher'], stdout=open('log', 'w'),
+	start_new_session=True)
+open('pid', 'w').write(str(p.pid))
+END
+	wait_for grep -q ready log
+}
+
+@test "signals are passed on, each once" {
+	catcher
+	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
+		kill "-$s" "$(cat pid)"
+		wait_for grep -qx "SIG$s" log
+	done
+	touch stop
+	timeout 10 tail --pid="$(cat pid)" -f /dev/null
+	for s in INT TERM HUP QUIT USR1 USR2 WINCH TSTP; do
+		[ "$(grep -cx "SIG$s" log)" -eq 1 ]
+	done
+}
+
+@test "a stop from the terminal stops gbpf too, and CONT wakes both" {
+	python3 - "$GBPF" <<'END'
+import os, signal, subprocess, sys
+p = subprocess.Popen([sys.argv[1], 'run', '--off', '--device', 'soft', 'sh', '-c', 'echo ready; read x; exit 5'],
+	stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=os.setpgrp)
+assert p.stdout.readline() == b'ready\n'
+os.kill(p.pid, signal.SIGTSTP)
+pid, status = os.waitpid(p.pid, os.WUNTRACED)
+assert os.WIFSTOPPED(status), status
+os.kill(p.pid, signal.SIGCONT)
+p.stdin.write(b'go\n')
+p.stdin.close()
+pid, status = os.waitpid(p.pid, 0)
+assert os.WEXITSTATUS(status) == 5, status
+END
+}
+
+@test "the program gets the default of SIGPIPE back" {
+	run bash -c '"$0" run --off --device soft -- yes | head -1' "$GBPF"
+	[ "$output" = y ]
+	run under -- grep -E '^Sig(Blk|Ign)' /proc/self/status
+	[ "$(grep -c ':.*0000000000000000$' <<<"$output")" -eq 2 ]
+}
