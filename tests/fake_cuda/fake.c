@@ -60,6 +60,9 @@ CUresult fake_call(uint32_t index, const uint64_t *a, unsigned n)
 	if (index == CUABI_IDX_cuMemcpyHtoDAsync_v2 && a[1]) {
 		memcpy(&data, (const void *)(uintptr_t)a[1], sizeof(data));
 	}
+	if (index == CUABI_IDX_cuLaunchKernelEx && a[0]) {
+		data = ((const CUlaunchConfig *)(uintptr_t)a[0])->gridDimX;
+	}
 	return record(index, a, n, data);
 }
 

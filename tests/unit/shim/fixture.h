@@ -11,6 +11,7 @@
 #include "cuabi/api.h"
 #include "fake_cuda.h"
 #include "sched_double.h"
+#include "sched/ctx.h"
 #include "shim/queue.h"
 #include "shim/shim.h"
 

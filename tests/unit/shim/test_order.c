@@ -1,0 +1,294 @@
+/* Synchronizations, queries, events, captures, host functions, and things that end. */
+#include "fixture.h"
+#include "variants.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static CUstream named, other;
+static CUevent event;
+
+static void synchronizing_issues_what_is_kept(void **state)
+{
+	struct sched_queue *q = fixture_defer_one(named);
+
+	assert_int_equal(cuStreamSynchronize(named), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuStreamSynchronize));
+	assert_int_equal(q->drained, 1);
+}
+
+static void context_synchronization_drains_its_streams(void **state)
+{
+	fixture_defer_one(named);
+	fixture_launch(other);
+	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+	assert_int_equal(double_queue(named)->drained, 1);
+	assert_int_equal(double_queue(other)->drained, 1);
+}
+
+/* The error of a deferred call is told once, by the next synchronization. */
+static void errors_of_kept_calls_are_told_later(void **state)
+{
+	fixture_defer_one(named);
+	fake->fail_with(CUABI_IDX_cuLaunchKernel, CUDA_ERROR_LAUNCH_FAILED);
+	double_issue();
+	assert_int_equal(cuStreamSynchronize(named), CUDA_ERROR_LAUNCH_FAILED);
+	assert_int_equal(cuStreamSynchronize(named), CUDA_SUCCESS);
+}
+
+static void queries_see_what_is_kept(void **state)
+{
+	fixture_defer_one(named);
+	assert_int_equal(cuStreamQuery(named), CUDA_ERROR_NOT_READY);
+	assert_int_equal(cuStreamQuery(other), CUDA_SUCCESS);
+	double_issue();
+	assert_int_equal(cuStreamQuery(named), CUDA_SUCCESS);
+	assert_int_equal(double_queue(named)->drained, 1);
+}
+
+static void events_of_kept_records_are_not_ready(void **state)
+{
+	float ms;
+
+	fixture_defer_one(named);
+	assert_int_equal(cuEventRecord(event, named), CUDA_SUCCESS);
+	assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	assert_int_equal(cuEventElapsedTime(&ms, event, event), CUDA_ERROR_NOT_READY);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 0);
+	assert_int_equal(cuEventSynchronize(event), CUDA_SUCCESS);
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuEventRecord));
+	assert_true(fixture_find(CUABI_IDX_cuEventRecord) < fixture_find(CUABI_IDX_cuEventSynchronize));
+	assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
+}
+
+/* Waiting on another stream for a record that is kept back: the record goes to the driver before the wait. */
+static void waits_follow_kept_records(void **state)
+{
+	fixture_defer_one(named);
+	cuEventRecord(event, named);
+	assert_int_equal(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+	assert_true(fixture_find(CUABI_IDX_cuEventRecord) >= 0);
+	assert_true(fixture_find(CUABI_IDX_cuEventRecord) < fixture_find(CUABI_IDX_cuStreamWaitEvent));
+}
+
+static void records_elsewhere_follow_kept_records(void **state)
+{
+	fixture_defer_one(named);
+	cuEventRecord(event, named);
+	cuEventRecord(event, other);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
+	assert_true(fake->get((unsigned)fixture_find(CUABI_IDX_cuEventRecord)).a[1] == (uintptr_t)named);
+}
+
+/* Streams that are not ordered with it do not wait. */
+static void other_streams_go_on(void **state)
+{
+	CUstream apart = fixture_stream(1);
+
+	fixture_defer_one(named);
+	assert_int_equal(fixture_launch(other), CUDA_SUCCESS);
+	assert_int_equal(fixture_launch(apart), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 1);
+	double_issue();
+	fixture_launch(CU_STREAM_LEGACY);
+	fixture_defer_one(CU_STREAM_LEGACY);
+	assert_int_equal(fixture_launch(apart), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 1);
+	assert_int_equal(fixture_launch(other), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+}
+
+static void captures_are_left_alone(void **state)
+{
+	struct sched_queue *q = double_queue(named);
+	CUgraph graph;
+
+	q->defer = true;
+	assert_int_equal(cuStreamBeginCapture(named, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	assert_int_equal(fixture_launch(named), CUDA_SUCCESS);
+	assert_int_equal(cuLaunchHostFunc(named, (CUhostFn)0x1234, (void *)0x5678), CUDA_SUCCESS);
+	assert_int_equal(q->submits, 0);
+	assert_int_equal(double_kept(), 0);
+	assert_int_equal(fake->get((unsigned)fixture_find(CUABI_IDX_cuLaunchHostFunc)).a[1], 0x1234);
+	double_queue(other)->defer = true;
+	assert_int_equal(fixture_launch(other), CUDA_SUCCESS); /* counted, never held beside a capture */
+	assert_int_equal(double_queue(other)->submits, 1);
+	assert_false(double_queue(other)->launch.may_hold);
+	assert_int_equal(cuStreamEndCapture(named, &graph), CUDA_SUCCESS);
+	assert_int_equal(fixture_launch(named), CUDA_SUCCESS);
+	assert_int_equal(q->submits, 1);
+	assert_int_equal(double_kept(), 1);
+}
+
+static bool may_hold_inside;
+
+static void host_function(void *user)
+{
+	fixture_launch(other);
+	may_hold_inside = double_queue(other)->launch.may_hold;
+	*(int *)user += 1;
+}
+
+static void launches_inside_host_functions_are_not_held(void **state)
+{
+	struct fake_record r;
+	int called = 0;
+
+	assert_int_equal(cuLaunchHostFunc(named, host_function, &called), CUDA_SUCCESS);
+	r = fake->get((unsigned)fixture_find(CUABI_IDX_cuLaunchHostFunc));
+	((CUhostFn)(uintptr_t)r.a[1])((void *)(uintptr_t)r.a[2]);
+	assert_int_equal(called, 1);
+	assert_false(may_hold_inside);
+	fixture_launch(other);
+	assert_true(double_queue(other)->launch.may_hold);
+}
+
+static void destroying_a_stream_issues_and_closes(void **state)
+{
+	CUstream s = fixture_stream(0);
+
+	fixture_defer_one(s);
+	assert_int_equal(cuStreamDestroy(s), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuStreamDestroy_v2));
+	assert_null(double_queue(s));
+	assert_int_equal(fixture_launch(s), CUDA_SUCCESS); /* the handle came again: another queue */
+	assert_non_null(double_queue(s));
+	cuStreamDestroy(s);
+}
+
+static void ending_a_context_closes_its_queues(void **state)
+{
+	CUstream s = fixture_stream(0);
+
+	fixture_launch(CU_STREAM_LEGACY);
+	fixture_defer_one(s);
+	assert_int_equal(cuCtxDestroy(FAKE_CTX), CUDA_SUCCESS);
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuCtxDestroy_v2));
+	assert_null(double_queue(s));
+	assert_null(double_queue(CU_STREAM_LEGACY));
+	named = fixture_stream(0);
+	other = fixture_stream(0);
+}
+
+static void *launch_on_own(void *arg)
+{
+	fixture_launch(CU_STREAM_PER_THREAD);
+	*(bool *)arg = double_queue(CU_STREAM_PER_THREAD) != NULL;
+	return NULL;
+}
+
+static void a_thread_takes_its_own_stream_along(void **state)
+{
+	bool opened = false;
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, launch_on_own, &opened), 0);
+	pthread_join(t, NULL);
+	assert_true(opened);
+	assert_null(double_queue(CU_STREAM_PER_THREAD));
+}
+
+static void launch_records_say_what_is_launched(void **state)
+{
+	struct sched_queue *q = double_queue(named);
+	CUDA_MEMCPY3D m = { .WidthInBytes = 8, .Height = 4, .Depth = 2 };
+
+	cuLaunchKernel(FAKE_FUNCTION, 4, 3, 2, 16, 2, 2, 128, named, NULL, NULL);
+	assert_int_equal(q->launch.kind, GBPF_KIND_KERNEL);
+	assert_int_equal(q->launch.blocks, 24);
+	assert_int_equal(q->launch.threads, 64);
+	assert_int_equal(q->launch.smem_bytes, 128);
+	assert_string_equal((const char *)q->launch.kernel, "fake_kernel");
+	cuLaunchCooperativeKernel(FAKE_FUNCTION, 4, 3, 2, 16, 2, 2, 128, named, NULL);
+	assert_int_equal(q->launch.flags, GBPF_F_COOPERATIVE);
+	cuMemsetD32Async(0xd0000000u, 1, 100, named);
+	assert_int_equal(q->launch.kind, GBPF_KIND_MEMSET);
+	assert_int_equal(q->launch.bytes, 400);
+	cuMemsetD2D16Async(0xd0000000u, 64, 1, 10, 20, named);
+	assert_int_equal(q->launch.bytes, 400);
+	cuMemcpyDtoDAsync(0xd0000000u, 0xd1000000u, 77, named);
+	assert_int_equal(q->launch.kind, GBPF_KIND_COPY);
+	assert_int_equal(q->launch.bytes, 77);
+	cuMemcpy3DAsync(&m, named);
+	assert_int_equal(q->launch.bytes, 64);
+	cuGraphLaunch((CUgraphExec)0x70, named);
+	assert_int_equal(q->launch.kind, GBPF_KIND_GRAPH);
+	assert_memory_equal((const char *)q->launch.kernel, "graph:", 6);
+	cuMemcpyHtoD(0xd0000000u, &m, 10);
+	assert_int_equal(double_queue(CU_STREAM_LEGACY)->launch.bytes, 10);
+}
+
+static void symbols_lead_to_the_shim(void **state)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+
+	assert_int_equal(cuGetProcAddress("cuLaunchKernel", &p, 13000, 0, &status), CUDA_SUCCESS);
+	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuLaunchKernel]);
+	cuGetProcAddress("cuLaunchKernel", &p, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
+	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuLaunchKernel_ptsz]);
+	cuGetProcAddress("cuMemcpyHtoD", &p, 13000, 0, &status);
+	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuMemcpyHtoD_v2]);
+	cuGetProcAddress("cuMemGetInfo", &p, 13000, 0, &status);
+	assert_non_null(p);
+	assert_ptr_equal(p, shim_real.cuMemGetInfo_v2);
+}
+
+static void a_forked_child_passes_through(void **state)
+{
+	int status;
+	pid_t pid;
+
+	/* What init.c registers is tested with a session; here: the state that it leaves. */
+	pid = fork();
+	if (pid == 0) {
+		queue_forget_all();
+		shim.sched = (struct sched *)(void *)&shim_idle;
+		fake->reset();
+		_exit(fixture_launch(named) == CUDA_SUCCESS && fake->count() == 1 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int setup(void **state)
+{
+	if (fixture_setup(state) != 0) {
+		return -1;
+	}
+	named = fixture_stream(0);
+	other = fixture_stream(0);
+	cuEventCreate(&event, 0);
+	return 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, fixture_before)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(synchronizing_issues_what_is_kept),
+		TEST(context_synchronization_drains_its_streams),
+		TEST(errors_of_kept_calls_are_told_later),
+		TEST(queries_see_what_is_kept),
+		TEST(events_of_kept_records_are_not_ready),
+		TEST(waits_follow_kept_records),
+		TEST(records_elsewhere_follow_kept_records),
+		TEST(other_streams_go_on),
+		TEST(captures_are_left_alone),
+		TEST(launches_inside_host_functions_are_not_held),
+		TEST(destroying_a_stream_issues_and_closes),
+		TEST(ending_a_context_closes_its_queues),
+		TEST(a_thread_takes_its_own_stream_along),
+		TEST(launch_records_say_what_is_launched),
+		TEST(symbols_lead_to_the_shim),
+		TEST(a_forked_child_passes_through),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
