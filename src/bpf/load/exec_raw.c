@@ -178,6 +178,7 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGXCPU };
 	struct rlimit none = { 0, 0 }, cpu = { RAW_CPU_SECONDS, RAW_CPU_SECONDS };
 	uint64_t r0;
+	int failed;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(faults); i++) {
 		signal(faults[i], SIG_DFL);
@@ -195,7 +196,11 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 		_exit(99);
 	}
 	r0 = x->entry(has_mem ? x->mem : NULL, NULL);
-	_exit(write(3, &r0, sizeof(r0)) != sizeof(r0));
+	/* Bare calls: what the C library or a sanitizer does around them is not allowed any more. */
+	failed = syscall(SYS_write, 3, &r0, sizeof(r0)) != sizeof(r0);
+	for (;;) {
+		syscall(SYS_exit_group, failed);
+	}
 }
 
 /* Waits for the result or the end of the child, at most RAW_WALL_NS. Bytes read. */

@@ -11,7 +11,7 @@
 #define EBPF_RAW_MAX_MEM (1u << 20)
 
 /* insns: instructions as bytes, in the machine's order. r1 = mem, r2 = mem_bytes; the program may change mem, which is
- * kept when it ends well. No maps, no helpers. use_jit: compiled, in a child process that may only write its result;
+ * kept when it ends well. No maps, no helpers; r0 and r3-r9 begin as 0, the stack is undefined. use_jit: compiled, in a child process that may only write its result;
  * otherwise by the checked interpreter. 0 with *ret_r0, or, with place and reason in r: -EINVAL (no such instruction or
  * jump), -E2BIG, -EFAULT (an access outside of mem and stack), -ETIME (too long), -ELOOP (frames), -ENOTSUP (no compiler
  * or no confinement here), -ENOMEM, -errno. */
