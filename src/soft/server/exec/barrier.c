@@ -1,0 +1,88 @@
+/* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that have ended count as
+ * arrived unless the barrier names how many it expects. */
+#include "soft/server/exec/handlers.h"
+#include "soft/server/exec/run.h"
+
+static bool is_complete(const struct exec_block *b, unsigned n)
+{
+	const struct barrier *bar = &b->barriers[n];
+	uint32_t threads = bar->extra;
+	bool all = true, some = false;
+
+	for (uint32_t i = 0; i < b->n_warps; i++) {
+		const struct warp *w = &b->warps[i];
+		uint32_t arrived = w->arrived[n];
+		bool whole = (arrived | w->idle) == ~0u;
+
+		some = some || arrived;
+		all = all && whole;
+		/* A warp counts as 32 even when it is the last, short one. */
+		threads += arrived && whole ? EXEC_LANES : (uint32_t)__builtin_popcount(arrived);
+	}
+	return bar->expected ? threads >= bar->expected : all && some;
+}
+
+struct reduction {
+	uint32_t count, total;
+};
+
+static void release(struct warp *w, uint32_t pc, uint32_t mask, uint32_t off32, uint32_t off_pred,
+		    const struct reduction *red)
+{
+	const struct op *o = &w->code[pc - 1];
+
+	if (o->sub == BAR_RED_POPC) {
+		uint32_t *d = (uint32_t *)(w->mem32 + off32 + (o->d & ~(uint32_t)REF_MASK));
+
+		each_lane(mask, lane)
+		{
+			d[lane] = red->count;
+		}
+	} else if (o->sub == BAR_RED_AND || o->sub == BAR_RED_OR) {
+		bool v = o->sub == BAR_RED_AND ? red->count == red->total : red->count > 0;
+		uint32_t *p = &w->mem_pred[off_pred + o->p];
+
+		*p = (*p & ~mask) | (v ? mask : 0);
+	}
+}
+
+static void open_barrier(struct exec_block *b, unsigned n)
+{
+	struct reduction red = { 0 };
+
+	for (uint32_t i = 0; i < b->n_warps; i++) {
+		const struct warp *w = &b->warps[i];
+
+		red.total += (uint32_t)__builtin_popcount(w->arrived[n]);
+		red.count += (uint32_t)__builtin_popcount(w->arrived[n] & w->red_in[n]);
+	}
+	for (uint32_t i = 0; i < b->n_warps; i++) {
+		struct warp *w = &b->warps[i];
+
+		w->arrived[n] = 0;
+		for (uint32_t k = 0; k < w->n_groups; k++) {
+			struct group *g = &w->groups[k];
+
+			if (g->state == GROUP_BARRIER && g->barrier == n) {
+				g->state = GROUP_READY;
+				release(w, g->pc, g->mask, g->off32, g->off_pred, &red);
+			}
+		}
+		if (w->mask && w->state == GROUP_BARRIER && w->barrier == n) {
+			w->state = GROUP_READY;
+			release(w, w->pc, w->mask, w->off32, w->off_pred, &red);
+		}
+	}
+	b->barriers[n] = (struct barrier){ 0 };
+	b->barriers_used &= ~(1u << n);
+}
+
+void exec_barrier_check(struct exec_block *b)
+{
+	each_lane(b->barriers_used, n)
+	{
+		if (is_complete(b, n)) {
+			open_barrier(b, n);
+		}
+	}
+}

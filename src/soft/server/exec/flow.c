@@ -1,0 +1,235 @@
+/* Control flow: branches, calls, ends, barriers. A handler leaves the current group as it should go on and says
+ * STEP_SWITCH when other lanes may have to run first. */
+#include <string.h>
+
+#include "soft/server/exec/handlers.h"
+#include "soft/server/exec/run.h"
+
+/* Leaves lanes behind that go on at pc; the rest is the current group. */
+static void leave_behind(struct warp *w, uint32_t lanes, uint32_t pc)
+{
+	struct group *g = &w->groups[w->n_groups++];
+
+	exec_group_save(w, g);
+	g->mask = lanes;
+	g->pc = pc;
+	g->state = GROUP_READY;
+	w->mask &= ~lanes;
+}
+
+int op_bra(struct warp *w, const struct op *o, uint32_t m)
+{
+	if (m == w->mask) {
+		w->pc = o->e;
+		return STEP_NEXT;
+	}
+	leave_behind(w, w->mask & ~m, w->pc);
+	w->pc = o->e;
+	return STEP_SWITCH;
+}
+
+int op_brx(struct warp *w, const struct op *o, uint32_t m)
+{
+	const struct exec_table *t = &w->block->f->tables[o->e];
+	const uint32_t *a = REF(const uint32_t, w, o->a);
+	uint32_t rest = m, next = w->pc;
+
+	each_lane(m, lane)
+	{
+		if (a[lane] >= t->n) {
+			return exec_fault_set(w, o, EXEC_FAULT_INSN, lane, a[lane],
+					      "index outside the table of branch targets");
+		}
+	}
+	if (w->mask & ~m) {
+		leave_behind(w, w->mask & ~m, next);
+	}
+	while (rest) {
+		uint32_t index = a[__builtin_ctz(rest)], same = 0;
+
+		each_lane(rest, lane)
+		{
+			same |= (uint32_t)(a[lane] == index) << lane;
+		}
+		rest &= ~same;
+		if (rest) {
+			leave_behind(w, same, t->targets[index]);
+		} else {
+			w->pc = t->targets[index];
+		}
+	}
+	return STEP_SWITCH;
+}
+
+static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
+{
+	return w->block->local + (size_t)(w->index * EXEC_LANES + lane) * w->block->f->local_stride + frame;
+}
+
+/* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards the callee. */
+static void copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list, uint32_t n,
+		     bool in, uint32_t m)
+{
+	uint8_t *far[REF_BASES];
+	uint32_t near_frame = w->frame, far_frame = w->frame + call->step_local;
+
+	memcpy(far, w->base, sizeof(far));
+	far[REF_R32] += call->step32;
+	far[REF_R64] += call->step64;
+	for (uint32_t k = 0; k < n; k++) {
+		const struct exec_copy *c = &list[k];
+		uint8_t *const *from = in ? w->base : far, *const *to = in ? far : w->base;
+		const uint8_t *s = from[c->src & 7] + (c->src & ~(uint32_t)REF_MASK);
+		uint8_t *d = to[c->dst & 7] + (c->dst & ~(uint32_t)REF_MASK);
+		unsigned bytes = c->bytes;
+
+		each_lane(m, lane)
+		{
+			uint8_t *mem_s = lane_frame(w, (in ? near_frame : far_frame) + c->src, lane);
+			uint8_t *mem_d = lane_frame(w, (in ? far_frame : near_frame) + c->dst, lane);
+			unsigned cell = c->kind == COPY_REG32 || bytes <= 4 ? 4 : 8;
+
+			switch (c->kind) {
+			case COPY_BYTES:
+				memcpy(mem_d, mem_s, bytes);
+				break;
+			case COPY_REG32:
+			case COPY_REG64:
+				memcpy(d + cell * lane, s + cell * lane, cell);
+				break;
+			case COPY_REG_TO_BYTES:
+				memcpy(mem_d, s + cell * lane, bytes);
+				break;
+			case COPY_BYTES_TO_REG:
+				memset(d + cell * lane, 0, cell);
+				memcpy(d + cell * lane, mem_s, bytes);
+				break;
+			}
+		}
+	}
+}
+
+int op_call(struct warp *w, const struct op *o, uint32_t m)
+{
+	const struct exec_call *call = &w->block->f->calls[o->e];
+
+	if (w->depth == w->block->f->depth) {
+		return exec_fault_set(w, o, EXEC_FAULT_INSN, (unsigned)__builtin_ctz(m), 0,
+				      "calls are nested too deeply");
+	}
+	if (m != w->mask) {
+		/* Behind op_call_out: those lanes do not call. */
+		leave_behind(w, w->mask & ~m, w->pc + 1);
+	}
+	copy_all(w, call, call->in, call->n_in, true, m);
+	each_lane(m, lane)
+	{
+		w->ret_pc[w->depth * EXEC_LANES + lane] = w->pc;
+	}
+	w->depth++;
+	w->off32 += call->step32;
+	w->off64 += call->step64;
+	w->off_pred += call->step_pred;
+	w->frame += call->step_local;
+	exec_frame_set(w);
+	w->pc = call->target;
+	return w->n_groups ? STEP_SWITCH : STEP_NEXT;
+}
+
+int op_call_out(struct warp *w, const struct op *o, uint32_t m)
+{
+	const struct exec_call *call = &w->block->f->calls[o->e];
+
+	copy_all(w, call, call->out, call->n_out, false, m);
+	return STEP_NEXT;
+}
+
+/* Callers may differ: the group of the first lane's caller goes on, the others are left in the callee's last line. */
+int op_ret(struct warp *w, const struct op *o, uint32_t m)
+{
+	const uint32_t *back;
+	const struct exec_call *call;
+	uint32_t pc, same = 0;
+
+	if (w->depth == 0) {
+		return op_exit(w, o, m);
+	}
+	back = w->ret_pc + (w->depth - 1) * EXEC_LANES;
+	pc = back[__builtin_ctz(m)];
+	each_lane(m, lane)
+	{
+		same |= (uint32_t)(back[lane] == pc) << lane;
+	}
+	if (m & ~same) {
+		leave_behind(w, m & ~same, w->pc - 1);
+	}
+	if (w->mask & ~same) {
+		leave_behind(w, w->mask & ~same, w->pc);
+	}
+	call = &w->block->f->calls[w->code[pc].e];
+	w->depth--;
+	w->off32 -= call->step32;
+	w->off64 -= call->step64;
+	w->off_pred -= call->step_pred;
+	w->frame -= call->step_local;
+	exec_frame_set(w);
+	w->pc = pc;
+	return w->n_groups ? STEP_SWITCH : STEP_NEXT;
+}
+
+int op_exit(struct warp *w, const struct op *o, uint32_t m)
+{
+	w->mask &= ~m;
+	w->idle |= m;
+	/* Who waited for these lanes need not any more. */
+	for (uint32_t i = 0; i < w->n_groups; i++) {
+		if (w->groups[i].state == GROUP_SYNC) {
+			w->groups[i].state = GROUP_READY;
+		}
+	}
+	exec_barrier_check(w->block);
+	return STEP_SWITCH;
+}
+
+int op_trap(struct warp *w, const struct op *o, uint32_t m)
+{
+	return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0, "trap");
+}
+
+/* The group waits behind the instruction; exec_barrier_check lets it go. */
+int op_bar(struct warp *w, const struct op *o, uint32_t m)
+{
+	struct exec_block *b = w->block;
+	unsigned first = (unsigned)__builtin_ctz(m);
+	uint32_t number = REF(const uint32_t, w, o->a)[first];
+	uint32_t count = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[first] : 0;
+	struct barrier *bar;
+
+	if (number >= EXEC_BARRIERS || count > EXEC_THREADS_MAX || (o->wide & WIDE_B && count % EXEC_LANES)) {
+		return exec_fault_set(w, o, EXEC_FAULT_TRAP, first, number,
+				      "a barrier's number or count is not valid");
+	}
+	bar = &b->barriers[number];
+	b->barriers_used |= 1u << number;
+	if (o->wide & WIDE_B) {
+		bar->expected = count;
+	}
+	if (o->sub == BAR_ARRIVE) {
+		bar->extra += (m | w->idle) == ~0u ? EXEC_LANES : (uint32_t)__builtin_popcount(m);
+		exec_barrier_check(b);
+		return STEP_SWITCH;
+	}
+	if (o->sub >= BAR_RED_POPC) {
+		uint32_t bits = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
+
+		w->red_in[number] = (w->red_in[number] & ~m) | (bits & m);
+	}
+	if (w->mask & ~m) {
+		leave_behind(w, w->mask & ~m, w->pc);
+	}
+	w->arrived[number] |= m;
+	w->state = GROUP_BARRIER;
+	w->barrier = (uint8_t)number;
+	exec_barrier_check(b);
+	return STEP_SWITCH;
+}

@@ -1,0 +1,464 @@
+/* A module: its variables' layout and initial values, and its kernels. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/server/exec/decode.h"
+#include "soft/server/exec/handlers.h"
+
+#define IMAGE_MAX (UINT64_C(256) << 20)	 /* bytes of variables with initial values */
+#define GLOBALS_MAX (UINT64_C(64) << 30) /* bytes of all variables */
+
+struct loader {
+	struct exec_module *m;
+	struct ptx_module *ptx;
+	struct report *report;
+	struct strmap functions; /* struct ptx_function */
+	struct strmap shared;	 /* struct ptx_variable */
+	struct strmap reached;
+	struct buf relocs; /* struct exec_init_reloc */
+	uint32_t line;
+};
+
+static int load_fail(struct loader *l, const char *what, const char *name)
+{
+	report_place(l->report, "%s:%u", l->m->name, l->line);
+	return report_set(l->report, -EINVAL, "ptx", "%s: %s", name, what);
+}
+
+static int load_no_memory(struct loader *l)
+{
+	return report_set(l->report, -ENOMEM, "ptx", "no memory for module %s", l->m->name);
+}
+
+static void function_free(struct exec_function *f)
+{
+	if (!f) {
+		return;
+	}
+	for (uint32_t i = 0; i < f->n_calls; i++) {
+		free(f->calls[i].in);
+		free(f->calls[i].out);
+	}
+	for (uint32_t i = 0; i < f->n_tables; i++) {
+		free(f->tables[i].targets);
+	}
+	free(f->calls);
+	free(f->tables);
+	free(f->code);
+	free(f->constants);
+	free(f->relocs);
+	free(f->params);
+	free((char *)f->info.name);
+	free(f);
+}
+
+static void module_free(struct exec_module *m)
+{
+	strmap_each(&m->functions, e) {
+		function_free(e->value);
+	}
+	strmap_each(&m->variables, e) {
+		free(e->value);
+	}
+	strmap_finish(&m->functions);
+	strmap_finish(&m->variables);
+	free(m->image);
+	free(m->relocs);
+	free(m->name);
+	free(m);
+}
+
+struct exec_module *exec_module_ref(struct exec_module *m)
+{
+	add_relaxed(&m->refs, 1);
+	return m;
+}
+
+void exec_module_unref(struct exec_module *m)
+{
+	if (m && sub_acqrel(&m->refs, 1) == 1) {
+		module_free(m);
+	}
+}
+
+/* One value at image + at. */
+static int write_value(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v, uint64_t at,
+		       unsigned bytes)
+{
+	uint64_t bits = o->value;
+	enum exec_type t = dec_type(v->type);
+	struct exec_init_reloc r = { .at = at, .bytes = bytes };
+	const struct exec_variable *target;
+	double wide;
+	float narrow;
+
+	switch (o->kind) {
+	case PTX_F64:
+		memcpy(&wide, &bits, sizeof(wide));
+		if (t == TY_F32) {
+			narrow = (float)wide;
+			memcpy(&bits, &narrow, sizeof(narrow));
+		}
+		break;
+	case PTX_F32:
+		memcpy(&narrow, &bits, sizeof(narrow));
+		wide = narrow;
+		if (t == TY_F64) {
+			memcpy(&bits, &wide, sizeof(wide));
+		}
+		break;
+	case PTX_INT:
+		break;
+	case PTX_MASK:
+		/* 0xFF00(sym): those bits of the address, moved down. */
+		r.shift = bits ? (uint32_t)__builtin_ctzll(bits) : 0;
+		FALLTHROUGH;
+	case PTX_NAME:
+	case PTX_GENERIC:
+		target = strmap_get(&l->m->variables, o->name);
+		if (!target) {
+			return load_fail(l, "its initial value names something that has no address", v->name);
+		}
+		r.addend = target->offset + (uint64_t)o->offset;
+		return buf_add(&l->relocs, &r, sizeof(r)) < 0 ? load_no_memory(l) : 0;
+	default:
+		return load_fail(l, "its initial value is not supported", v->name);
+	}
+	memcpy(l->m->image + at, &bits, bytes);
+	return 0;
+}
+
+/* Nested braces follow the dimensions; a short list leaves zeros. The parser bounds the depth. */
+static int write_init(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v, uint64_t at,
+		      uint64_t end, uint64_t stride, uint32_t dim)
+{
+	unsigned element = ptx_type_bytes(v->type);
+
+	if (o->kind != PTX_VECTOR) {
+		return at + element > end ? load_fail(l, "it has too many initial values", v->name) :
+					    write_value(l, o, v, at, element);
+	}
+	if (dim < v->n_dims && v->dims[dim]) {
+		stride /= v->dims[dim];
+	} else {
+		stride = element;
+	}
+	for (uint32_t i = 0; i < o->n_args; i++) {
+		uint64_t each = o->args[i].kind == PTX_VECTOR ? MAX(stride, (uint64_t)1) : element;
+		int err = at >= end ? load_fail(l, "it has too many initial values", v->name) :
+				      write_init(l, &o->args[i], v, at, MIN(end, at + each), stride, dim + 1);
+
+		if (err < 0) {
+			return err;
+		}
+		at += each;
+	}
+	return 0;
+}
+
+static bool is_device_variable(const struct ptx_item *it)
+{
+	const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+	return it->kind == PTX_VARIABLE && (v->space == PTX_GLOBAL || v->space == PTX_CONST) &&
+	       strcmp(v->linkage, ".extern") != 0;
+}
+
+static int place_variable(struct loader *l, const struct ptx_variable *v)
+{
+	struct exec_module *m = l->m;
+	struct exec_variable *var;
+	uint64_t bytes;
+	int err = ptx_variable_bytes(v, &bytes);
+
+	l->line = v->item.line;
+	if (err < 0 || bytes > GLOBALS_MAX || (v->open_array && !v->init)) {
+		return load_fail(l, "its size is not known or too large", v->name);
+	}
+	if (v->open_array) {
+		bytes = (uint64_t)v->init->n_args * ptx_type_bytes(v->type) * (v->vector ? v->vector : 1u);
+	}
+	if (ptx_variable_align(v) > 256) {
+		return load_fail(l, "alignment beyond 256 is not supported", v->name);
+	}
+	var = calloc(1, sizeof(*var));
+	if (!var) {
+		return load_no_memory(l);
+	}
+	var->offset = ROUND_UP(m->global_bytes, ptx_variable_align(v));
+	var->bytes = bytes;
+	if (var->offset + bytes > GLOBALS_MAX) {
+		free(var);
+		return load_fail(l, "the module's variables are too large", v->name);
+	}
+	err = strmap_add(&m->variables, v->name, var);
+	if (err < 0) {
+		free(var);
+		return err == -EEXIST ? load_fail(l, "it is declared twice", v->name) : load_no_memory(l);
+	}
+	m->global_bytes = var->offset + bytes;
+	if (v->space == PTX_CONST) {
+		m->const_bytes += bytes;
+	}
+	return 0;
+}
+
+/* Those with initial values first, so that the image ends early. */
+static int place_variables(struct loader *l, bool with_init)
+{
+	ptx_each(&l->ptx->items, it) {
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+		int err;
+
+		if (is_device_variable(it) && (v->init != NULL) == with_init) {
+			err = place_variable(l, v);
+			if (err < 0) {
+				return err;
+			}
+		}
+	}
+	return 0;
+}
+
+static int load_variables(struct loader *l)
+{
+	struct exec_module *m = l->m;
+	int err = place_variables(l, true);
+
+	m->image_bytes = m->global_bytes;
+	if (err == 0 && m->image_bytes > IMAGE_MAX) {
+		err = load_fail(l, "its initial values are too large", m->name);
+	}
+	if (err == 0) {
+		m->image = calloc(1, MAX(m->image_bytes, (uint64_t)1));
+		err = m->image ? place_variables(l, false) : load_no_memory(l);
+	}
+	for (struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+		const struct exec_variable *var;
+
+		if (!is_device_variable(it) || !v->init) {
+			continue;
+		}
+		l->line = it->line;
+		var = strmap_get(&m->variables, v->name);
+		err = write_init(l, v->init, v, var->offset, var->offset + var->bytes, var->bytes, 0);
+	}
+	m->n_relocs = (uint32_t)(l->relocs.len / sizeof(struct exec_init_reloc));
+	m->relocs = (struct exec_init_reloc *)buf_steal(&l->relocs);
+	return err;
+}
+
+/* Names of functions and of shared variables. A definition hides its declarations. */
+static int load_names(struct loader *l)
+{
+	static const char *const known[] = { ".version", ".target", ".address_size", ".file", ".loc", ".section", ".pragma",
+					     ".alias" };
+
+	ptx_each(&l->ptx->items, it) {
+		struct ptx_function *f = (struct ptx_function *)it, *before;
+		struct ptx_variable *v = (struct ptx_variable *)it;
+		bool ok = it->kind != PTX_DIRECTIVE;
+		int err = 0;
+
+		l->line = it->line;
+		for (size_t i = 0; i < ARRAY_SIZE(known) && !ok; i++) {
+			ok = strncmp(((struct ptx_directive *)it)->text, known[i], strlen(known[i])) == 0;
+		}
+		if (!ok) {
+			return load_fail(l, "unknown directive", "module");
+		}
+		if (it->kind == PTX_FUNCTION) {
+			before = strmap_get(&l->functions, f->name);
+			if (before && before->has_body && f->has_body) {
+				return load_fail(l, "it is defined twice", f->name);
+			}
+			if (before && f->has_body) {
+				strmap_del(&l->functions, f->name);
+			}
+			err = before && !f->has_body ? 0 : strmap_add(&l->functions, f->name, f);
+		} else if (it->kind == PTX_VARIABLE && v->space == PTX_SHARED) {
+			err = strmap_add(&l->shared, v->name, v);
+		}
+		if (err < 0) {
+			return err == -EEXIST ? load_fail(l, "it is declared twice", v->name) : load_no_memory(l);
+		}
+	}
+	return 0;
+}
+
+static int load_function(struct loader *l, const struct ptx_function *f)
+{
+	struct decoder d = { .ptx = l->ptx, .module = l->m, .globals = &l->m->variables,
+			     .functions = &l->functions, .module_shared = &l->shared, .reached = &l->reached,
+			     .report = l->report, .h = exec_handlers(), .shared_align = 1 };
+	struct exec_function *out = calloc(1, sizeof(*out));
+	int err;
+
+	if (!out) {
+		return load_no_memory(l);
+	}
+	out->info.name = strdup(f->name);
+	strmap_init(&d.constant_index);
+	err = out->info.name ? dec_kernel(&d, f, out) : load_no_memory(l);
+	if (err == 0 && f->is_entry) {
+		err = strmap_add(&l->m->functions, f->name, out);
+		if (err == 0) {
+			return 0;
+		}
+		load_no_memory(l);
+	}
+	/* A function that no kernel calls was only looked at. */
+	function_free(out);
+	return err;
+}
+
+static int load_functions(struct loader *l, bool entries)
+{
+	ptx_each(&l->ptx->items, it) {
+		const struct ptx_function *f = (const struct ptx_function *)it;
+		int err;
+
+		if (it->kind != PTX_FUNCTION || !f->has_body || f->is_entry != entries ||
+		    (!entries && strmap_get(&l->reached, f->name))) {
+			continue;
+		}
+		err = load_function(l, f);
+		if (err < 0) {
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int load_all(struct loader *l)
+{
+	int err = 0;
+
+	l->line = 1;
+	if (l->ptx->address_size != 64) {
+		err = load_fail(l, "only .address_size 64 is supported", "module");
+	}
+	if (err == 0) {
+		err = load_names(l);
+	}
+	if (err == 0) {
+		err = load_variables(l);
+	}
+	if (err == 0) {
+		err = load_functions(l, true);
+	}
+	return err < 0 ? err : load_functions(l, false);
+}
+
+int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name,
+		     struct report *r)
+{
+	struct loader l = { .report = r };
+	int err;
+
+	l.m = calloc(1, sizeof(*l.m));
+	if (!l.m) {
+		return -ENOMEM;
+	}
+	l.m->refs = 1;
+	strmap_init(&l.m->functions);
+	strmap_init(&l.m->variables);
+	strmap_init(&l.functions);
+	strmap_init(&l.shared);
+	strmap_init(&l.reached);
+	buf_init(&l.relocs);
+	l.m->name = strdup(name);
+	err = l.m->name ? ptx_module_parse(&l.ptx, ptx, bytes, name, r) : -ENOMEM;
+	if (err == 0) {
+		err = load_all(&l);
+		ptx_module_free(l.ptx);
+	}
+	strmap_finish(&l.functions);
+	strmap_finish(&l.shared);
+	strmap_finish(&l.reached);
+	buf_finish(&l.relocs);
+	if (err < 0) {
+		module_free(l.m);
+		return err == -ENOMEM ? err : -EINVAL;
+	}
+	*ret = l.m;
+	return 0;
+}
+
+size_t exec_module_global_bytes(const struct exec_module *m)
+{
+	return m->global_bytes;
+}
+
+static void patch_function(struct exec_function *f, uint64_t address)
+{
+	for (uint32_t i = 0; i < f->n_relocs; i++) {
+		const struct exec_reloc *r = &f->relocs[i];
+		uint64_t v = address + (uint64_t)r->addend;
+
+		for (unsigned k = 0; k < EXEC_LANES && r->kind == RELOC_GLOBAL; k++) {
+			size_t size = r->wide ? 8 : 4;
+
+			memcpy(f->constants + r->offset + k * size, &v, size);
+		}
+	}
+}
+
+void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host)
+{
+	m->address = device_address;
+	for (uint32_t i = 0; i < m->n_relocs; i++) {
+		const struct exec_init_reloc *r = &m->relocs[i];
+		uint64_t v = (device_address + r->addend) >> r->shift;
+
+		memcpy(m->image + r->at, &v, r->bytes);
+	}
+	if (m->global_bytes) {
+		memcpy(host, m->image, m->image_bytes);
+		memset((uint8_t *)host + m->image_bytes, 0, m->global_bytes - m->image_bytes);
+	}
+	strmap_each(&m->functions, e) {
+		patch_function(e->value, device_address);
+	}
+}
+
+int exec_module_global(const struct exec_module *m, const char *name, uint64_t *ret_address,
+		       uint64_t *ret_bytes)
+{
+	const struct exec_variable *v = strmap_get(&m->variables, name);
+
+	if (!v) {
+		return -ENOENT;
+	}
+	*ret_address = m->address + v->offset;
+	*ret_bytes = v->bytes;
+	return 0;
+}
+
+const struct exec_function *exec_module_function(const struct exec_module *m, const char *name)
+{
+	return strmap_get(&m->functions, name);
+}
+
+unsigned exec_module_functions(const struct exec_module *m)
+{
+	return (unsigned)m->functions.live;
+}
+
+const struct exec_function *exec_module_function_at(const struct exec_module *m, unsigned i)
+{
+	strmap_each(&m->functions, e) {
+		if (i-- == 0) {
+			return e->value;
+		}
+	}
+	return NULL;
+}
+
+const struct exec_function_info *exec_function_info(const struct exec_function *f)
+{
+	return &f->info;
+}

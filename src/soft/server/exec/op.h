@@ -1,0 +1,269 @@
+/* The engine's own shapes: compact operations, warps and blocks. A register is an array of 32 lanes; 32-bit and 64-bit
+ * registers live in two files and predicates are masks in a third, so that a lane's bytes are always its own, whatever
+ * function of the kernel the other lanes are in. */
+#ifndef GBPF_SOFT_SERVER_EXEC_OP_H
+#define GBPF_SOFT_SERVER_EXEC_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/strmap.h"
+#include "soft/server/exec.h"
+
+#define EXEC_LANES 32u
+#define EXEC_SLOT32 128u /* bytes of a 32-bit register of a warp */
+#define EXEC_SLOT64 256u
+#define EXEC_THREADS_MAX 1024u
+#define EXEC_BARRIERS 16u
+#define EXEC_CALL_DEPTH 32u /* of recursive kernels */
+#define EXEC_NO_PRED 0xffffu
+
+/* Windows in generic addresses, told apart by their top byte; everything else is global. */
+#define EXEC_WINDOW_SHIFT 56
+#define EXEC_WINDOW_SHARED (UINT64_C(0x71) << EXEC_WINDOW_SHIFT)
+#define EXEC_WINDOW_LOCAL (UINT64_C(0x72) << EXEC_WINDOW_SHIFT)
+#define EXEC_WINDOW_PARAM (UINT64_C(0x73) << EXEC_WINDOW_SHIFT)
+
+/* Operand references: a multiple of 128 bytes from the base that the low bits name. */
+enum {
+	REF_R32,   /* the frame's 32-bit registers */
+	REF_R64,   /* the frame's 64-bit registers */
+	REF_CONST, /* the kernel's constants */
+	REF_WARP,  /* special registers of the warp */
+	REF_BLOCK, /* special registers of the block */
+	REF_BASES,
+	REF_MASK = 127,
+};
+
+/* Slots of 128 bytes behind REF_WARP. 64-bit ones take two. */
+enum { WARP_TID_X, WARP_TID_Y, WARP_TID_Z, WARP_LANEID, WARP_WARPID, WARP_MASK_EQ, WARP_MASK_LE, WARP_MASK_LT,
+       WARP_MASK_GE, WARP_MASK_GT, WARP_FRAME, WARP_SLOTS = WARP_FRAME + 2 };
+/* Behind REF_BLOCK. */
+enum { BLOCK_NTID_X, BLOCK_NTID_Y, BLOCK_NTID_Z, BLOCK_CTAID_X, BLOCK_CTAID_Y, BLOCK_CTAID_Z, BLOCK_NCTAID_X,
+       BLOCK_NCTAID_Y, BLOCK_NCTAID_Z, BLOCK_NWARPID, BLOCK_SMID, BLOCK_NSMID, BLOCK_GRIDID32, BLOCK_DYN_SMEM,
+       BLOCK_TOTAL_SMEM, BLOCK_SPARE, BLOCK_GRIDID, BLOCK_SLOTS = BLOCK_GRIDID + 2 };
+
+enum exec_type {
+	TY_U8, TY_S8, TY_U16, TY_S16, TY_U32, TY_S32, TY_U64, TY_S64, TY_F16, TY_F32, TY_F64,
+	TY_F32Z, /* f32 with .ftz, where tables tell them apart */
+	TY_PRED,
+	TY_COUNT,
+};
+
+enum exec_space_kind { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM };
+
+/* What a handler tells the loop. */
+enum exec_step {
+	STEP_NEXT,
+	STEP_SWITCH, /* look again which lanes run */
+	STEP_FAULT,
+};
+
+struct warp;
+struct op;
+/* m: the lanes that take part; never 0. w->pc already points behind the operation. */
+typedef int (*op_fn)(struct warp *w, const struct op *o, uint32_t m);
+
+/* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and values in d, b, c, e. */
+struct op {
+	op_fn fn;
+	uint32_t d, a, b, c, e;
+	uint32_t line;
+	int64_t imm;
+	uint16_t guard; /* a predicate, or EXEC_NO_PRED */
+	uint16_t p, q;	/* predicates written */
+	uint16_t r;	/* predicate read */
+	uint8_t guard_not, r_not;
+	uint8_t size;  /* bytes of an element in memory */
+	uint8_t n;     /* elements of a vector */
+	uint8_t space; /* exec_space_kind */
+	uint8_t type;  /* exec_type */
+	uint8_t type2; /* the other one: of a conversion's source */
+	uint8_t sub;   /* small choice of the handler */
+	uint8_t wide;  /* WIDE_*: which operands are 64-bit registers */
+	uint8_t flags;
+};
+_Static_assert(sizeof(struct op) == 64, "an operation is a cache line");
+
+enum { WIDE_A = 1, WIDE_D = 2, WIDE_B = 4, WIDE_C = 8 };
+enum { BOOL_NONE, BOOL_AND, BOOL_OR, BOOL_XOR };
+
+enum { FLAG_SAT = 1, FLAG_FTZ = 2, FLAG_INT_ROUND = 4, FLAG_VOTE_SYNC = 8 };
+enum { ROUND_RN, ROUND_RZ, ROUND_RM, ROUND_RP };
+
+/* Bytes copied per lane between the frames of caller and callee, or registers. */
+struct exec_copy {
+	enum { COPY_BYTES, COPY_REG32, COPY_REG64, COPY_REG_TO_BYTES, COPY_BYTES_TO_REG } kind;
+	uint32_t src, dst; /* frame offsets or operand references */
+	uint32_t bytes;
+};
+
+struct exec_call {
+	uint32_t target;			     /* pc of the callee */
+	uint32_t callee, caller;		     /* functions of the kernel, while decoding */
+	uint32_t step32, step64, step_pred, step_local; /* the caller's frame */
+	uint32_t n_in, n_out;
+	struct exec_copy *in, *out; /* owned */
+};
+
+struct exec_table { /* of brx.idx */
+	uint32_t n;
+	uint32_t *targets; /* owned; pcs */
+};
+
+enum exec_reloc_kind { RELOC_GLOBAL, RELOC_DYNAMIC_SHARED };
+struct exec_reloc {
+	enum exec_reloc_kind kind;
+	uint32_t offset; /* of the slot in the constants */
+	bool wide;
+	int64_t addend;
+};
+
+/* A kernel: its own code and that of every function that it can call, decoded for it. */
+struct exec_function {
+	struct exec_function_info info;
+	struct exec_module *module; /* borrowed: the module owns this */
+	struct op *code;	    /* owned */
+	uint32_t n_code;
+	uint8_t *constants; /* owned, aligned to 64 */
+	uint32_t constant_bytes;
+	struct exec_call *calls; /* owned */
+	uint32_t n_calls;
+	struct exec_table *tables; /* owned */
+	uint32_t n_tables;
+	struct exec_reloc *relocs; /* owned */
+	uint32_t n_relocs;
+	struct exec_param *params; /* owned */
+	/* Of one warp, for the deepest chain of calls: */
+	uint32_t bytes32, bytes64, preds;
+	uint32_t local_stride; /* bytes of one thread */
+	uint32_t depth;	       /* calls inside each other */
+	uint32_t shared_static, shared_align;
+};
+
+/* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's list. */
+enum group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
+struct group {
+	uint32_t pc, mask;
+	uint32_t depth;
+	uint32_t off32, off64, off_pred, frame;
+	enum group_state state;
+	uint8_t barrier;
+	uint64_t stamp; /* when it ran last */
+};
+
+struct warp {
+	uint8_t *base[REF_BASES + 3]; /* the current frame's */
+	uint32_t *preds;
+	const struct op *code;
+	uint32_t pc;
+	uint32_t mask;	  /* lanes of the current group; 0: none is chosen */
+	uint32_t idle;	  /* lanes that do not exist or have ended */
+	uint32_t stop_pc; /* where the current group may meet another one */
+	enum group_state state; /* of the current group, after STEP_SWITCH */
+	uint8_t barrier;
+	uint32_t depth;
+	uint32_t off32, off64, off_pred, frame;
+	uint32_t carry; /* the condition code's lanes */
+	uint32_t index;
+	uint32_t exists; /* lanes that exist */
+	struct exec_block *block;
+	uint32_t *ret_pc; /* [depth][lane] */
+	uint8_t *mem32, *mem64;
+	uint32_t *mem_pred;
+	uint32_t n_groups;
+	bool forced; /* the current group runs out of turn, for fairness */
+	bool sync_forced; /* lanes that a .sync names will not come */
+	uint32_t streak;	/* operations since the groups were last shuffled */
+	uint64_t clock;		/* operations so far */
+	struct group groups[EXEC_LANES];
+	uint32_t arrived[EXEC_BARRIERS]; /* lanes */
+	uint32_t red_in[EXEC_BARRIERS];	 /* their predicates for barrier.red */
+};
+
+struct barrier {
+	uint32_t expected; /* threads, 0: every one of the block */
+	uint32_t extra;	   /* threads that arrived without waiting */
+};
+
+struct exec_block {
+	struct exec_launch launch;
+	const struct exec_function *f;
+	void *memory; /* owned: all that follows */
+	struct warp *warps;
+	uint32_t n_warps, n_threads;
+	uint32_t current; /* warp */
+	uint8_t *shared;
+	uint32_t shared_bytes;
+	uint8_t *local; /* lane after lane, local_stride each */
+	uint8_t *block_slots;
+	struct barrier barriers[EXEC_BARRIERS];
+	uint32_t barriers_used; /* those at which somebody has arrived */
+	enum exec_status status; /* EXEC_BUDGET while it can run */
+	struct exec_fault fault;
+};
+
+struct exec_variable {
+	uint64_t offset, bytes;
+	char *name; /* borrowed from the map */
+};
+
+struct exec_init_reloc {
+	uint64_t at, addend; /* image offset, offset of what is pointed to */
+	uint32_t bytes, shift;
+};
+
+struct exec_module {
+	uint32_t refs; /* atomic */
+	char *name;
+	struct strmap functions; /* exec_function */
+	struct strmap variables; /* exec_variable, owned values */
+	uint8_t *image;		 /* owned: initial values */
+	uint64_t image_bytes;	 /* at the front; what follows is 0 */
+	uint64_t global_bytes;
+	uint64_t const_bytes;
+	struct exec_init_reloc *relocs; /* owned */
+	uint32_t n_relocs;
+	uint64_t address;
+};
+
+#define REF(T, w, r) ((T *)((w)->base[(r) & REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
+#define REF_SLOT32(i, kind) ((uint32_t)(i) * EXEC_SLOT32 | (kind))
+#define REF_SLOT64(i, kind) ((uint32_t)(i) * EXEC_SLOT64 | (kind))
+
+static ALWAYS_INLINE bool lane_in(uint32_t m, unsigned lane)
+{
+	return m >> lane & 1;
+}
+
+#define each_lane(m, i) \
+	for (uint32_t left_ = (m), i; left_ && (i = (uint32_t)__builtin_ctz(left_), true); left_ &= left_ - 1)
+
+static inline uint64_t lane_get(const struct warp *w, uint32_t ref, bool wide, unsigned lane)
+{
+	return wide ? REF(const uint64_t, w, ref)[lane] : REF(const uint32_t, w, ref)[lane];
+}
+
+static inline void lane_set(struct warp *w, uint32_t ref, bool wide, unsigned lane, uint64_t v)
+{
+	if (wide) {
+		REF(uint64_t, w, ref)[lane] = v;
+	} else {
+		REF(uint32_t, w, ref)[lane] = (uint32_t)v;
+	}
+}
+
+static ALWAYS_INLINE void pred_set(struct warp *w, uint16_t p, uint32_t m, uint32_t v)
+{
+	w->preds[p] = (w->preds[p] & ~m) | (v & m);
+}
+
+/* fault.c */
+int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, unsigned lane,
+		   uint64_t address, const char *what) COLD;
+/* Where one lane's access lies in host memory; NULL with the fault set. */
+void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space, unsigned lane,
+			uint64_t address, unsigned bytes, bool write);
+
+#endif

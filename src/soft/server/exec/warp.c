@@ -1,0 +1,200 @@
+/* The loop over one warp. Lanes that stand at the same place form a group and run together; normally there is one. When
+ * lanes have parted, the group that is deepest in calls and then earliest in the code runs, until it reaches the place of
+ * another one and they become one again. So that lanes which wait for other lanes of their warp cannot starve them, the
+ * group that has not run for longest gets a turn from time to time. */
+#include <string.h>
+
+#include "soft/server/exec/handlers.h"
+#include "soft/server/exec/run.h"
+
+#define FAIR_OPERATIONS 2048u
+
+void exec_group_save(const struct warp *w, struct group *g)
+{
+	*g = (struct group){ .pc = w->pc, .mask = w->mask, .depth = w->depth, .off32 = w->off32,
+			     .off64 = w->off64, .off_pred = w->off_pred, .frame = w->frame,
+			     .state = w->state, .barrier = w->barrier, .stamp = w->clock };
+}
+
+void exec_frame_set(struct warp *w)
+{
+	uint64_t *frame;
+
+	w->base[REF_R32] = w->mem32 + w->off32;
+	w->base[REF_R64] = w->mem64 + w->off64;
+	w->preds = w->mem_pred + w->off_pred;
+	frame = REF(uint64_t, w, REF_SLOT32(WARP_FRAME, REF_WARP));
+	if (frame[0] != w->frame) {
+		for (unsigned i = 0; i < EXEC_LANES; i++) {
+			frame[i] = w->frame;
+		}
+	}
+}
+
+static void group_load(struct warp *w, const struct group *g)
+{
+	w->pc = g->pc;
+	w->mask = g->mask;
+	w->depth = g->depth;
+	w->off32 = g->off32;
+	w->off64 = g->off64;
+	w->off_pred = g->off_pred;
+	w->frame = g->frame;
+	w->state = GROUP_READY;
+	exec_frame_set(w);
+}
+
+static bool same_place(const struct group *a, const struct group *b)
+{
+	return a->pc == b->pc && a->depth == b->depth && a->off32 == b->off32 && a->off64 == b->off64 &&
+	       a->off_pred == b->off_pred && a->frame == b->frame &&
+	       (a->state == GROUP_BARRIER) == (b->state == GROUP_BARRIER);
+}
+
+/* Joins groups at the same place. One that waited for other lanes looks again. */
+static void groups_merge(struct warp *w)
+{
+	for (uint32_t i = 0; i < w->n_groups; i++) {
+		for (uint32_t j = i + 1; j < w->n_groups;) {
+			struct group *a = &w->groups[i], *b = &w->groups[j];
+
+			if (!same_place(a, b) || (a->state == GROUP_BARRIER && a->barrier != b->barrier)) {
+				j++;
+				continue;
+			}
+			a->mask |= b->mask;
+			a->stamp = MIN(a->stamp, b->stamp);
+			if (a->state == GROUP_SYNC || b->state == GROUP_SYNC) {
+				a->state = GROUP_READY;
+			}
+			*b = w->groups[--w->n_groups];
+		}
+	}
+}
+
+static struct group *choose(struct warp *w, enum group_state state, bool oldest)
+{
+	struct group *best = NULL;
+
+	for (uint32_t i = 0; i < w->n_groups; i++) {
+		struct group *g = &w->groups[i];
+
+		if (g->state != state) {
+			continue;
+		}
+		if (!best || (oldest ? g->stamp < best->stamp :
+				       g->depth > best->depth ||
+					       (g->depth == best->depth && g->pc < best->pc))) {
+			best = g;
+		}
+	}
+	return best;
+}
+
+/* Puts the current group back and takes the one that shall run. False: none can. */
+static bool regroup(struct warp *w, bool oldest)
+{
+	struct group *g, chosen;
+
+	if (w->mask) {
+		exec_group_save(w, &w->groups[w->n_groups++]);
+		w->mask = 0;
+	}
+	groups_merge(w);
+	g = choose(w, GROUP_READY, oldest);
+	if (!g && (w->sync_forced || !choose(w, GROUP_BARRIER, false))) {
+		/* Lanes that a .sync names will not come: go on with those who are here. */
+		g = choose(w, GROUP_SYNC, false);
+		w->sync_forced = g != NULL;
+	}
+	if (!g) {
+		return false;
+	}
+	chosen = *g;
+	*g = w->groups[--w->n_groups];
+	group_load(w, &chosen);
+	w->streak = 0;
+	w->forced = oldest;
+	w->stop_pc = UINT32_MAX;
+	for (uint32_t i = 0; i < w->n_groups && !oldest; i++) {
+		if (w->groups[i].depth == w->depth && w->groups[i].state != GROUP_BARRIER) {
+			w->stop_pc = MIN(w->stop_pc, w->groups[i].pc);
+		}
+	}
+	return true;
+}
+
+bool exec_warp_ready(const struct warp *w)
+{
+	bool sync = false, barrier = false;
+
+	if (w->mask) {
+		return true;
+	}
+	for (uint32_t i = 0; i < w->n_groups; i++) {
+		if (w->groups[i].state == GROUP_READY) {
+			return true;
+		}
+		sync = sync || w->groups[i].state == GROUP_SYNC;
+		barrier = barrier || w->groups[i].state == GROUP_BARRIER;
+	}
+	return sync && (!barrier || w->sync_forced);
+}
+
+/* The inner loop: until n operations are done, the group may meet another one, or a handler wants a switch. */
+static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
+{
+	const struct op *code = w->code;
+	uint64_t done = 0;
+	int step = STEP_NEXT;
+
+	while (done < n && w->pc < w->stop_pc) {
+		const struct op *o = &code[w->pc];
+		uint32_t m = w->mask;
+
+		done++;
+		w->pc++;
+		if (o->guard != EXEC_NO_PRED) {
+			m &= w->preds[o->guard] ^ (o->guard_not ? ~0u : 0);
+			if (m == 0) {
+				continue;
+			}
+		}
+		step = o->fn(w, o, m);
+		if (step != STEP_NEXT) {
+			break;
+		}
+	}
+	*ret_done = done;
+	w->clock += done;
+	w->streak += (uint32_t)done;
+	return step;
+}
+
+enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used)
+{
+	uint64_t done;
+	int step = w->mask ? STEP_NEXT : STEP_SWITCH;
+
+	while (n > 0) {
+		bool unfair = w->n_groups > 0 && w->streak >= FAIR_OPERATIONS;
+
+		if (step == STEP_SWITCH || w->pc >= w->stop_pc || unfair) {
+			if (!regroup(w, unfair && !w->forced)) {
+				return w->n_groups ? WARP_WAITS : WARP_ENDED;
+			}
+		}
+		step = run_group(w, w->n_groups ? MIN(n, (uint64_t)FAIR_OPERATIONS) : n, &done);
+		n -= done;
+		*used += done;
+		if (step == STEP_FAULT) {
+			return WARP_FAULT;
+		}
+	}
+	if (step == STEP_SWITCH && w->mask) {
+		/* Waiting lanes must be seen as such by the next call. */
+		exec_group_save(w, &w->groups[w->n_groups++]);
+		w->mask = 0;
+	}
+	return WARP_QUANTUM;
+}
