@@ -1,11 +1,12 @@
 /* fair: every tenant gets GPU time in proportion to its weight; latency-critical ones may run ahead further.
  *
- * Use it as the default, when tenants trust each other to be busy rather than urgent. It does not make a request fast while
- * others are busy; lc_first does.
+ * Use it as the default, when tenants are busy rather than urgent. It does not make a request fast while others are busy;
+ * lc_first does.
  *
- * How: each tenant has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd finds the lowest one
- * among the tenants that are active: the floor. Who is ahead of the floor by more than its slack is put off until the others
- * have caught up. Who was idle begins at the floor: time that was not used is not saved up. */
+ * How: each tenant has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd looks who wants the GPU
+ * all the time, and finds the lowest virtual time among them: the floor. Who is ahead of the floor by more than its slack is
+ * put off until the others have caught up. Who comes back after a pause begins at the floor: time that was not used is not
+ * saved up. When nobody competes, the floor follows whoever runs, and nobody is put off. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -14,7 +15,6 @@ const volatile u64 slack_ns = 4000000;		/* ahead of the floor, at weight 100 */
 const volatile u64 latency_slack_ns = 40000000; /* the same for latency-critical tenants: their priority */
 const volatile u64 inflight_limit_ns = 8000000; /* on the GPU at once, so that nobody has to wait for a long queue */
 const volatile u32 unknown_limit = 16;		/* launches in flight while durations are not known yet */
-const volatile u64 active_ns = 3000000;		/* a tenant counts as active so long after its last launch */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
 
 enum { PUT_OFF, HELD_FOR_OWN_WORK };
@@ -22,7 +22,9 @@ enum { PUT_OFF, HELD_FOR_OWN_WORK };
 /* What a tenant has used. One instance a tenant: its own programs write it, gbpfd reads all. */
 struct account {
 	u64 vtime_ns; /* GPU time / weight * 100 */
-	u64 seen_ns;  /* last launch */
+	u64 seen_ns;  /* last asked to launch */
+	u64 put_off_ns; /* last put off */
+	u64 out;      /* launches that have not retired */
 };
 
 struct {
@@ -33,9 +35,18 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* What gbpfd publishes. Written by tick alone, read by all. */
+/* What gbpfd publishes: written by tick alone, read by all. */
 u64 floor_ns;
 u64 ticked_ns;
+u64 demand[1024]; /* how much of the last milliseconds a tenant wanted the GPU, 0-1024 */
+
+static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
+{
+	if (!ctx->inflight) {
+		return 0; /* one may always run, however long it is */
+	}
+	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit;
+}
 
 SEC("gbpf/submit")
 int GBPF_PROG(fair_submit, submit)
@@ -50,28 +61,29 @@ int GBPF_PROG(fair_submit, submit)
 		return GBPF_GO;
 	}
 	a->seen_ns = now;
+	if (!ctx->inflight) {
+		a->out = 0; /* nothing is out: forget what was counted but refused by the driver */
+	}
 	if (a->vtime_ns < lowest) {
 		a->vtime_ns = lowest;
 	}
-	if (now > ticked_ns + stale_ns) {
-		return GBPF_GO;
-	}
 	ahead = a->vtime_ns - lowest;
-	if (ahead > slack) {
+	if (ahead > slack && now < ticked_ns + stale_ns) {
 		if (!ctx->asked) {
 			gbpf_note(PUT_OFF, 1);
 		}
+		a->put_off_ns = now;
 		ahead -= slack;
 		ctx->hold_ns = ahead < 100000 ? 100000 : ahead > 1000000 ? 1000000 : ahead;
 		return GBPF_DEFER;
 	}
-	if (ctx->inflight &&
-	    (ctx->inflight_ns + ctx->est_ns > inflight_limit_ns || (!ctx->est_ns && ctx->inflight >= unknown_limit))) {
+	if (too_much_in_flight(ctx)) {
 		if (!ctx->asked) {
 			gbpf_note(HELD_FOR_OWN_WORK, 1);
 		}
 		return GBPF_HOLD;
 	}
+	__sync_fetch_and_add(&a->out, 1);
 	return GBPF_GO;
 }
 
@@ -80,38 +92,61 @@ int GBPF_PROG(fair_retire, retire)
 {
 	struct account *a;
 	u32 key = 0;
+	u64 n = ctx->count;
 
 	a = bpf_map_lookup_elem(&accounts, &key);
-	if (a && ctx->weight) {
-		__sync_fetch_and_add(&a->vtime_ns, ctx->duration_ns * 100 / ctx->weight);
+	if (!a || !ctx->weight) {
+		return 0;
 	}
+	__sync_fetch_and_add(&a->vtime_ns, ctx->duration_ns * 100 / ctx->weight);
+	if (n > a->out) {
+		n = a->out;
+	}
+	__sync_fetch_and_add(&a->out, -n);
 	return 0;
+}
+
+/* For the search in tick; in memory, because the verifier follows every value of a local variable through a loop. */
+static u64 lowest_ns, highest_ns;
+
+static __always_inline void look_at(struct account *a, u64 *wanted, u64 now)
+{
+	u64 sample = a->out ? 128 : 0;
+
+	if (a->put_off_ns + 2000000 > now) {
+		sample = 128;
+	}
+	*wanted = *wanted - *wanted / 8 + sample;
+	if (a->seen_ns + 20000000 < now) {
+		return; /* idle */
+	}
+	if (a->vtime_ns > highest_ns) {
+		highest_ns = a->vtime_ns;
+	}
+	if (*wanted > 768 && a->vtime_ns < lowest_ns) {
+		lowest_ns = a->vtime_ns;
+	}
 }
 
 SEC("gbpf/tick")
 int GBPF_PROG(fair_tick, tick)
 {
-	u64 lowest = ~0ull;
 	u32 key = 0;
 
-	for (u32 t = 0; t < 1024; t++) {
-		struct account *a;
-		u64 v;
+	lowest_ns = ~0ull;
+	highest_ns = 0;
+	for (u32 t = 0; t < 1024 && t < ctx->tenants; t++) {
+		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
 
-		if (t >= ctx->tenants) {
-			break;
-		}
-		a = gbpf_tenant_lookup(&accounts, t, &key);
-		if (!a || a->seen_ns + active_ns < ctx->now_ns) {
-			continue;
-		}
-		v = a->vtime_ns;
-		if (v < lowest) {
-			lowest = v;
+		if (a) {
+			look_at(a, &demand[t], ctx->now_ns);
 		}
 	}
-	if (lowest != ~0ull && lowest > floor_ns) {
-		floor_ns = lowest;
+	if (lowest_ns == ~0ull) {
+		lowest_ns = highest_ns; /* nobody competes */
+	}
+	if (lowest_ns > floor_ns) {
+		floor_ns = lowest_ns;
 	}
 	ticked_ns = ctx->now_ns;
 	return 0;

@@ -1,0 +1,391 @@
+/* The shipped policies: accepted by the verifier, and what they decide. test_policies FIFO FAIR LC_FIRST LC_LAST (objects) */
+#include "fake.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/shm.h"
+#include "bpf/load/policy.h"
+#include "sched/sched_int.h"
+
+enum { FIFO, FAIR, LC_FIRST, LC_LAST };
+static char **objects;
+
+static uint64_t fake_now;
+
+static uint64_t fake_clock(void)
+{
+	return fake_now;
+}
+
+/* A policy in gbpfd's place: built from its object, with its regions. */
+struct loaded {
+	struct ebpf_built built;
+	int fd[3];
+	void *base[3];
+};
+
+static void load(struct loaded *p, int which, uint64_t version)
+{
+	struct report r;
+	FILE *f = fopen(objects[which], "rb");
+	static char elf[1 << 20];
+	size_t n;
+	int err;
+
+	assert_non_null(f);
+	n = fread(elf, 1, sizeof(elf), f);
+	fclose(f);
+	memset(p, 0, sizeof(*p));
+	report_init(&r);
+	err = ebpf_policy_build(&p->built, elf, n, "policy", version, 0, &r);
+	if (err) {
+		struct buf text;
+
+		buf_init(&text);
+		report_text(&r, &text);
+		fail_msg("%s: %s", objects[which], buf_text(&text));
+	}
+	report_finish(&r);
+	for (int i = 0; i < 3; i++) {
+		size_t bytes = p->built.region_bytes[i];
+
+		p->fd[i] = bytes && i != EBPF_REGION_DAEMON ? shm_create("r", bytes, SHM_NOEXEC) : -1;
+		p->base[i] = p->fd[i] >= 0 ? shm_map(p->fd[i], bytes, 1) : NULL;
+		if (p->base[i]) {
+			ebpf_built_init_region(&p->built, i, p->base[i]);
+		}
+	}
+}
+
+static void unload(struct loaded *p)
+{
+	for (int i = 0; i < 3; i++) {
+		if (p->fd[i] >= 0) {
+			shm_unmap(p->base[i], p->built.region_bytes[i]);
+			close(p->fd[i]);
+		}
+	}
+	ebpf_built_finish(&p->built);
+}
+
+static void use(struct rig *r, struct loaded *p, uint64_t version)
+{
+	assert_int_equal(sched_policy_prepare(r->s, version, p->built.image_fd, p->fd), 0);
+	r->dir.version[0] = version;
+}
+
+static struct ask ask(struct sched_queue *q, uint64_t est_ns)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct ask a;
+
+	l.est_ns = est_ns;
+	ask_submit(q, &l, clock_now_ns(), 0, 0, &a);
+	assert_int_equal(a.bad, ASK_FINE);
+	return a;
+}
+
+struct one {
+	struct rig r;
+	struct loaded p;
+	struct fake_queue fq;
+	struct sched_queue *q;
+};
+
+static void one_init(struct one *o, int which, uint32_t class_id)
+{
+	memset(o, 0, sizeof(*o));
+	fake_now = 1000000000;
+	clock_set_source(fake_clock);
+	load(&o->p, which, 1);
+	rig_init(&o->r, class_id, 0, 0);
+	use(&o->r, &o->p, 1);
+	o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
+}
+
+static void one_finish(struct one *o)
+{
+	clock_set_source(NULL);
+	rig_finish(&o->r);
+	unload(&o->p);
+}
+
+static void fifo_lets_everything_go(void **state)
+{
+	struct one o;
+
+	one_init(&o, FIFO, GBPF_CLASS_BATCH);
+	o.r.other.gpu[0].open = 1;
+	o.r.s->inflight = ACC(100, 100000000);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	o.r.s->inflight = 0;
+	one_finish(&o);
+}
+
+static void lc_first_holds_others_while_a_request_is_open(void **state)
+{
+	struct one o;
+
+	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	o.r.other.gpu[0].open = 1;
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
+	o.r.other.gpu[0].open = 0;
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	sched_set_class(o.r.s, GBPF_CLASS_NORMAL, 100);
+	o.r.other.gpu[0].open = 1;
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
+	sched_set_class(o.r.s, GBPF_CLASS_LATENCY, 100);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	one_finish(&o);
+}
+
+static void lc_first_bounds_what_is_in_flight(void **state)
+{
+	struct one o;
+
+	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
+	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* one may always run */
+	o.r.s->inflight = ACC(1, 1000000);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	o.r.s->inflight = ACC(2, 2000000);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
+	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
+	o.r.s->inflight = 0;
+	one_finish(&o);
+}
+
+static void lc_last_exchanges_the_verdicts(void **state)
+{
+	struct one o;
+
+	one_init(&o, LC_LAST, GBPF_CLASS_BATCH);
+	o.r.other.gpu[0].open = 1;
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
+	sched_set_class(o.r.s, GBPF_CLASS_LATENCY, 100);
+	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_DEFER);
+	one_finish(&o);
+}
+
+/* gbpfd with two tenants of fair: their regions, and its own view of the programs. */
+struct fair {
+	struct loaded p;
+	struct one *t[2];
+	struct ebpf_policy daemon;
+	struct ebpf_tenant_ops ops;
+};
+
+static void *region(void *ctx, uint32_t tenant)
+{
+	struct fair *f = ctx;
+
+	return tenant < 2 ? f->t[tenant]->p.base[EBPF_REGION_TENANT] : NULL;
+}
+
+static void tick(struct fair *f)
+{
+	struct gbpf_tick_ctx c = { .now_ns = fake_now, .period_ns = 1000000, .tenants = 2, .active = 2 };
+
+	ebpf_policy_run(&f->daemon, SCHED_HOOK_tick, &c);
+}
+
+static void fair_init(struct fair *f, struct one *a, struct one *b)
+{
+	memset(f, 0, sizeof(*f));
+	fake_now = 1000000000;
+	clock_set_source(fake_clock);
+	load(&f->p, FAIR, 1);
+	f->t[0] = a;
+	f->t[1] = b;
+	for (int i = 0; i < 2; i++) {
+		struct one *o = f->t[i];
+		size_t bytes = f->p.built.region_bytes[EBPF_REGION_TENANT];
+
+		memset(o, 0, sizeof(*o));
+		load(&o->p, FAIR, 1);
+		rig_init(&o->r, i ? GBPF_CLASS_LATENCY : GBPF_CLASS_BATCH, 0, 0);
+		assert_true(bytes > 0);
+		o->p.fd[0] = dup(f->p.fd[0]); /* the global region is everybody's */
+		use(&o->r, &o->p, 1);
+		o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
+	}
+	f->ops = (struct ebpf_tenant_ops){ .region = region, .ctx = f };
+	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built.image_fd, (int[3]){ f->p.fd[0], -1, -1 },
+					  EBPF_OPEN_DAEMON),
+			 0);
+	f->daemon.env.tenants = &f->ops;
+	tick(f);
+}
+
+static void fair_finish(struct fair *f)
+{
+	ebpf_policy_close(&f->daemon);
+	one_finish(f->t[0]);
+	one_finish(f->t[1]);
+	unload(&f->p);
+}
+
+static void charge(struct one *o, uint64_t ns)
+{
+	struct retired r = { .duration_ns = ns, .count = 1, .version = 1 };
+
+	hook_retire(o->q, &r, fake_now);
+}
+
+static void fair_puts_off_who_is_ahead(void **state)
+{
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	for (int i = 0; i < 30; i++) { /* b waits for the GPU all the time, a gets it */
+		assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
+		if (ask(a.q, 1000000).verdict == GBPF_GO) {
+			charge(&a, 1000000);
+		}
+		fake_now += 1000000;
+		tick(&f);
+	}
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_DEFER);
+	charge(&b, 8000000); /* now b has caught up */
+	for (int i = 0; i < 2; i++) {
+		(void)ask(b.q, 1000000);
+		fake_now += 1000000;
+		tick(&f);
+	}
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
+	charge(&b, 20000000); /* b, latency-critical, may run ahead further */
+	assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
+	fair_finish(&f);
+}
+
+/* A tenant with little to do must not slow others down to its own pace. */
+static void fair_leaves_no_time_unused(void **state)
+{
+	unsigned went = 0;
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	for (int i = 0; i < 1000; i++) {
+		if (i % 10 == 0) { /* b: 0.1 ms in each 10 ms */
+			assert_int_equal(ask(b.q, 100000).verdict, GBPF_GO);
+			charge(&b, 100000);
+		}
+		if (ask(a.q, 900000).verdict == GBPF_GO) {
+			went++;
+			fake_now += 1000000;
+			tick(&f);
+			charge(&a, 900000);
+		} else {
+			fake_now += 1000000;
+			tick(&f);
+		}
+	}
+	assert_true(went > 980);
+	fair_finish(&f);
+}
+
+static void fair_saves_nothing_up_for_the_idle(void **state)
+{
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	for (int i = 0; i < 1000; i++) { /* a alone: never put off */
+		assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
+		charge(&a, 1000000);
+		fake_now += 1000000;
+		tick(&f);
+	}
+	assert_int_equal(ask(b.q, 1000000).verdict, GBPF_GO);
+	tick(&f);
+	/* b begins where a is: a is not put off for the second that b was idle. */
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
+	fair_finish(&f);
+}
+
+static void fair_shares_by_weight(void **state)
+{
+	uint64_t used[2] = { 0 };
+	bool out[2] = { false };
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	sched_set_class(a.r.s, GBPF_CLASS_NORMAL, 300);
+	sched_set_class(b.r.s, GBPF_CLASS_NORMAL, 100);
+	for (int i = 0; i < 8000; i++) { /* each wants more than there is */
+		int k = i & 1;
+
+		if (out[k]) {
+			charge(f.t[k], 500000);
+			used[k] += 500000;
+			out[k] = false;
+		}
+		out[k] = ask(f.t[k]->q, 500000).verdict == GBPF_GO;
+		fake_now += out[k] ? 500000 : 100000;
+		tick(&f);
+	}
+	assert_in_range(used[0] * 100 / used[1], 280, 320);
+	fair_finish(&f);
+}
+
+static void fair_lets_go_without_gbpfd(void **state)
+{
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	for (int i = 0; i < 20; i++) {
+		(void)ask(b.q, 1);
+		(void)ask(a.q, 1);
+		fake_now += 1000000;
+		tick(&f);
+	}
+	charge(&a, 1000000000);
+	tick(&f);
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_DEFER);
+	fake_now += 60000000;
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_GO);
+	fair_finish(&f);
+}
+
+static void fair_bounds_what_is_in_flight(void **state)
+{
+	struct one a, b;
+	struct fair f;
+
+	fair_init(&f, &a, &b);
+	a.r.s->inflight = ACC(8, 8000000);
+	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_HOLD);
+	a.r.s->inflight = ACC(1, 50000000);
+	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_HOLD);
+	a.r.s->inflight = 0;
+	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_GO);
+	fair_finish(&f);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fifo_lets_everything_go),
+		cmocka_unit_test(lc_first_holds_others_while_a_request_is_open),
+		cmocka_unit_test(lc_first_bounds_what_is_in_flight),
+		cmocka_unit_test(lc_last_exchanges_the_verdicts),
+		cmocka_unit_test(fair_puts_off_who_is_ahead),
+		cmocka_unit_test(fair_leaves_no_time_unused),
+		cmocka_unit_test(fair_saves_nothing_up_for_the_idle),
+		cmocka_unit_test(fair_shares_by_weight),
+		cmocka_unit_test(fair_lets_go_without_gbpfd),
+		cmocka_unit_test(fair_bounds_what_is_in_flight),
+	};
+
+	objects = argv + 1;
+	return argc == 5 ? cmocka_run_group_tests(tests, NULL, NULL) : 2;
+}
