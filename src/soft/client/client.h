@@ -1,0 +1,232 @@
+/* The soft GPU's client: state of this process, objects behind the handles, the link to the server. */
+#ifndef GBPF_SOFT_CLIENT_CLIENT_H
+#define GBPF_SOFT_CLIENT_CLIENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "cuabi/api.h"
+#include "cuabi/names.h"
+#include "cuabi/types.h"
+#include "soft/wire.h"
+
+/* What every call answers once the server is gone; a new process starts a new server. */
+#define SOFT_DEAD CUDA_ERROR_SYSTEM_NOT_READY
+
+#define SOFT_DEFAULT_SHARED_PER_BLOCK (48u << 10)
+#define SOFT_SHARED_PER_BLOCK (99u << 10)
+#define SOFT_SHARED_PER_SM (100u << 10)
+#define SOFT_THREADS_PER_SM 2048u
+#define SOFT_BLOCKS_PER_SM 32u
+#define SOFT_REGISTERS_PER_SM 65536u
+#define SOFT_PITCH 512u
+
+enum object_kind {
+	OBJECT_FREE,
+	OBJECT_CONTEXT = 0x67430001,
+	OBJECT_STREAM,
+	OBJECT_EVENT,
+	OBJECT_MODULE,
+	OBJECT_FUNCTION,
+	OBJECT_LIBRARY,
+	OBJECT_KERNEL,
+};
+
+/* The first member of whatever a handle points to. Objects are recycled but never given back to libc, so that a stale
+ * handle is recognized instead of followed. */
+struct object {
+	uint32_t kind;
+	struct object *next_free;
+};
+
+struct range {
+	uint64_t address, bytes;
+	uint32_t flags; /* of cuMemHostAlloc */
+	uint8_t pinned, managed, hidden;
+	uint32_t module; /* 1 + id of the module whose variable it is: not to be freed */
+};
+
+/* A piece of the staging buffer that an operation still uses. */
+struct staged {
+	uint32_t begin, bytes;
+	CUstream stream;
+	uint32_t stream_slot, target;
+	bool held; /* a copy to the host has not been fetched yet */
+};
+
+#define STAGED_MAX 256u
+
+struct CUcontext_st {
+	struct object object;
+	uint32_t slot;
+	unsigned flags;
+	unsigned refs; /* of the primary context */
+	bool primary;
+	uint64_t id;
+	uint64_t window_base, window_bytes;
+	CUstream legacy;
+	size_t limits[16];
+	pthread_mutex_t memory_lock; /* ranges */
+	struct range *ranges;	     /* owned, sorted */
+	uint32_t n_ranges, cap_ranges;
+	pthread_mutex_t staging_lock; /* the rest */
+	uint64_t staging;	      /* host and device address */
+	uint32_t staging_head;
+	uint32_t staged_first, staged_n;
+	struct staged staged[STAGED_MAX];
+};
+
+struct CUstream_st {
+	struct object object;
+	CUcontext context;
+	uint32_t slot;
+	uint32_t submitted; /* soft.ring_lock */
+	int priority;
+	unsigned flags;
+	uint64_t id;
+};
+
+struct CUevent_st {
+	struct object object;
+	CUcontext context;
+	uint32_t slot;
+	uint32_t count; /* of the last record; soft.ring_lock */
+	bool recorded;
+	unsigned flags;
+};
+
+struct CUmodule_st {
+	struct object object;
+	CUcontext context;
+	uint32_t id;
+	CUfunction functions; /* a list */
+};
+
+struct CUfunction_st {
+	struct object object;
+	CUfunction next;
+	CUmodule module;
+	uint32_t id, n_params, param_bytes;
+	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
+	uint32_t max_dynamic_shared;
+	char *name;			     /* owned */
+	struct { uint32_t offset, bytes; } *params; /* owned */
+	/* Set by the calls from before CUDA 4: cuFuncSetBlockShape, cuParamSet*. */
+	unsigned old_block[3], old_shared;
+	unsigned char *old_params; /* owned */
+};
+
+struct CUlibrary_st {
+	struct object object;
+	char *ptx; /* owned */
+	CUmodule modules[SOFT_MAX_CONTEXTS];
+	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts */
+	CUkernel kernels;
+};
+
+struct CUkernel_st {
+	struct object object;
+	CUkernel next;
+	CUlibrary library;
+	char *name; /* owned */
+};
+
+struct soft {
+	pthread_mutex_t lock; /* start and end, contexts, slots, objects */
+	int state;	      /* 0 not initialized, 1 ready; read without the lock after cuInit */
+	int dead;	      /* the server has gone */
+	int forked;	      /* this is a child of the process that initialized */
+	int control, event, bell;
+	pthread_mutex_t control_lock;
+	pthread_mutex_t ring_lock;
+	struct soft_shared *shared;
+	uint32_t head; /* ring_lock */
+	struct soft_hello hello;
+	CUcontext contexts[SOFT_MAX_CONTEXTS];
+	CUcontext primary;
+	unsigned primary_flags;
+	uint64_t next_id;
+	uint8_t stream_used[SOFT_MAX_STREAMS];	 /* 0 free, 1 used, 2 ends when its last operation has */
+	uint8_t stream_owner[SOFT_MAX_STREAMS];	 /* context slot */
+	uint32_t stream_count[SOFT_MAX_STREAMS]; /* operations ever submitted on the slot */
+	uint8_t event_used[SOFT_MAX_EVENTS];
+	uint32_t event_count[SOFT_MAX_EVENTS];
+	uint32_t next_event;
+	uint64_t unsupported[CUABI_COUNT]; /* calls of functions that are not supported */
+};
+
+extern struct soft soft;
+
+/* state.c */
+CUresult soft_check(void); /* initialized, not forked, alive */
+CUresult soft_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
+CUresult soft_context_error(CUcontext ctx);
+void *object_new(enum object_kind kind, size_t size); /* zeroed; soft.lock held */
+void object_delete(void *object);		      /* soft.lock held */
+bool object_is(const void *object, enum object_kind kind);
+/* Which stream a handle means; pt: null is the thread's own. */
+CUresult soft_stream(CUstream h, int pt, CUstream *ret);
+CUcontext soft_thread_context(void);
+CUresult soft_push(CUcontext ctx);
+CUresult soft_pop(CUcontext *ret);
+void soft_set_current(CUcontext ctx);
+
+/* link.c */
+CUresult link_open(void);
+CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes, int *ret_fd);
+void link_died(void);
+int link_agent_start(void);
+
+/* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes,
+		  uint32_t *ret_target);
+CUresult ring_put_event(CUstream s, CUevent e, enum soft_op op);
+CUresult stream_wait(CUstream s, uint32_t target);
+CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
+bool word_reached(const uint32_t *done, uint32_t target);
+CUresult stream_drain(CUstream s);
+
+/* stream.c */
+CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
+CUresult stream_end(CUstream s);
+CUresult context_drain(CUcontext ctx);
+
+/* memory.c */
+CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like, uint64_t *ret_address);
+CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server);
+bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret); /* hidden ranges too */
+bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+CUresult memory_note(CUcontext ctx, const struct range *r); /* memory that others allocated */
+void memory_drop_module(CUcontext ctx, uint32_t id);
+void memory_forget(CUcontext ctx);
+
+/* copy.c */
+struct copy {
+	uint64_t dst, dst_pitch, src, src_pitch; /* host or device addresses */
+	uint64_t width, height;
+	int dst_device, src_device; /* must be an address of a window */
+};
+CUresult copy_run(CUstream s, const struct copy *c, bool blocking);
+
+/* module.c */
+CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log, size_t log_bytes,
+			  CUmodule *ret);
+CUresult module_function(CUmodule m, const char *name, CUfunction *ret);
+CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
+
+/* export.c */
+int cuabi_unsupported(unsigned index);
+extern void *const cuabi_own[CUABI_COUNT];
+
+/* Both variants of a stream-ordered entry: impl(0, args) and impl(1, args). */
+#define PAIR(name, suffix, impl, params, ...)         \
+	CUresult name params                          \
+	{                                             \
+		return impl(0, __VA_ARGS__);          \
+	}                                             \
+	CUresult name##suffix params                  \
+	{                                             \
+		return impl(1, __VA_ARGS__);          \
+	}
+
+#endif

@@ -1,0 +1,517 @@
+/* Contexts: made and destroyed on the server, current for threads here. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/atomic.h"
+#include "soft/client/client.h"
+
+#define API_VERSION 13000u
+
+static const size_t default_limits[16] = {
+	[CU_LIMIT_STACK_SIZE] = 1024,
+	[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20,
+	[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20,
+	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
+	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+};
+
+/* Keeps every other mapping out of the window, so that pinned memory can appear at its device address. */
+static CUresult reserve_window(CUcontext ctx)
+{
+	void *at = (void *)(uintptr_t)ctx->window_base;
+	void *p = mmap(at, ctx->window_bytes, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (p == at) {
+		return CUDA_SUCCESS;
+	}
+	if (p != MAP_FAILED) { /* kernels before 4.17 take the address as a hint */
+		munmap(p, ctx->window_bytes);
+	}
+	ctx->window_base = 0;
+	return CUDA_ERROR_MAP_FAILED;
+}
+
+static void destroy_on_server(uint32_t slot)
+{
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = slot };
+	struct soft_reply r;
+
+	link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
+static CUresult fill(CUcontext ctx)
+{
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE };
+	struct soft_reply r;
+	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+
+	if (e) {
+		return e;
+	}
+	if (r.context.slot >= SOFT_MAX_CONTEXTS) {
+		return CUDA_ERROR_UNKNOWN;
+	}
+	ctx->slot = r.context.slot;
+	ctx->window_base = r.context.window_base;
+	ctx->window_bytes = r.context.window_bytes;
+	e = reserve_window(ctx);
+	soft.contexts[ctx->slot] = ctx;
+	e = e ? e : stream_new(ctx, 0, SOFT_STREAM_LEGACY, &ctx->legacy);
+	if (e) {
+		soft.contexts[ctx->slot] = NULL;
+		memory_forget(ctx);
+		destroy_on_server(ctx->slot);
+	}
+	return e;
+}
+
+static CUresult context_new(unsigned flags, CUcontext *ret)
+{
+	CUcontext ctx;
+	CUresult e;
+
+	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&soft.lock);
+	ctx = object_new(OBJECT_CONTEXT, sizeof(*ctx));
+	if (ctx) {
+		ctx->id = ++soft.next_id;
+		ctx->flags = flags;
+		memcpy(ctx->limits, default_limits, sizeof(ctx->limits));
+		pthread_mutex_init(&ctx->memory_lock, NULL);
+		pthread_mutex_init(&ctx->staging_lock, NULL);
+	}
+	pthread_mutex_unlock(&soft.lock);
+	if (!ctx) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = fill(ctx);
+	if (e) {
+		pthread_mutex_lock(&soft.lock);
+		object_delete(ctx);
+		pthread_mutex_unlock(&soft.lock);
+		return e;
+	}
+	*ret = ctx;
+	return CUDA_SUCCESS;
+}
+
+static CUresult context_end(CUcontext ctx)
+{
+	context_drain(ctx);
+	destroy_on_server(ctx->slot);
+	memory_forget(ctx);
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		if (soft.stream_used[i] == 1 && soft.stream_owner[i] == ctx->slot) {
+			soft.stream_used[i] = 2; /* the server has ended their operations */
+		}
+	}
+	soft.contexts[ctx->slot] = NULL;
+	object_delete(ctx->legacy);
+	object_delete(ctx);
+	pthread_mutex_unlock(&soft.lock);
+	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
+}
+
+static CUresult check_device(CUdevice dev)
+{
+	CUresult e = soft_check();
+
+	return e ? e : dev == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult check_handle(CUcontext ctx)
+{
+	CUresult e = soft_check();
+
+	return e ? e : object_is(ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
+{
+	CUresult e = check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = context_new(flags, ret);
+	return e ? e : soft_push(*ret);
+}
+
+CUresult cuCtxCreate(CUcontext *ret, unsigned int flags, CUdevice dev)
+{
+	return cuCtxCreate_v2(ret, flags, dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev)
+{
+	return affinity || n ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : cuCtxCreate_v2(ret, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *p, unsigned int flags, CUdevice dev)
+{
+	if (p && (p->numExecAffinityParams || p->cigParams)) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return cuCtxCreate_v2(ret, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	CUcontext popped;
+	CUresult e = check_handle(ctx);
+
+	if (e) {
+		return e;
+	}
+	if (ctx->primary) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (soft_thread_context() == ctx) {
+		soft_pop(&popped);
+	}
+	return context_end(ctx);
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	return cuCtxDestroy_v2(ctx);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	CUresult e = check_handle(ctx);
+
+	return e ? e : soft_push(ctx);
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+	return cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	e = e ? e : soft_pop(&ctx);
+	if (!e && ret) {
+		*ret = ctx;
+	}
+	return e;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *ret)
+{
+	return cuCtxPopCurrent_v2(ret);
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	CUresult e = ctx ? check_handle(ctx) : soft_check();
+
+	if (!e) {
+		soft_set_current(ctx);
+	}
+	return e;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ret)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = soft_thread_context();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = 0;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *ret, CUcontext ctx)
+{
+	CUresult e;
+
+	if (!ctx) {
+		return cuCtxGetDevice(ret);
+	}
+	e = check_handle(ctx);
+	if (!e && ret) {
+		*ret = 0;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetFlags(unsigned int *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = ctx->flags;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	ctx->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ret)
+{
+	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = ctx->id;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
+{
+	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = API_VERSION;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	return e ? e : context_drain(ctx);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+
+	return e ? e : context_drain(ctx);
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (!e && least) {
+		*least = 0;
+	}
+	if (!e && greatest) {
+		*greatest = SOFT_PRIORITY_GREATEST;
+	}
+	return e;
+}
+
+CUresult cuCtxGetLimit(size_t *ret, CUlimit what)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if ((unsigned)what >= ARRAY_SIZE(ctx->limits)) {
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	}
+	*ret = ctx->limits[what];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit what, size_t value)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if ((unsigned)what > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	}
+	ctx->limits[what] = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = CU_FUNC_CACHE_PREFER_NONE;
+	}
+	return e;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+	CUcontext ctx;
+
+	(void)config; /* a preference; there is nothing to prefer */
+	return soft_current(&ctx);
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (!e && ret) {
+		*ret = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+	}
+	return e;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+	CUcontext ctx;
+
+	(void)config;
+	return soft_current(&ctx);
+}
+
+/* The primary context: one, counted. */
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	CUresult e = check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&once);
+	if (!soft.primary) {
+		e = context_new(soft.primary_flags, &soft.primary);
+		if (e) {
+			soft.primary = NULL;
+		} else {
+			soft.primary->primary = true;
+		}
+	}
+	if (!e) {
+		soft.primary->refs++;
+		*ret = soft.primary;
+	}
+	pthread_mutex_unlock(&once);
+	return e;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	CUcontext ctx = soft.primary;
+	CUresult e = check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ctx || !ctx->refs) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (--ctx->refs == 0) {
+		soft.primary = NULL;
+		return context_end(ctx);
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	CUcontext ctx = soft.primary;
+	CUresult e = check_device(dev);
+
+	if (e || !ctx) {
+		return e;
+	}
+	soft.primary = NULL;
+	return context_end(ctx);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	return cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+	CUresult e = check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	soft.primary_flags = flags;
+	if (soft.primary) {
+		soft.primary->flags = flags;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *ret_flags, int *ret_active)
+{
+	CUresult e = check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret_flags || !ret_active) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_flags = soft.primary_flags;
+	*ret_active = soft.primary != NULL;
+	return CUDA_SUCCESS;
+}

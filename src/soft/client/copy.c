@@ -1,0 +1,274 @@
+/* Copies and memsets. Device memory and pinned host memory are reached by the server itself; everything else goes through a
+ * staging buffer of the context, in pieces. */
+#include <sched.h>
+#include <string.h>
+
+#include "soft/client/client.h"
+
+#define PIECE_MAX (SOFT_STAGING_BYTES / 4)
+
+static struct staged *nth(CUcontext ctx, uint32_t i)
+{
+	return &ctx->staged[(ctx->staged_first + i) % STAGED_MAX];
+}
+
+static bool ended(const struct staged *g)
+{
+	return !g->held && word_reached(&soft.shared->streams[g->stream_slot].done, g->target);
+}
+
+static void reap(CUcontext ctx)
+{
+	while (ctx->staged_n && ended(nth(ctx, 0))) {
+		ctx->staged_first = (ctx->staged_first + 1) % STAGED_MAX;
+		ctx->staged_n--;
+	}
+}
+
+/* Room for bytes between the newest and the oldest piece; the offset, or -1. */
+static int64_t find_room(const CUcontext ctx, uint32_t bytes)
+{
+	uint32_t head = ctx->staging_head, oldest;
+
+	if (!ctx->staged_n) {
+		return 0;
+	}
+	oldest = nth(ctx, 0)->begin;
+	if (ctx->staged_n == STAGED_MAX) {
+		return -1;
+	}
+	if (head > oldest) {
+		if (SOFT_STAGING_BYTES - head >= bytes) {
+			return head;
+		}
+		return oldest > bytes ? 0 : -1; /* never fill up: head == oldest means full */
+	}
+	return oldest - head > bytes ? head : -1;
+}
+
+/* Takes a piece of the staging buffer, waiting for older ones; staging_lock held. CUDA_ERROR_NOT_READY: the oldest piece is
+ * still to be fetched, by this thread or another one; let go of the lock and try again. */
+static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged **ret)
+{
+	int64_t at;
+
+	bytes = ROUND_UP(bytes, 64);
+	if (!ctx->staging) {
+		struct range hidden = { .hidden = 1 };
+		CUresult e = memory_new(ctx, SOFT_STAGING_BYTES, true, &hidden, &ctx->staging);
+
+		if (e) {
+			return e;
+		}
+	}
+	for (;;) {
+		struct staged *old;
+		CUresult e;
+
+		reap(ctx);
+		at = find_room(ctx, bytes);
+		if (at >= 0) {
+			break;
+		}
+		old = nth(ctx, 0);
+		if (old->held) {
+			return CUDA_ERROR_NOT_READY;
+		}
+		e = word_wait(&soft.shared->streams[old->stream_slot].done,
+			      &soft.shared->streams[old->stream_slot].waiters, old->target, ctx);
+		if (e) {
+			return e;
+		}
+	}
+	*ret = nth(ctx, ctx->staged_n++);
+	**ret = (struct staged){ .begin = (uint32_t)at, .bytes = bytes, .stream = s, .stream_slot = s->slot, .held = true };
+	ctx->staging_head = (uint32_t)at + bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src, uint64_t src_pitch,
+			 uint64_t width, uint64_t height, uint32_t *ret_target)
+{
+	struct soft_record_copy r = { .r.op = SOFT_OP_COPY, .dst = dst, .src = src, .dst_pitch = dst_pitch,
+				      .src_pitch = src_pitch, .width = width, .height = height };
+
+	r.dst_context = (uint32_t)((dst - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
+	r.src_context = (uint32_t)((src - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
+	return ring_put(s, &r.r, sizeof(r), NULL, 0, ret_target);
+}
+
+static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint64_t src_pitch, uint64_t width,
+		      uint64_t height)
+{
+	for (uint64_t i = 0; i < height; i++) {
+		memcpy(dst + i * dst_pitch, src + i * src_pitch, width);
+	}
+}
+
+/* How many rows, and how many bytes of a row, make the next piece. */
+static void next_piece(const struct copy *c, uint64_t row, uint64_t column, uint64_t *width, uint64_t *rows)
+{
+	*width = MIN(c->width - column, PIECE_MAX);
+	*rows = *width == c->width ? MIN(c->height - row, MAX(PIECE_MAX / c->width, 1u)) : 1;
+}
+
+/* Host memory of the program's own to the device. */
+static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
+{
+	CUcontext ctx = s->context;
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint64_t row = 0, column = 0; row < c->height && !e;) {
+		struct staged *g;
+		uint64_t width, rows;
+
+		next_piece(c, row, column, &width, &rows);
+		pthread_mutex_lock(&ctx->staging_lock);
+		e = stage(ctx, s, (uint32_t)(width * rows), &g);
+		if (!e) {
+			uint64_t from = c->src + row * c->src_pitch + column;
+
+			copy_rows((uint8_t *)(uintptr_t)(ctx->staging + g->begin), width,
+				  (const uint8_t *)(uintptr_t)from, c->src_pitch, width, rows);
+			e = put_copy(s, c->dst + row * c->dst_pitch + column, c->dst_pitch, ctx->staging + g->begin,
+				     width, width, rows, target);
+			g->target = *target;
+			g->held = false;
+		}
+		pthread_mutex_unlock(&ctx->staging_lock);
+		if (e == CUDA_ERROR_NOT_READY) {
+			sched_yield();
+			e = CUDA_SUCCESS;
+			continue;
+		}
+		column += width;
+		if (column == c->width) {
+			column = 0;
+			row += rows;
+		}
+	}
+	return e;
+}
+
+/* The device to host memory of the program's own: each piece is fetched while the next one is copied. */
+struct fetch {
+	struct staged *staged;
+	uint64_t to, width, rows;
+};
+
+static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
+{
+	CUresult e;
+
+	if (!f->staged) {
+		return CUDA_SUCCESS;
+	}
+	e = stream_wait(s, f->staged->target);
+	if (!e) {
+		copy_rows((uint8_t *)(uintptr_t)f->to, c->dst_pitch,
+			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin), f->width, f->width,
+			  f->rows);
+	}
+	pthread_mutex_lock(&s->context->staging_lock);
+	f->staged->held = false;
+	pthread_mutex_unlock(&s->context->staging_lock);
+	f->staged = NULL;
+	return e;
+}
+
+static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint64_t column, struct fetch *f)
+{
+	CUcontext ctx = s->context;
+	struct staged *g;
+	uint32_t target = 0;
+	CUresult e;
+
+	pthread_mutex_lock(&ctx->staging_lock);
+	e = stage(ctx, s, (uint32_t)(f->width * f->rows), &g);
+	if (!e) {
+		e = put_copy(s, ctx->staging + g->begin, f->width, c->src + row * c->src_pitch + column, c->src_pitch,
+			     f->width, f->rows, &target);
+		g->target = target;
+		g->held = !e;
+		f->staged = e ? NULL : g;
+		f->to = c->dst + row * c->dst_pitch + column;
+	}
+	pthread_mutex_unlock(&ctx->staging_lock);
+	return e;
+}
+
+static CUresult download(CUstream s, const struct copy *c)
+{
+	struct fetch before = { 0 }, now = { 0 };
+	CUresult e = CUDA_SUCCESS, last;
+
+	for (uint64_t row = 0, column = 0; row < c->height && !e;) {
+		next_piece(c, row, column, &now.width, &now.rows);
+		e = begin_fetch(s, c, row, column, &now);
+		if (e == CUDA_ERROR_NOT_READY) {
+			e = finish_fetch(s, c, &before);
+			sched_yield();
+			continue;
+		}
+		column += now.width;
+		if (column == c->width) {
+			column = 0;
+			row += now.rows;
+		}
+		last = finish_fetch(s, c, &before);
+		e = e ? e : last;
+		before = now;
+		now.staged = NULL;
+	}
+	last = finish_fetch(s, c, &before);
+	return e ? e : last;
+}
+
+/* True when the server reaches the address: device memory, or host memory that it shares. */
+static bool reachable(uint64_t address, const struct copy *c, uint64_t pitch)
+{
+	uint64_t extent;
+
+	if (checked_mul(pitch, c->height - 1, &extent) || checked_add(extent, c->width, &extent)) {
+		return false;
+	}
+	return memory_valid(address, extent, NULL);
+}
+
+CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
+{
+	struct copy c = *given;
+	bool dst, src;
+	uint32_t target = 0;
+	CUresult e;
+
+	if (!c.width || !c.height) {
+		return CUDA_SUCCESS;
+	}
+	if (c.height == 1) {
+		c.dst_pitch = c.src_pitch = c.width;
+	}
+	if (c.dst_pitch < c.width || c.src_pitch < c.width || !c.dst || !c.src) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	dst = reachable(c.dst, &c, c.dst_pitch);
+	src = reachable(c.src, &c, c.src_pitch);
+	if ((c.dst_device && !dst) || (c.src_device && !src)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (dst && src) {
+		e = put_copy(s, c.dst, c.dst_pitch, c.src, c.src_pitch, c.width, c.height, &target);
+	} else if (dst) {
+		e = upload(s, &c, &target);
+	} else if (src) {
+		return download(s, &c);
+	} else {
+		e = stream_drain(s);
+		if (!e) {
+			copy_rows((uint8_t *)(uintptr_t)c.dst, c.dst_pitch, (const uint8_t *)(uintptr_t)c.src,
+				  c.src_pitch, c.width, c.height);
+		}
+		return e;
+	}
+	return e || !blocking ? e : stream_wait(s, target);
+}

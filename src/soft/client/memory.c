@@ -1,0 +1,588 @@
+/* Memory: what this process has allocated, so that pointers can be classified without asking the server. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "soft/client/client.h"
+
+static uint32_t after(const CUcontext ctx, uint64_t address)
+{
+	uint32_t lo = 0, hi = ctx->n_ranges;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (ctx->ranges[mid].address <= address) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+static int remember(CUcontext ctx, const struct range *r)
+{
+	int err = 0;
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	if (ctx->n_ranges == ctx->cap_ranges) {
+		uint32_t cap = ctx->cap_ranges ? ctx->cap_ranges * 2 : 64;
+		struct range *grown = realloc(ctx->ranges, cap * sizeof(*grown));
+
+		if (grown) {
+			ctx->ranges = grown;
+			ctx->cap_ranges = cap;
+		} else {
+			err = -ENOMEM;
+		}
+	}
+	if (!err) {
+		i = after(ctx, r->address);
+		memmove(ctx->ranges + i + 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(*r));
+		ctx->ranges[i] = *r;
+		ctx->n_ranges++;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return err;
+}
+
+CUresult memory_note(CUcontext ctx, const struct range *r)
+{
+	return remember(ctx, r) < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUcontext context_of(uint64_t address)
+{
+	uint64_t slot = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
+	CUcontext ctx;
+
+	if (address < SOFT_WINDOW_FIRST || slot >= SOFT_MAX_CONTEXTS) {
+		return NULL;
+	}
+	ctx = soft.contexts[slot];
+	return ctx && address - ctx->window_base < ctx->window_bytes ? ctx : NULL;
+}
+
+bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
+{
+	CUcontext ctx = context_of(address);
+	bool found = false;
+	uint32_t i;
+
+	if (!ctx) {
+		return false;
+	}
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	if (i > 0 && address - ctx->ranges[i - 1].address < ctx->ranges[i - 1].bytes) {
+		*ret = ctx->ranges[i - 1];
+		*ret_ctx = ctx;
+		found = true;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return found;
+}
+
+bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+{
+	struct range r;
+	CUcontext ctx;
+
+	if (!memory_find(address, &ctx, &r) || bytes > r.bytes - (address - r.address)) {
+		return false;
+	}
+	if (ret_ctx) {
+		*ret_ctx = ctx;
+	}
+	return true;
+}
+
+/* Host memory that the server shares appears at its device address. */
+static CUresult map_pinned(uint64_t address, uint64_t bytes, int fd)
+{
+	void *at = (void *)(uintptr_t)address;
+
+	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != at) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	return CUDA_SUCCESS;
+}
+
+static void unmap_pinned(uint64_t address, uint64_t bytes)
+{
+	mmap((void *)(uintptr_t)address, ROUND_UP(bytes, SOFT_PAGE), PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static void free_on_server(CUcontext ctx, uint64_t address)
+{
+	struct soft_request q = { .op = SOFT_REQ_FREE, .context = ctx->slot, .value = address };
+	struct soft_reply r;
+
+	link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
+CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like, uint64_t *ret_address)
+{
+	struct soft_request q = { .op = SOFT_REQ_ALLOC, .context = ctx->slot, .value = bytes,
+				  .object = pinned ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
+	struct soft_reply r;
+	struct range range = *like;
+	int fd = -1;
+	CUresult e = link_call(&q, -1, &r, sizeof(r), &fd);
+
+	if (e) {
+		return e;
+	}
+	range.address = r.value;
+	range.bytes = bytes;
+	range.pinned = pinned;
+	if (pinned) {
+		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : map_pinned(r.value, bytes, fd);
+		if (fd >= 0) {
+			close(fd);
+		}
+	}
+	if (!e && remember(ctx, &range) < 0) {
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (e) {
+		free_on_server(ctx, r.value);
+		return e;
+	}
+	*ret_address = r.value;
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server)
+{
+	struct range r = { 0 };
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	if (i > 0 && ctx->ranges[i - 1].address == address) {
+		r = ctx->ranges[i - 1];
+		memmove(ctx->ranges + i - 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(r));
+		ctx->n_ranges--;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	if (!r.bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (r.pinned) {
+		unmap_pinned(r.address, r.bytes);
+	}
+	if (tell_server) {
+		free_on_server(ctx, address);
+	}
+	return CUDA_SUCCESS;
+}
+
+void memory_drop_module(CUcontext ctx, uint32_t id)
+{
+	uint32_t kept = 0;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	for (uint32_t i = 0; i < ctx->n_ranges; i++) {
+		if (ctx->ranges[i].module != id + 1) {
+			ctx->ranges[kept++] = ctx->ranges[i];
+		}
+	}
+	ctx->n_ranges = kept;
+	pthread_mutex_unlock(&ctx->memory_lock);
+}
+
+void memory_forget(CUcontext ctx)
+{
+	free(ctx->ranges);
+	ctx->ranges = NULL;
+	ctx->n_ranges = ctx->cap_ranges = 0;
+	if (ctx->window_base) {
+		munmap((void *)(uintptr_t)ctx->window_base, ctx->window_bytes);
+	}
+}
+
+/* The calls. */
+
+static CUresult alloc(uint64_t *ret, size_t bytes, bool pinned, const struct range *like)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return memory_new(ctx, bytes, pinned, like, ret);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
+{
+	struct range like = { 0 };
+	uint64_t p;
+	CUresult e = alloc(ret ? &p : NULL, bytes, false, &like);
+
+	if (!e) {
+		*ret = p;
+	}
+	return e;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height, unsigned int unit)
+{
+	size_t pitch = ROUND_UP(width, SOFT_PITCH), bytes;
+
+	if (!ret_pitch || !width || !height || (unit != 4 && unit != 8 && unit != 16) || width > (1ull << 40) ||
+	    checked_mul(pitch, height, &bytes)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_pitch = pitch;
+	return cuMemAlloc_v2(ret, bytes);
+}
+
+/* Frees what kernels in flight may still use, so it waits for them first, as the driver does. */
+static CUresult release(uint64_t address, bool host)
+{
+	CUcontext ctx;
+	struct range r;
+	CUresult e = soft_check();
+
+	if (e || !address) {
+		return e;
+	}
+	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module || (r.pinned && !r.managed) != host) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = context_drain(ctx);
+	if (e == SOFT_DEAD) {
+		return e;
+	}
+	memory_delete(ctx, address, true);
+	return e;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr p)
+{
+	return release(p, false);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+	return p ? release((uint64_t)(uintptr_t)p, true) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
+{
+	struct range like = { .flags = flags };
+	uint64_t p;
+	CUresult e;
+
+	if (flags & ~7u) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = alloc(ret ? &p : NULL, bytes, true, &like);
+	if (!e) {
+		*ret = (void *)(uintptr_t)p;
+	}
+	return e;
+}
+
+CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
+{
+	return cuMemHostAlloc(ret, bytes, 0);
+}
+
+/* Managed memory is host memory that both sides reach at one address; it is not counted as device memory. */
+CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
+{
+	struct range like = { .managed = 1 };
+	uint64_t p;
+	CUresult e;
+
+	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = alloc(ret ? &p : NULL, bytes, true, &like);
+	if (!e) {
+		*ret = p;
+	}
+	return e;
+}
+
+/* Memory of the program's own cannot be shared afterwards: registering it is accepted, copies go through the staging buffer,
+ * and only its device pointer is refused. */
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return p && bytes && !(flags & ~0xfu) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
+{
+	return cuMemHostRegister_v2(p, bytes, flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	return e ? e : p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !p || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (CUdeviceptr)(uintptr_t)p;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+	struct soft_request q = { .op = SOFT_REQ_MEMORY };
+	struct soft_reply r;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	e = e ? e : link_call(&q, -1, &r, sizeof(r), NULL);
+	if (e) {
+		return e;
+	}
+	if (!ret_free || !ret_total) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_free = r.value;
+	*ret_total = r.bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!memory_find(p, &ctx, &r) || r.hidden) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (ret_base) {
+		*ret_base = r.address;
+	}
+	if (ret_bytes) {
+		*ret_bytes = r.bytes;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Stream-ordered allocation: the memory is there at once; its free waits for its turn in the stream. */
+static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
+{
+	struct range like = { 0 };
+	CUstream s;
+	uint64_t p;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = memory_new(s->context, bytes, false, &like, &p);
+	if (e == CUDA_ERROR_OUT_OF_MEMORY) { /* frees that have not had their turn yet may make room */
+		context_drain(s->context);
+		e = memory_new(s->context, bytes, false, &like, &p);
+	}
+	if (!e) {
+		*ret = p;
+	}
+	return e;
+}
+PAIR(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr *ret, size_t bytes, CUstream h), ret, bytes, h)
+
+static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
+{
+	struct soft_record_free f = { .r.op = SOFT_OP_FREE, .address = p };
+	struct range r;
+	CUcontext ctx;
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e) {
+		return e;
+	}
+	if (!memory_find(p, &ctx, &r) || r.address != p || r.pinned || r.hidden || r.module || ctx != s->context) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	memory_delete(ctx, p, false);
+	return ring_put(s, &f.r, sizeof(f), NULL, 0, NULL);
+}
+PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
+
+static CUresult prefetch(int pt, CUdeviceptr p, size_t bytes, CUstream h)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h), p, bytes, h)
+PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
+     (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p, bytes, h)
+
+CUresult cuMemAdvise(CUdeviceptr p, size_t bytes, CUmem_advise advice, CUdevice dev)
+{
+	CUresult e = soft_check();
+
+	(void)advice;
+	(void)dev;
+	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Attributes of pointers. */
+
+static CUresult one_attribute(void *out, CUpointer_attribute what, uint64_t p, CUcontext ctx, const struct range *r)
+{
+	switch (what) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)out = ctx;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned *)out = r->pinned && !r->managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*(CUdeviceptr *)out = p;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(void **)out = r->pinned ? (void *)(uintptr_t)p : NULL;
+		return r->pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(uint64_t *)out = r->address;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(int *)out = r->managed;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)out = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*(int *)out = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)out = r->address;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)out = r->bytes;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*(int *)out = 1;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!out || !memory_find(p, &ctx, &r) || r.hidden) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return one_attribute(out, what, p, ctx, &r);
+}
+
+/* Several at once; for a pointer that is not of the device they are 0. */
+CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **out, CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+	bool known;
+
+	if (e) {
+		return e;
+	}
+	if (!what || !out) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	known = memory_find(p, &ctx, &r) && !r.hidden;
+	for (unsigned i = 0; i < n; i++) {
+		bool wide = what[i] == CU_POINTER_ATTRIBUTE_CONTEXT || what[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
+			    what[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER || what[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+
+		memset(out[i], 0, wide ? 8 : 4);
+		if (known) {
+			one_attribute(out[i], what[i], p, ctx, &r);
+		} else if (what[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+			*(int *)out[i] = -2;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return memory_valid(p, 1, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

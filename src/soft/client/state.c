@@ -1,0 +1,260 @@
+/* State of the process: initialization, what happens over fork, current contexts, objects behind handles. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "soft/client/client.h"
+
+#define STACK_MAX 64u
+
+struct soft soft = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.control_lock = PTHREAD_MUTEX_INITIALIZER,
+	.ring_lock = PTHREAD_MUTEX_INITIALIZER,
+	.control = -1,
+	.event = -1,
+	.bell = -1,
+};
+
+/* What one thread has: its stack of contexts and its own default streams. */
+struct thread_state {
+	CUcontext stack[STACK_MAX];
+	uint64_t ids[STACK_MAX]; /* a context's memory is used again by later ones */
+	unsigned depth;
+	CUstream own[SOFT_MAX_CONTEXTS];
+	uint64_t own_ids[SOFT_MAX_CONTEXTS];
+};
+
+static __thread struct thread_state *thread;
+static pthread_key_t thread_key;
+static struct object *free_objects[8];
+
+static void thread_end(void *p)
+{
+	struct thread_state *t = p;
+
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && !soft.forked; i++) {
+		pthread_mutex_lock(&soft.lock);
+		if (t->own[i] && soft.contexts[i] && soft.contexts[i]->id == t->own_ids[i]) {
+			pthread_mutex_unlock(&soft.lock);
+			stream_end(t->own[i]);
+		} else {
+			pthread_mutex_unlock(&soft.lock);
+		}
+	}
+	thread = NULL;
+	free(t);
+}
+
+static struct thread_state *thread_get(void)
+{
+	if (!thread) {
+		thread = calloc(1, sizeof(*thread));
+		if (thread) {
+			pthread_setspecific(thread_key, thread);
+		}
+	}
+	return thread;
+}
+
+/* The child of a fork shares the ring and the sockets with its parent and must use neither. Closing them lets the server
+ * see the parent's end. */
+static void in_child(void)
+{
+	if (soft.state) {
+		soft.forked = 1;
+		close(soft.control);
+		close(soft.event);
+		close(soft.bell);
+	}
+}
+
+CUresult cuInit(unsigned int flags)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	CUresult r = CUDA_SUCCESS;
+
+	if (flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (soft.forked) {
+		return CUDA_ERROR_NOT_INITIALIZED;
+	}
+	if (visible && (visible[0] == 0 || strcmp(visible, "-1") == 0)) {
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	pthread_mutex_lock(&soft.lock);
+	if (soft.dead) {
+		r = SOFT_DEAD;
+	} else if (!soft.state) {
+		r = link_open();
+		if (!r && (pthread_key_create(&thread_key, thread_end) || pthread_atfork(NULL, NULL, in_child) ||
+			   link_agent_start() < 0)) {
+			r = CUDA_ERROR_OPERATING_SYSTEM;
+		}
+		if (!r) {
+			store_release(&soft.state, 1);
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return r;
+}
+
+CUresult soft_check(void)
+{
+	if (!load_acquire(&soft.state) || soft.forked) {
+		return CUDA_ERROR_NOT_INITIALIZED;
+	}
+	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
+}
+
+CUresult soft_context_error(CUcontext ctx)
+{
+	if (load_relaxed(&soft.dead)) {
+		return SOFT_DEAD;
+	}
+	return (CUresult)load_acquire(&soft.shared->context_error[ctx->slot]);
+}
+
+CUcontext soft_thread_context(void)
+{
+	return thread && thread->depth ? thread->stack[thread->depth - 1] : NULL;
+}
+
+CUresult soft_current(CUcontext *ret_ctx)
+{
+	CUresult r = soft_check();
+	CUcontext ctx;
+
+	if (r) {
+		return r;
+	}
+	ctx = soft_thread_context();
+	if (!ctx) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1]) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	*ret_ctx = ctx;
+	return soft_context_error(ctx);
+}
+
+CUresult soft_push(CUcontext ctx)
+{
+	struct thread_state *t = thread_get();
+
+	if (!t || t->depth == STACK_MAX) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	t->ids[t->depth] = ctx ? ctx->id : 0;
+	t->stack[t->depth++] = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult soft_pop(CUcontext *ret)
+{
+	struct thread_state *t = thread_get();
+
+	if (!t || !t->depth) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	*ret = t->stack[--t->depth];
+	return CUDA_SUCCESS;
+}
+
+void soft_set_current(CUcontext ctx)
+{
+	struct thread_state *t = thread_get();
+
+	if (!t) {
+		return;
+	}
+	if (!ctx) {
+		t->depth -= t->depth > 0;
+		return;
+	}
+	if (!t->depth) {
+		t->depth = 1;
+	}
+	t->stack[t->depth - 1] = ctx;
+	t->ids[t->depth - 1] = ctx->id;
+}
+
+static CUresult own_stream(CUcontext ctx, CUstream *ret)
+{
+	struct thread_state *t = thread_get();
+	CUresult r;
+
+	if (!t) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!t->own[ctx->slot] || t->own_ids[ctx->slot] != ctx->id) {
+		r = stream_new(ctx, 0, 0, &t->own[ctx->slot]);
+		if (r) {
+			t->own[ctx->slot] = NULL;
+			return r;
+		}
+		t->own_ids[ctx->slot] = ctx->id;
+	}
+	*ret = t->own[ctx->slot];
+	return CUDA_SUCCESS;
+}
+
+CUresult soft_stream(CUstream h, int pt, CUstream *ret)
+{
+	CUcontext ctx;
+	CUresult r = soft_current(&ctx);
+
+	if (r) {
+		return r;
+	}
+	if (h == CU_STREAM_PER_THREAD || (!h && pt)) {
+		return own_stream(ctx, ret);
+	}
+	if (!h || h == CU_STREAM_LEGACY) {
+		*ret = ctx->legacy;
+		return CUDA_SUCCESS;
+	}
+	if (!object_is(h, OBJECT_STREAM)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	*ret = h;
+	return soft_context_error(h->context);
+}
+
+void *object_new(enum object_kind kind, size_t size)
+{
+	struct object **list = &free_objects[kind & 7];
+	struct object *o = *list;
+
+	if (o) {
+		*list = o->next_free;
+		memset(o, 0, size);
+	} else {
+		o = calloc(1, size);
+	}
+	if (o) {
+		o->kind = kind;
+	}
+	return o;
+}
+
+void object_delete(void *object)
+{
+	struct object *o = object;
+	struct object **list = &free_objects[o->kind & 7];
+
+	o->kind = OBJECT_FREE;
+	o->next_free = *list;
+	*list = o;
+}
+
+bool object_is(const void *object, enum object_kind kind)
+{
+	const struct object *o = object;
+
+	return o && (uintptr_t)o % _Alignof(struct object) == 0 && (uintptr_t)o >= SOFT_PAGE && o->kind == kind;
+}

@@ -1,0 +1,172 @@
+/* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the server is awake. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "soft/client/client.h"
+
+#define SPIN_NS 30000u
+#define LOOK_NS 100000000u /* a lost wake-up or a dead server is noticed after this at the latest */
+
+static void ring_bell(void)
+{
+	uint64_t one = 1;
+
+	fence_seqcst();
+	if (load_relaxed(&soft.shared->asleep) && xchg_acqrel(&soft.shared->asleep, 0u)) {
+		(void)!write(soft.bell, &one, sizeof(one));
+	}
+}
+
+/* Waits until n bytes fit; ring_lock held. */
+static CUresult wait_room(uint32_t n)
+{
+	uint32_t tail;
+
+	for (;;) {
+		if (load_relaxed(&soft.dead)) {
+			return SOFT_DEAD;
+		}
+		tail = load_acquire(&soft.shared->tail);
+		if (soft.head + n - tail <= SOFT_RING_BYTES) {
+			return CUDA_SUCCESS;
+		}
+		add_acqrel(&soft.shared->room_waiters, 1u);
+		fence_seqcst();
+		if (load_acquire(&soft.shared->tail) == tail) {
+			futex_wait_shared(&soft.shared->tail, tail, LOOK_NS);
+		}
+		sub_acqrel(&soft.shared->room_waiters, 1u);
+	}
+}
+
+static void commit(uint32_t bytes)
+{
+	soft.head += bytes;
+	store_release(&soft.shared->head, soft.head);
+}
+
+static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes)
+{
+	uint32_t n = (uint32_t)ROUND_UP(bytes + more_bytes, 16), at = soft.head % SOFT_RING_BYTES;
+	uint32_t to_end = SOFT_RING_BYTES - at;
+	uint8_t *ring = soft.shared->ring;
+	CUresult e;
+
+	if (to_end < n) { /* records do not wrap */
+		struct soft_record pad = { .bytes = to_end, .op = SOFT_OP_PAD };
+
+		e = wait_room(to_end);
+		if (e) {
+			return e;
+		}
+		memcpy(ring + at, &pad, sizeof(pad));
+		commit(to_end);
+		at = 0;
+	}
+	e = wait_room(n);
+	if (e) {
+		return e;
+	}
+	r->bytes = n;
+	r->context = (uint16_t)s->context->slot;
+	r->stream = s->slot;
+	memcpy(ring + at, r, bytes);
+	if (more_bytes) {
+		memcpy(ring + at + bytes, more, more_bytes);
+	}
+	commit(n);
+	s->submitted = ++soft.stream_count[s->slot];
+	return CUDA_SUCCESS;
+}
+
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes,
+		  uint32_t *ret_target)
+{
+	CUresult e;
+
+	pthread_mutex_lock(&soft.ring_lock);
+	e = put(s, r, bytes, more, more_bytes);
+	if (ret_target) {
+		*ret_target = s->submitted;
+	}
+	pthread_mutex_unlock(&soft.ring_lock);
+	if (!e) {
+		ring_bell();
+	}
+	return e;
+}
+
+CUresult ring_put_event(CUstream s, CUevent ev, enum soft_op op)
+{
+	struct soft_record_event r = { .r.op = (uint16_t)op, .event = ev->slot };
+	CUresult e;
+
+	pthread_mutex_lock(&soft.ring_lock);
+	r.count = op == SOFT_OP_RECORD ? soft.event_count[ev->slot] + 1 : ev->count;
+	e = put(s, &r.r, sizeof(r), NULL, 0);
+	if (!e && op == SOFT_OP_RECORD) {
+		ev->count = ++soft.event_count[ev->slot];
+		ev->recorded = true;
+	}
+	pthread_mutex_unlock(&soft.ring_lock);
+	if (!e) {
+		ring_bell();
+	}
+	return e;
+}
+
+bool word_reached(const uint32_t *done, uint32_t target)
+{
+	return (int32_t)(load_acquire(done) - target) >= 0;
+}
+
+static bool spin(const uint32_t *done, uint32_t target)
+{
+	uint64_t end = clock_now_ns() + SPIN_NS;
+
+	do {
+		for (int i = 0; i < 32; i++) {
+			if (word_reached(done, target)) {
+				return true;
+			}
+			cpu_relax();
+		}
+	} while (clock_now_ns() < end && !load_relaxed(&soft.dead));
+	return false;
+}
+
+CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx)
+{
+	bool blocking = (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
+
+	if (!word_reached(done, target) && (blocking || !spin(done, target))) {
+		add_acqrel(waiters, 1u);
+		fence_seqcst();
+		for (;;) {
+			uint32_t seen = load_acquire(done);
+
+			if ((int32_t)(seen - target) >= 0 || soft_context_error(ctx)) {
+				break;
+			}
+			futex_wait_shared(done, seen, LOOK_NS);
+		}
+		sub_acqrel(waiters, 1u);
+	}
+	return soft_context_error(ctx);
+}
+
+CUresult stream_wait(CUstream s, uint32_t target)
+{
+	struct soft_stream_word *w = &soft.shared->streams[s->slot];
+
+	return word_wait(&w->done, &w->waiters, target, s->context);
+}
+
+CUresult stream_drain(CUstream s)
+{
+	return stream_wait(s, load_acquire(&s->submitted));
+}

@@ -1,0 +1,214 @@
+/* One thread for each client: it answers requests, takes the client's answers to notices, and when the client is gone (its
+ * socket closed, its process dead, or dropped for what it sent) it frees everything that the client had. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/shm.h"
+#include "soft/server/check.h"
+#include "soft/server/device.h"
+
+void client_attach(struct client *c)
+{
+	struct device *dev = c->dev;
+	struct epoll_event e = { .events = EPOLLIN | EPOLLET }; /* edges: nobody has to read the bell */
+
+	pthread_mutex_lock(&dev->lock);
+	list_append(&dev->clients, &c->in_device);
+	epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e);
+	pthread_mutex_unlock(&dev->lock);
+}
+
+void client_drop(struct client *c, const char *why)
+{
+	if (!c->dead) {
+		log_warn("process %d dropped: %s", c->pid, why);
+		c->dead = true;
+		c->dev->refused++;
+		shutdown(c->control, SHUT_RDWR); /* wakes its thread */
+	}
+}
+
+void client_notice(struct client *c, const struct soft_notice *n, size_t bytes)
+{
+	int err = msg_send(c->event, n, bytes, NULL, 0);
+
+	if (err && n->op == SOFT_NOTICE_HOST && err != -EPIPE) {
+		client_drop(c, "it does not read its notices");
+	}
+}
+
+static void take_notice(struct client *c)
+{
+	struct soft_notice n;
+	int fds[FD_PASS_MAX];
+	unsigned nfds;
+	ssize_t len = msg_recv(c->event, &n, sizeof(n), fds, &nfds);
+
+	while (nfds) {
+		close(fds[--nfds]);
+	}
+	if (len == -EAGAIN) {
+		return;
+	}
+	pthread_mutex_lock(&c->dev->lock);
+	if (len < (ssize_t)offsetof(struct soft_notice, text) || n.op != SOFT_NOTICE_HOST_DONE) {
+		client_drop(c, "a malformed notice");
+	} else {
+		stream_host_done(c, n.stream);
+	}
+	pthread_mutex_unlock(&c->dev->lock);
+	device_kick(c->dev);
+}
+
+/* False when the client is gone or must go. */
+static bool take_request(struct client *c, struct soft_request *q, struct answer *a)
+{
+	int fds[FD_PASS_MAX], err;
+	unsigned nfds;
+	ssize_t len = msg_recv(c->control, q, sizeof(*q), fds, &nfds);
+
+	if (len <= 0) {
+		if (len == -EMSGSIZE) {
+			pthread_mutex_lock(&c->dev->lock);
+			client_drop(c, "a request that is too long");
+			pthread_mutex_unlock(&c->dev->lock);
+		}
+		return false;
+	}
+	if (check_request(q, (size_t)len) < 0) {
+		pthread_mutex_lock(&c->dev->lock);
+		client_drop(c, "a malformed request");
+		pthread_mutex_unlock(&c->dev->lock);
+		err = -EPROTO;
+	} else {
+		request_answer(c, q, nfds ? fds[0] : -1, a);
+		err = msg_send(c->control, &a->reply, a->len, a->fds, a->n_fds);
+		for (unsigned i = 0; a->close_fds && i < a->n_fds; i++) {
+			close(a->fds[i]);
+		}
+	}
+	while (nfds) {
+		close(fds[--nfds]);
+	}
+	return err == 0;
+}
+
+static void serve(struct client *c, struct soft_request *q, struct answer *a)
+{
+	for (;;) {
+		struct pollfd p[3] = { { .fd = c->control, .events = POLLIN },
+				       { .fd = c->pidfd, .events = POLLIN },
+				       { .fd = c->event, .events = POLLIN } };
+
+		if (poll(p, 3, -1) < 0 && errno != EINTR) {
+			return;
+		}
+		if (c->dead || p[1].revents || (p[2].revents & (POLLHUP | POLLERR))) {
+			return;
+		}
+		if (p[2].revents) {
+			take_notice(c);
+		}
+		if (p[0].revents && !take_request(c, q, a)) {
+			return;
+		}
+	}
+}
+
+/* Everything that the client had; waits until no worker holds any of it. */
+static void release(struct client *c)
+{
+	struct device *dev = c->dev;
+
+	pthread_mutex_lock(&dev->lock);
+	c->dead = true;
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* first all, since copies may hold two */
+		if (c->groups[i]) {
+			group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
+		}
+	}
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		if (c->groups[i]) {
+			group_destroy(c->groups[i]);
+		}
+	}
+	list_remove(&c->in_device);
+	pthread_mutex_unlock(&dev->lock);
+	if (c->bell >= 0) {
+		epoll_ctl(dev->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+	}
+	shm_unmap(c->shared, sizeof(*c->shared));
+	fd_close(c->bell);
+	fd_close(c->event);
+	fd_close(c->control);
+	fd_close(c->pidfd);
+	free(c->modules);
+	free(c->functions);
+	pthread_mutex_lock(&dev->lock);
+	dev->n_clients--;
+	dev->last_busy_ns = clock_now_ns();
+	pthread_cond_broadcast(&dev->settled);
+	pthread_mutex_unlock(&dev->lock);
+	free(c);
+}
+
+static void *client_main(void *arg)
+{
+	struct client *c = arg;
+	struct soft_request *q = malloc(sizeof(*q));
+	struct answer *a = malloc(sizeof(*a));
+
+	if (q && a) {
+		serve(c, q, a);
+	}
+	free(q);
+	free(a);
+	release(c);
+	return NULL;
+}
+
+int client_start(struct device *dev, int control, int pid)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err = -ENOMEM;
+
+	if (!c) {
+		close(control);
+		return err;
+	}
+	c->dev = dev;
+	c->control = control;
+	c->pid = pid;
+	c->event = c->bell = -1;
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* -1 on old kernels: then only the socket tells */
+	list_init(&c->in_device);
+	pthread_mutex_lock(&dev->lock);
+	if (dev->n_clients < SOFT_MAX_CLIENTS) {
+		dev->n_clients++;
+		err = 0;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (err == 0 && pthread_create(&thread, &attr, client_main, c) != 0) {
+		release(c);
+		err = -EAGAIN;
+	} else if (err) {
+		fd_close(c->pidfd);
+		close(control);
+		free(c);
+	}
+	pthread_attr_destroy(&attr);
+	return err;
+}

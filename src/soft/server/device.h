@@ -1,0 +1,263 @@
+/* The device: clients, groups (one per context), streams, operations, launches. Everything here is guarded by device.lock
+ * unless its comment says otherwise; blocks and copies run without the lock. */
+#ifndef GBPF_SOFT_SERVER_DEVICE_H
+#define GBPF_SOFT_SERVER_DEVICE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuabi/types.h"
+#include "soft/server/exec.h"
+#include "soft/server/list.h"
+#include "soft/wire.h"
+
+#define DEVICE_THREADS_PER_SM 2048u
+#define DEVICE_BLOCKS_PER_SM 32u
+#define DEVICE_SHARED_PER_SM (100u << 10)
+#define DEVICE_SHARED_PER_BLOCK (99u << 10)
+#define DEVICE_MAX_BLOCK_THREADS 1024u
+#define DEVICE_MAX_WORKERS 64u
+
+struct device_options {
+	unsigned sms;
+	unsigned workers;
+	uint64_t memory_bytes;
+	uint64_t slice_ns;
+	unsigned idle_exit_s; /* 0: never */
+	int cpu;	      /* -1: any */
+};
+
+struct client;
+struct group;
+struct stream;
+struct launch;
+
+struct alloc {
+	uint32_t first; /* page of the window */
+	uint32_t pages;
+	uint64_t bytes;
+	enum soft_memory_kind kind;
+};
+
+/* The memory of one context. pages[] of the space is written under the lock and read by kernels without it. */
+struct memory {
+	struct exec_space space;
+	uint8_t *pages;
+	uint64_t device_pages; /* the first part of the window; pinned host memory follows */
+	struct alloc *allocs;  /* owned, sorted by page */
+	uint32_t n, cap;
+};
+
+/* One operation, taken from the ring. */
+struct op {
+	struct list in_stream;
+	struct list in_copies; /* while a copy waits for the copy engine */
+	struct stream *stream;
+	uint64_t order; /* of issue in the group, for the legacy default stream's rules */
+	uint16_t kind;	/* enum soft_op */
+	bool started;
+	bool running; /* a worker copies a part of it now */
+	union {
+		struct launch *launch;
+		struct {
+			uint32_t dst_context, src_context;
+			struct group *dst_group, *src_group; /* held while it is in the copy engine; NULL: none */
+			uint64_t dst, src, dst_pitch, src_pitch, width, height;
+			uint64_t row, column; /* progress */
+			uint32_t value, unit; /* of a set; width is in bytes here too */
+		} copy;
+		struct {
+			uint32_t index, count;
+		} event;
+		struct {
+			uint64_t cookie;
+		} host;
+		struct {
+			uint64_t address, value;
+			uint32_t unit, mode;
+		} value;
+	};
+};
+
+struct stream {
+	struct list in_group;
+	struct group *group;
+	struct list ops; /* of struct op, in order */
+	uint32_t slot;
+	int priority;
+	uint32_t flags;
+};
+
+struct resident {
+	struct list in_group; /* group.resident while it waits for a worker, launch.spare while it is unused */
+	struct launch *launch;
+	struct exec_block *block;
+	unsigned turns; /* budgets used since it was started */
+};
+
+struct launch {
+	struct list in_group; /* group.launches while blocks are not started */
+	struct op *op;
+	struct exec_module *module; /* a reference */
+	struct exec_launch exec;
+	uint64_t total, next, ended;
+	unsigned resident;    /* blocks started and not ended, running ones included */
+	unsigned running;     /* held by workers */
+	struct list spare;    /* of struct resident */
+	uint32_t shared_bytes; /* static and dynamic */
+	uint32_t threads;
+	bool aborted;
+	int priority;
+	uint8_t *params; /* owned */
+};
+
+struct group {
+	struct list in_device; /* device.groups, the run list */
+	struct client *client;
+	uint32_t slot;
+	struct memory memory;
+	struct list streams;
+	struct stream *legacy;
+	uint64_t next_order;
+	struct list launches; /* with blocks to start, by priority and then age */
+	struct list resident; /* started blocks that no worker runs, first to be resumed first */
+	uint32_t resident_threads, resident_shared, resident_blocks;
+	uint32_t next_sm;
+	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be unmapped */
+	unsigned running_blocks;
+	CUresult error;	  /* sticky */
+	bool dead;
+	bool enabled;
+	bool dirty; /* a stream's head may be able to start */
+	uint64_t slice_ns;
+	struct soft_counters counters;
+};
+
+struct module {
+	struct exec_module *exec; /* a reference */
+	struct group *group;
+	uint64_t globals; /* device address, 0: none */
+};
+
+struct function {
+	const struct exec_function *exec;
+	uint32_t module; /* index in client.modules; the entry is NULL when the module is gone */
+};
+
+struct client {
+	struct list in_device; /* once it has said hello */
+	struct device *dev;
+	int control, event, bell, pidfd;
+	int pid;
+	struct soft_shared *shared; /* NULL before hello */
+	uint32_t tail; /* of the ring; private */
+	unsigned queued;
+	unsigned host_calls; /* notices that wait for their HOST_DONE */
+	bool dead;	     /* refuse everything; its thread cleans up */
+	struct group *groups[SOFT_MAX_CONTEXTS];
+	struct stream *streams[SOFT_MAX_STREAMS];
+	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */
+	uint32_t events[SOFT_MAX_EVENTS]; /* counts that were reached */
+	struct module **modules;	  /* owned */
+	uint32_t n_modules;
+	struct function *functions; /* owned */
+	uint32_t n_functions, functions_cap;
+};
+
+struct device {
+	struct device_options opt;
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* idle workers other than the poller */
+	pthread_cond_t settled; /* a dead group's running count fell to 0; a client left */
+	int epoll, kick;
+	bool polling; /* a worker waits in epoll; clients ring their bells */
+	bool stop;
+	unsigned idle_workers; /* that wait for work */
+	struct list clients;
+	unsigned n_clients;
+	struct list groups; /* the run list, current group first */
+	struct group *current;
+	uint64_t slice_end_ns;
+	struct list copies; /* of struct op */
+	unsigned values;    /* operations that poll memory */
+	uint64_t memory_used, pinned_used, pinned_limit;
+	uint64_t window_bytes, device_window_bytes;
+	uint64_t next_grid_id;
+	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */
+	uint64_t operations, launches, refused, contexts, streams, modules;
+	uint64_t last_busy_ns; /* when the last client left */
+};
+
+/* device.c */
+int device_init(struct device *dev, const struct device_options *opt);
+void device_kick(struct device *dev); /* something may be runnable: wakes a worker. Lock held or not. */
+void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
+
+/* memory.c: lock held. Sizes come from outside and are checked. */
+int memory_init(struct memory *m, struct device *dev, uint32_t slot);
+void memory_finish(struct memory *m, struct device *dev);
+/* Address or 0 with *ret_err = -ENOMEM / -EINVAL / -ENOSPC. fd: backing of pinned memory, -1 for device memory. */
+uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes, enum soft_memory_kind kind, int fd);
+int memory_free(struct memory *m, struct device *dev, uint64_t address); /* -ENOENT: not the start of an allocation */
+/* Host address of a range that is valid with these rights (1 read, 2 write); NULL otherwise. */
+void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights);
+
+/* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any: something came. */
+int drain_client(struct client *c, bool *any);
+
+/* stream.c: lock held. */
+struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority, uint32_t flags);
+void stream_put(struct stream *s, struct op *op); /* takes op */
+void stream_destroy(struct stream *s);		  /* drops its operations */
+void group_progress(struct group *g);		  /* starts what can start at the streams' heads */
+void op_retire(struct op *op);			  /* the head of its stream has ended; frees it */
+void op_free(struct op *op);
+void stream_publish(struct client *c, uint32_t slot); /* one more operation has ended */
+void stream_record_event(struct client *c, const struct op *op);
+void stream_host_done(struct client *c, uint32_t slot);
+
+/* launch.c: lock held. */
+struct launch *launch_create(struct client *c, struct group *g, const struct soft_record_launch *r);
+void launch_free(struct launch *l);
+void launch_submit(struct launch *l, int priority);
+void launch_try_retire(struct launch *l);
+
+/* group.c: lock held. */
+struct group *group_create(struct client *c, uint32_t slot);
+/* The group is dead: drops everything, waits until no worker holds a part of it, frees it. */
+void group_destroy(struct group *g);
+/* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to none. */
+void group_fail(struct group *g, CUresult error, const char *text);
+bool group_runnable(const struct group *g);
+
+/* copy.c */
+bool copy_check(struct op *op);	/* lock held: finds the groups; true when both ranges are valid */
+void copy_submit(struct op *op); /* lock held: holds the groups until copy_release */
+void copy_release(struct op *op); /* lock held */
+/* Copies at most about limit bytes; without the lock, one worker at a time. True when it was the last part. */
+bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes);
+
+/* worker.c */
+void *worker_main(void *device);
+void worker_preempt(struct device *dev, struct group *g); /* lock held */
+
+/* client.c */
+void client_attach(struct client *c); /* said hello: its ring is served from now on */
+int client_start(struct device *dev, int control, int pid); /* takes control */
+void client_drop(struct client *c, const char *why); /* lock held; its thread does the rest */
+void client_notice(struct client *c, const struct soft_notice *n, size_t bytes);
+
+/* An answer: len bytes of reply, descriptors that are closed after sending when own_fds is set. */
+struct answer {
+	struct soft_reply reply;
+	size_t len;
+	int fds[3];
+	unsigned n_fds;
+	bool close_fds;
+};
+
+/* request.c: on the client's thread, without the lock. Answers one checked message; fd is what it carried, or -1. */
+void request_answer(struct client *c, const struct soft_request *q, int fd, struct answer *a);
+
+#endif

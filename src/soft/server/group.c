@@ -1,0 +1,139 @@
+/* Groups: the entries of the run list, one for each context. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "soft/server/device.h"
+
+struct group *group_create(struct client *c, uint32_t slot)
+{
+	struct device *dev = c->dev;
+	struct group *g = calloc(1, sizeof(*g));
+
+	if (!g) {
+		return NULL;
+	}
+	if (memory_init(&g->memory, dev, slot) < 0) {
+		free(g);
+		return NULL;
+	}
+	g->client = c;
+	g->slot = slot;
+	g->enabled = true;
+	g->slice_ns = dev->opt.slice_ns;
+	list_init(&g->streams);
+	list_init(&g->launches);
+	list_init(&g->resident);
+	list_append(&dev->groups, &g->in_device);
+	dev->contexts++;
+	c->groups[slot] = g;
+	store_release(&c->shared->context_error[slot], 0u);
+	return g;
+}
+
+/* Started launches end as soon as no worker holds a block of theirs; copies when no worker copies. */
+static void abort_running(struct group *g)
+{
+	list_each_safe(&g->streams, s, struct stream, in_group) {
+		struct op *op;
+
+		if (list_empty(&s->ops)) {
+			continue;
+		}
+		op = list_first(&s->ops, struct op, in_stream);
+		if (!op->started || op->running) {
+			continue;
+		}
+		if (op->kind == SOFT_OP_LAUNCH) {
+			op->launch->aborted = true;
+			list_remove(&op->launch->in_group);
+			launch_try_retire(op->launch);
+		} else if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET || op->kind == SOFT_OP_VALUE) {
+			op_retire(op);
+		}
+	}
+}
+
+void group_fail(struct group *g, CUresult error, const char *text)
+{
+	struct soft_notice n = { .op = SOFT_NOTICE_FAULT, .result = (int32_t)error };
+	struct client *c = g->client;
+
+	if (g->error) {
+		return;
+	}
+	g->error = error;
+	g->dirty = true;
+	store_seqcst(&c->shared->context_error[g->slot], (uint32_t)error);
+	if (text) {
+		strncpy(n.text, text, sizeof(n.text) - 1);
+		log_info("process %d, context %u: %s", c->pid, g->slot, n.text);
+		client_notice(c, &n, sizeof(n));
+	}
+	abort_running(g);
+}
+
+bool group_runnable(const struct group *g)
+{
+	return g->enabled && !g->dead && (!list_empty(&g->resident) || !list_empty(&g->launches));
+}
+
+static void drop_functions(struct client *c, struct group *g)
+{
+	for (uint32_t i = 0; i < c->n_modules; i++) {
+		struct module *m = c->modules[i];
+
+		if (m && m->group == g) {
+			c->modules[i] = NULL;
+			c->dev->modules--;
+			exec_module_unref(m->exec);
+			free(m);
+		}
+	}
+	for (uint32_t i = 0; i < c->n_functions; i++) {
+		if (c->functions[i].exec && !c->modules[c->functions[i].module]) {
+			c->functions[i].exec = NULL;
+		}
+	}
+}
+
+void group_destroy(struct group *g)
+{
+	struct client *c = g->client;
+	struct device *dev = c->dev;
+
+	g->dead = true;
+	if (!g->error) {
+		g->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	abort_running(g);
+	if (dev->current == g) {
+		dev->current = NULL;
+	}
+	list_remove(&g->in_device);
+	while (g->running) {
+		pthread_cond_wait(&dev->settled, &dev->lock);
+	}
+	list_each_safe(&g->streams, s, struct stream, in_group) {
+		uint32_t slot = s->slot, n = 0;
+
+		list_each(&s->ops, op, struct op, in_stream) {
+			if (op->kind == SOFT_OP_RECORD) {
+				stream_record_event(c, op);
+			}
+			n++;
+		}
+		stream_destroy(s);
+		c->done[slot] += n; /* whoever waits for them learns that they will not come */
+		store_seqcst(&c->shared->streams[slot].done, c->done[slot]);
+		futex_wake_shared(&c->shared->streams[slot].done, INT32_MAX);
+	}
+	drop_functions(c, g);
+	c->groups[g->slot] = NULL;
+	dev->contexts--;
+	memory_finish(&g->memory, dev);
+	free(g);
+}

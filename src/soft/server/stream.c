@@ -1,0 +1,312 @@
+/* Streams: operations start at the head when the rules of order allow it, and the head is retired when it has ended. */
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "soft/server/device.h"
+
+#define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
+#define MAX_HOST_CALLS 64u
+
+struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority, uint32_t flags)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		return NULL;
+	}
+	s->group = g;
+	s->slot = slot;
+	s->priority = priority > 0 ? 0 : MAX(priority, SOFT_PRIORITY_GREATEST);
+	s->flags = flags;
+	list_init(&s->ops);
+	list_append(&g->streams, &s->in_group);
+	c->streams[slot] = s;
+	c->dev->streams++;
+	if (flags & SOFT_STREAM_LEGACY) {
+		g->legacy = s;
+	}
+	return s;
+}
+
+void stream_put(struct stream *s, struct op *op)
+{
+	op->stream = s;
+	op->order = s->group->next_order++;
+	list_append(&s->ops, &op->in_stream);
+	s->group->client->queued++;
+	s->group->client->dev->operations++;
+	s->group->dirty = true;
+}
+
+void op_free(struct op *op)
+{
+	if (op->kind == SOFT_OP_LAUNCH) {
+		launch_free(op->launch);
+	}
+	if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET) {
+		copy_release(op);
+	}
+	if (op->kind == SOFT_OP_VALUE && op->started) {
+		op->stream->group->client->dev->values--;
+	}
+	list_remove(&op->in_copies);
+	list_remove(&op->in_stream);
+	free(op);
+}
+
+void stream_destroy(struct stream *s)
+{
+	struct group *g = s->group;
+
+	list_each_safe(&s->ops, op, struct op, in_stream) {
+		g->client->queued--;
+		op_free(op);
+	}
+	list_remove(&s->in_group);
+	if (g->legacy == s) {
+		g->legacy = NULL;
+	}
+	g->client->streams[s->slot] = NULL;
+	g->client->dev->streams--;
+	free(s);
+}
+
+void stream_publish(struct client *c, uint32_t slot)
+{
+	struct soft_stream_word *w = &c->shared->streams[slot];
+
+	store_seqcst(&w->done, ++c->done[slot]);
+	if (load_relaxed(&w->waiters)) {
+		futex_wake_shared(&w->done, INT32_MAX);
+	}
+}
+
+void op_retire(struct op *op)
+{
+	struct stream *s = op->stream;
+	struct client *c = s->group->client;
+	bool destroy = op->kind == SOFT_OP_STREAM_DESTROY;
+	uint32_t slot = s->slot;
+
+	s->group->dirty = true;
+	c->queued--;
+	op_free(op);
+	if (destroy) {
+		stream_destroy(s);
+	}
+	stream_publish(c, slot);
+}
+
+static bool in_order(const struct stream *s, const struct op *op)
+{
+	const struct group *g = s->group;
+
+	if (s->flags & SOFT_STREAM_NON_BLOCKING) {
+		return true;
+	}
+	if (!(s->flags & SOFT_STREAM_LEGACY)) {
+		return !g->legacy || list_empty(&g->legacy->ops) ||
+		       list_first(&g->legacy->ops, struct op, in_stream)->order > op->order;
+	}
+	list_each(&g->streams, t, struct stream, in_group) {
+		if (t != s && !(t->flags & SOFT_STREAM_NON_BLOCKING) && !list_empty(&t->ops) &&
+		    list_first(&t->ops, struct op, in_stream)->order < op->order) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void stream_record_event(struct client *c, const struct op *op)
+{
+	struct soft_event_word *w = &c->shared->events[op->event.index];
+	uint32_t *own = &c->events[op->event.index];
+
+	if ((int32_t)(op->event.count - *own) <= 0) {
+		return; /* a later record of a reused event came first */
+	}
+	*own = op->event.count;
+	store_relaxed(&w->when_ns, clock_now_ns());
+	store_seqcst(&w->done, op->event.count);
+	if (load_relaxed(&w->waiters)) {
+		futex_wake_shared(&w->done, INT32_MAX);
+	}
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* events order streams of all contexts of the client */
+		if (c->groups[i]) {
+			c->groups[i]->dirty = true;
+		}
+	}
+}
+
+/* True when the wait is over or the write done. *bad: the address is not valid. */
+static bool do_value(struct group *g, const struct op *op, bool *bad)
+{
+	bool write = op->value.mode == SOFT_VALUE_WRITE;
+	void *p = memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
+	uint64_t have, want = op->value.value;
+
+	*bad = !p;
+	if (!p) {
+		return true;
+	}
+	if (write && op->value.unit == 4) {
+		store_release((uint32_t *)p, (uint32_t)want);
+		return true;
+	}
+	if (write) {
+		store_release((uint64_t *)p, want);
+		return true;
+	}
+	have = op->value.unit == 4 ? load_acquire((uint32_t *)p) : load_acquire((uint64_t *)p);
+	if (op->value.unit == 4) {
+		want = (uint32_t)want;
+	}
+	switch (op->value.mode) {
+	case SOFT_VALUE_GEQ:
+		return op->value.unit == 4 ? (int32_t)((uint32_t)have - (uint32_t)want) >= 0 :
+					     (int64_t)(have - want) >= 0;
+	case SOFT_VALUE_EQ:
+		return have == want;
+	case SOFT_VALUE_AND:
+		return (have & want) != 0;
+	default:
+		return op->value.unit == 4 ? (uint32_t)~(have | want) != 0 : ~(have | want) != 0;
+	}
+}
+
+static bool start_host(struct client *c, struct op *op)
+{
+	struct soft_notice n = { .op = SOFT_NOTICE_HOST, .stream = op->stream->slot, .cookie = op->host.cookie,
+				 .result = op->stream->group->error };
+
+	if (c->host_calls >= MAX_HOST_CALLS) {
+		return false;
+	}
+	c->host_calls++;
+	op->started = true;
+	client_notice(c, &n, offsetof(struct soft_notice, text));
+	return false; /* retired by its HOST_DONE */
+}
+
+void stream_host_done(struct client *c, uint32_t slot)
+{
+	struct stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
+	struct op *op;
+
+	if (!s || list_empty(&s->ops)) {
+		return;
+	}
+	op = list_first(&s->ops, struct op, in_stream);
+	if (op->kind == SOFT_OP_HOST && op->started) {
+		c->host_calls--;
+		op_retire(op);
+	}
+}
+
+static bool start_copy(struct group *g, struct op *op)
+{
+	if (!copy_check(op)) {
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "a copy or memset reaches outside valid memory");
+		return false;
+	}
+	if (op->copy.width * op->copy.height <= INLINE_BYTES) {
+		uint64_t bytes;
+
+		copy_part(op, INLINE_BYTES, &bytes);
+		g->counters.bytes_copied += bytes;
+		return true;
+	}
+	op->started = true;
+	copy_submit(op);
+	return false;
+}
+
+static bool start_value(struct group *g, struct op *op)
+{
+	bool bad, done = do_value(g, op, &bad);
+
+	if (bad) {
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "a stream memory operation reaches outside valid memory");
+		return false;
+	}
+	if (!done && !op->started) {
+		op->started = true;
+		g->client->dev->values++;
+	}
+	return done;
+}
+
+/* Starts the head of a stream; true when it has ended already. */
+static bool start(struct group *g, struct op *op)
+{
+	struct client *c = g->client;
+
+	switch (op->kind) {
+	case SOFT_OP_LAUNCH:
+		op->started = true;
+		launch_submit(op->launch, op->stream->priority);
+		return false;
+	case SOFT_OP_COPY:
+	case SOFT_OP_SET:
+		return start_copy(g, op);
+	case SOFT_OP_RECORD:
+		stream_record_event(c, op);
+		return true;
+	case SOFT_OP_WAIT:
+		return (int32_t)(c->events[op->event.index] - op->event.count) >= 0;
+	case SOFT_OP_HOST:
+		return start_host(c, op);
+	case SOFT_OP_FREE:
+		if (memory_free(&g->memory, c->dev, op->value.address) < 0) {
+			group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "an address is freed that is not allocated");
+			return false;
+		}
+		return true;
+	case SOFT_OP_VALUE:
+		return start_value(g, op);
+	default:
+		return true;
+	}
+}
+
+/* One stream as far as it goes. After an error operations end without effect, but host functions are still told. */
+static void stream_progress(struct group *g, struct stream *s)
+{
+	while (!list_empty(&s->ops)) {
+		struct op *op = list_first(&s->ops, struct op, in_stream);
+		bool last = op->kind == SOFT_OP_STREAM_DESTROY;
+
+		if (op->started && op->kind != SOFT_OP_VALUE) {
+			return;
+		}
+		if (g->error && op->kind != SOFT_OP_HOST) {
+			if (op->kind == SOFT_OP_RECORD) {
+				stream_record_event(g->client, op); /* nobody may wait for it in vain */
+			}
+			op_retire(op);
+		} else if (!in_order(s, op) || !start(g, op)) {
+			if (!g->error || op->kind == SOFT_OP_HOST) {
+				return;
+			}
+			continue; /* it failed the group just now: drop it in the next turn */
+		} else {
+			op_retire(op);
+		}
+		if (last) {
+			return;
+		}
+	}
+}
+
+void group_progress(struct group *g)
+{
+	/* Ends: each pass that leaves the group dirty has retired at least one operation. */
+	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 64; passes++) {
+		g->dirty = false;
+		list_each_safe(&g->streams, s, struct stream, in_group) {
+			stream_progress(g, s);
+		}
+	}
+}

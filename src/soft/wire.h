@@ -1,0 +1,268 @@
+/* What client and server of the soft GPU say to each other: limits, the shared page, ring records, requests.
+ * The server believes nothing that lies in shared memory: it reads each word once and checks it. */
+#ifndef GBPF_SOFT_WIRE_H
+#define GBPF_SOFT_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+#define SOFT_MAGIC 0x74667347u
+#define SOFT_VERSION 1u
+
+#define SOFT_MAX_CLIENTS 64u
+#define SOFT_MAX_CONTEXTS 16u /* of one client */
+#define SOFT_MAX_STREAMS 1024u
+#define SOFT_MAX_EVENTS 16384u
+#define SOFT_MAX_MODULES 4096u
+#define SOFT_MAX_FUNCTIONS 65536u
+#define SOFT_MAX_ALLOCS 65536u /* of one context */
+#define SOFT_MAX_QUEUED 8192u  /* operations of one client that the server has taken from the ring */
+#define SOFT_MAX_PARAM_BYTES 4096u
+#define SOFT_MAX_PTX_BYTES (64u << 20)
+#define SOFT_PRIORITY_GREATEST (-5) /* 0 is the least */
+
+#define SOFT_PAGE 4096u
+#define SOFT_RING_BYTES (1u << 20)
+#define SOFT_RECORD_MAX 8192u
+#define SOFT_STAGING_BYTES (4u << 20)
+
+/* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither programs nor libraries are
+ * mapped, so that a device address is never a host address by accident; pinned host memory is mapped at its device address. */
+#define SOFT_WINDOW_FIRST 0x100000000000ull
+#define SOFT_WINDOW_STRIDE 0x004000000000ull /* 256 GiB */
+
+/* The page that a client and the server share. */
+struct soft_stream_word {
+	uint32_t done;	  /* server: operations of the stream that have ended, modulo 2^32 */
+	uint32_t waiters; /* client: threads that wait for it by futex */
+};
+
+struct soft_event_word {
+	uint32_t done; /* server: count of the last record that has been reached */
+	uint32_t waiters;
+	uint64_t when_ns; /* server's clock at that time; written before done */
+};
+
+struct soft_shared {
+	uint32_t magic, version;
+	ALIGNED(64) uint32_t head; /* client: bytes put into the ring, modulo 2^32 */
+	uint32_t room_waiters;	   /* client: threads that wait for room */
+	ALIGNED(64) uint32_t tail; /* server: bytes taken */
+	ALIGNED(64) uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
+	ALIGNED(64) uint32_t context_error[SOFT_MAX_CONTEXTS]; /* server: sticky CUresult */
+	struct soft_stream_word streams[SOFT_MAX_STREAMS];
+	struct soft_event_word events[SOFT_MAX_EVENTS];
+	ALIGNED(4096) uint8_t ring[SOFT_RING_BYTES];
+};
+
+/* Ring records. Each counts as one operation of its stream, except PAD. */
+enum soft_op {
+	SOFT_OP_PAD, /* the rest of the ring up to its end */
+	SOFT_OP_STREAM_CREATE,
+	SOFT_OP_STREAM_DESTROY,
+	SOFT_OP_LAUNCH,
+	SOFT_OP_COPY,
+	SOFT_OP_SET,
+	SOFT_OP_RECORD,
+	SOFT_OP_WAIT,
+	SOFT_OP_HOST,
+	SOFT_OP_FREE,
+	SOFT_OP_VALUE,
+	SOFT_OP_COUNT
+};
+
+#define SOFT_STREAM_NON_BLOCKING 1u
+#define SOFT_STREAM_LEGACY 2u /* the context's default stream */
+
+struct soft_record {
+	uint32_t bytes; /* of the whole record, a multiple of 16 */
+	uint16_t op;
+	uint16_t context;
+	uint32_t stream;
+	uint32_t reserved;
+};
+
+struct soft_record_stream {
+	struct soft_record r;
+	int32_t priority;
+	uint32_t flags;
+	uint64_t pad;
+};
+
+struct soft_record_launch {
+	struct soft_record r;
+	uint32_t function;
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint32_t shared_bytes;
+	uint32_t param_bytes;
+	uint32_t pad[3];
+	uint8_t params[];
+};
+
+/* Addresses lie in the windows of the two contexts; pitches count only when height > 1. */
+struct soft_record_copy {
+	struct soft_record r;
+	uint32_t dst_context, src_context;
+	uint64_t dst, src;
+	uint64_t dst_pitch, src_pitch;
+	uint64_t width, height; /* bytes, rows */
+	uint64_t pad;
+};
+
+struct soft_record_set {
+	struct soft_record r;
+	uint64_t dst, pitch;
+	uint64_t width, height; /* elements, rows */
+	uint32_t value;
+	uint32_t unit; /* bytes of an element: 1, 2, 4 */
+	uint64_t pad;
+};
+
+struct soft_record_event { /* RECORD and WAIT */
+	struct soft_record r;
+	uint32_t event;
+	uint32_t count;
+	uint64_t pad;
+};
+
+struct soft_record_host {
+	struct soft_record r;
+	uint64_t cookie;
+	uint64_t pad;
+};
+
+struct soft_record_free {
+	struct soft_record r;
+	uint64_t address;
+	uint64_t pad;
+};
+
+enum soft_value_mode { SOFT_VALUE_GEQ, SOFT_VALUE_EQ, SOFT_VALUE_AND, SOFT_VALUE_NOR, SOFT_VALUE_WRITE };
+
+struct soft_record_value {
+	struct soft_record r;
+	uint64_t address;
+	uint64_t value;
+	uint32_t unit; /* 4 or 8 */
+	uint32_t mode; /* enum soft_value_mode */
+	uint64_t pad;
+};
+
+/* Requests and their replies on the control socket (SOCK_SEQPACKET). A reply begins with the CUresult. */
+enum soft_request_op {
+	SOFT_REQ_HELLO = 1, /* reply carries: shared page, doorbell, event socket */
+	SOFT_REQ_STATS,
+	SOFT_REQ_CONTEXT_CREATE,
+	SOFT_REQ_CONTEXT_DESTROY,
+	SOFT_REQ_ALLOC, /* reply carries the memfd when the kind is pinned */
+	SOFT_REQ_FREE,
+	SOFT_REQ_MEMORY,
+	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the PTX */
+	SOFT_REQ_MODULE_UNLOAD,
+	SOFT_REQ_FUNCTION,
+	SOFT_REQ_FUNCTION_AT,
+	SOFT_REQ_GLOBAL,
+	SOFT_REQ_GROUP,
+	SOFT_REQ_COUNT
+};
+
+enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };
+enum soft_group_verb {
+	SOFT_GROUP_SLICE_SET,
+	SOFT_GROUP_SLICE_GET,
+	SOFT_GROUP_PREEMPT,
+	SOFT_GROUP_SCHEDULE,
+	SOFT_GROUP_COUNTERS
+};
+
+#define SOFT_NAME_MAX 1024u
+#define SOFT_TEXT_MAX 4096u
+#define SOFT_PARAMS_MAX 1024u
+
+struct soft_request {
+	uint32_t op; /* enum soft_request_op */
+	uint32_t context;
+	uint32_t object; /* module, kind, verb */
+	uint32_t index;
+	uint64_t value; /* bytes, address */
+	char name[SOFT_NAME_MAX];
+};
+/* A request is sent with its name cut after the terminating zero. */
+#define SOFT_REQUEST_MIN offsetof(struct soft_request, name)
+
+struct soft_hello {
+	uint32_t magic, version;
+	uint32_t sms;
+	uint32_t workers;
+	uint64_t memory_bytes;
+	int32_t pid;
+	uint32_t pad;
+};
+
+struct soft_context_info {
+	uint32_t slot;
+	uint32_t pad;
+	uint64_t window_base, window_bytes;
+};
+
+struct soft_function_info {
+	uint32_t id;
+	uint32_t n_params;
+	uint32_t param_bytes;
+	uint32_t shared_bytes, local_bytes, const_bytes;
+	uint32_t registers, max_threads;
+	struct {
+		uint32_t offset, bytes;
+	} params[SOFT_PARAMS_MAX];
+};
+
+/* What the server holds; flat when nothing leaks. */
+struct soft_stats {
+	uint64_t clients, contexts, streams, modules, functions, allocations;
+	uint64_t memory_used, memory_total, pinned_used;
+	uint64_t operations, launches, blocks_resident;
+	uint64_t descriptors; /* open in the server */
+	uint64_t refused;     /* clients dropped for what they sent */
+};
+
+struct soft_counters {
+	uint64_t switches_in, preempted, run_ns, blocks_done, launches_done, bytes_copied;
+};
+
+struct soft_reply {
+	int32_t result;
+	uint32_t value32;
+	uint64_t value;
+	uint64_t bytes;
+	union {
+		struct soft_hello hello;
+		struct soft_stats stats;
+		struct soft_context_info context;
+		struct soft_function_info function;
+		struct soft_counters counters;
+		char text[SOFT_TEXT_MAX]; /* error text of MODULE_LOAD, name of FUNCTION_AT */
+	};
+};
+/* Replies are cut after what they use. */
+#define SOFT_REPLY_MIN offsetof(struct soft_reply, hello)
+
+/* Messages on the event socket. */
+enum soft_notice_op {
+	SOFT_NOTICE_HOST = 1,  /* server to client: run the host function */
+	SOFT_NOTICE_HOST_DONE, /* client to server */
+	SOFT_NOTICE_FAULT,     /* server to client: text for the log */
+};
+
+struct soft_notice {
+	uint32_t op;
+	uint32_t stream;
+	uint64_t cookie;
+	int32_t result; /* of the context when the function runs */
+	uint32_t pad;
+	char text[256];
+};
+
+#endif
