@@ -363,8 +363,14 @@ int session_connect(struct session *s)
 
 static void keep_region(struct session *s, uint64_t version, int fd)
 {
-	unsigned i = s->next_region++ % SESSION_REGIONS;
+	unsigned i = 0;
 
+	while (i < SESSION_REGIONS && s->regions[i].version != version) {
+		i++;
+	}
+	if (i == SESSION_REGIONS) {
+		i = s->next_region++ % SESSION_REGIONS;
+	}
 	fd_close(s->regions[i].fd);
 	s->regions[i].version = version;
 	s->regions[i].fd = fd;
