@@ -189,6 +189,9 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 	default:
 		break;
 	}
+	while (nfds) {
+		fd_close(fds[--nfds]);
+	}
 	s->d->counters.garbage++;
 	session_drop(s, "message %u does not belong here", m->head.type);
 }

@@ -1,0 +1,77 @@
+/* A gbpfd of its own for a test, and fake processes that speak the session protocol to it. */
+#ifndef GBPF_TESTS_DAEMON_HARNESS_H
+#define GBPF_TESTS_DAEMON_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "gbpf/gbpf.h"
+#include "lib/wire.h"
+#include "sched/pages.h"
+
+/* ---- gbpfd ---- */
+
+struct gd {
+	char dir[64], runtime[96], state[96];
+	pid_t pid; /* 0: not running */
+	char said[2048]; /* on --ready-fd */
+	struct gbpf *g;
+};
+
+int gd_setup(void **state);    /* a folder and a running gbpfd */
+int gd_teardown(void **state); /* checks that it ends with code 0 */
+/* In gd->runtime, with more arguments (NULL-terminated list, may be NULL). 0 when ready, -1 with ->said otherwise. */
+int gd_start(struct gd *d, const char *const *more);
+int gd_stop(struct gd *d); /* SIGTERM; exit code */
+void gd_kill(struct gd *d); /* SIGKILL */
+struct gbpf *gd_open(struct gd *d); /* another connection */
+
+json_t *gd_call(struct gd *d, const char *method, const char *params); /* must succeed; caller frees */
+json_int_t gd_number(struct gd *d, const char *method, const char *path); /* "counters.swaps" */
+/* Waits until the history has an event of that kind behind sequence since, whose text contains what; its sequence. */
+uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const char *what);
+uint64_t gd_last_event(struct gd *d);
+/* Path of a test policy's object. */
+const char *gd_object(const char *name);
+
+/* ---- fake processes ---- */
+
+struct fake {
+	int sock;
+	uint32_t tenant;
+	struct wire_welcome welcome;
+	const struct sched_directory *dir;
+	struct sched_board *board;
+	struct sched_stats *stats;
+	int dir_fd, board_fd, stats_fd, region_fd;
+};
+
+void fake_connect(struct fake *f, const struct gd *d);
+/* Hello without waiting for the answer. */
+void fake_say_hello(struct fake *f, uint32_t class_id, uint32_t weight, const char *name);
+/* Takes the WELCOME, maps everything, says so. */
+void fake_welcomed(struct fake *f);
+/* connect, hello, welcomed. */
+void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const char *name);
+/* Comes back with its pages after a restart; version as given. */
+void fake_reattach(struct fake *f, const struct gd *d, uint64_t version);
+void fake_leave(struct fake *f);
+/* The next message, which must come within 10 s. Descriptors are the caller's. Returns wire_recv's value. */
+int fake_receive(struct fake *f, union wire_message *m, int fds[8], unsigned *nfds);
+/* The same, must be of that type; its only descriptor (or -1) is returned. */
+int fake_expect(struct fake *f, union wire_message *m, enum wire_type type);
+void fake_send(struct fake *f, union wire_message *m, enum wire_type type);
+/* Takes a PREPARE and answers it; returns the version. Keeps the tenant region's descriptor in region_fd. */
+uint64_t fake_prepare(struct fake *f, int status);
+
+unsigned count_fds(pid_t pid);
+
+#endif

@@ -1,0 +1,548 @@
+/* Sessions of a running gbpfd: pages and their seals, boards of latency tenants, death, hostile processes. */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+
+enum { LATENCY, NORMAL, BATCH };
+
+static bool can_map_writable(int fd)
+{
+	void *p = shm_map(fd, SCHED_PAGE_BYTES, 1);
+
+	shm_unmap(p, SCHED_PAGE_BYTES);
+	return p != NULL;
+}
+
+static void a_process_becomes_a_tenant(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+	json_t *ps, *t;
+
+	fake_enter(&f, d, BATCH, "worker");
+	assert_int_equal(f.tenant, 0);
+	assert_int_equal(f.welcome.class_id, BATCH);
+	assert_int_equal(f.welcome.weight, 100);
+	assert_int_equal(f.welcome.hold_limit_ns, 100000000);
+	assert_int_equal(f.welcome.min_share_ppm, 20000);
+	assert_int_equal(f.dir->magic, SCHED_DIRECTORY_MAGIC);
+	assert_int_equal(f.dir->abi, SCHED_ABI);
+	assert_true(f.dir->generation != 0);
+	ps = gd_call(d, "ps", NULL);
+	t = json_array_get(json_object_get(ps, "tenants"), 0);
+	assert_string_equal(json_string_value(json_object_get(t, "name")), "worker");
+	assert_string_equal(json_string_value(json_object_get(t, "class")), "batch");
+	assert_string_equal(json_string_value(json_object_get(t, "command")), "./worker --fast");
+	assert_string_equal(json_string_value(json_object_get(t, "state")), "running");
+	assert_int_equal(json_integer_value(json_object_get(t, "pid")), getpid());
+	json_decref(ps);
+	fake_leave(&f);
+}
+
+static void pages_are_sealed_once_they_are_mapped(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	fake_enter(&f, d, NORMAL, "sealed");
+	gd_await_event(d, 0, "start", "sealed");
+	assert_false(can_map_writable(f.dir_fd));
+	assert_false(can_map_writable(f.board_fd));
+	assert_false(can_map_writable(f.stats_fd));
+	assert_int_equal(ftruncate(f.board_fd, 1), -1);
+	assert_int_equal(pwrite(f.dir_fd, "x", 1, 0), -1);
+	f.board->gpu[0].open = 1; /* the mapping that it had stays */
+	fake_leave(&f);
+}
+
+static void boards_of_latency_tenants_reach_all_others(void **state)
+{
+	struct gd *d = *state;
+	struct fake batch, lc, late;
+	union wire_message m;
+	const struct sched_board *seen;
+	int fd;
+
+	fake_enter(&batch, d, BATCH, "batch");
+	fake_enter(&lc, d, LATENCY, "lc");
+	fd = fake_expect(&batch, &m, WIRE_BOARD_ADD);
+	assert_int_equal(m.board.tenant, lc.tenant);
+	assert_int_equal(shm_check(fd, SCHED_PAGE_BYTES), 0);
+	assert_false(can_map_writable(fd));
+	seen = shm_map(fd, SCHED_PAGE_BYTES, 0);
+	store_seqcst(&lc.board->gpu[0].open, 3u);
+	assert_int_equal(load_seqcst(&seen->gpu[0].open), 3);
+	close(fd);
+	fake_enter(&late, d, BATCH, "late"); /* gets what was there before */
+	close(fake_expect(&late, &m, WIRE_BOARD_ADD));
+	assert_int_equal(m.board.tenant, lc.tenant);
+	fake_leave(&lc);
+	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	assert_int_equal(m.board.slot, 0);
+	fake_expect(&late, &m, WIRE_BOARD_REMOVE);
+	assert_int_equal(load_seqcst(&seen->gpu[0].open), 0);
+	assert_int_equal(load_seqcst(&seen->gpu[0].seq), 1);
+	shm_unmap((void *)(uintptr_t)seen, SCHED_PAGE_BYTES);
+	fake_leave(&batch);
+	fake_leave(&late);
+}
+
+static void set_publishes_and_withdraws_a_board(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+	union wire_message m;
+
+	fake_enter(&a, d, BATCH, "a");
+	fake_enter(&b, d, BATCH, "b");
+	gd_await_event(d, 0, "start", "b (pid");
+	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"latency\",\"weight\":7}"));
+	fake_expect(&b, &m, WIRE_SET);
+	assert_int_equal(m.set.class_id, LATENCY);
+	assert_int_equal(m.set.weight, 7);
+	close(fake_expect(&a, &m, WIRE_BOARD_ADD));
+	assert_int_equal(m.board.tenant, 1);
+	json_decref(gd_call(d, "set", "{\"tenant\":1,\"class\":\"normal\"}"));
+	fake_expect(&a, &m, WIRE_BOARD_REMOVE);
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
+static void set_refuses_what_does_not_exist(void **state)
+{
+	static const char *const params[] = { "{\"tenant\":77,\"class\":\"batch\"}", "{\"tenant\":0,\"class\":\"urgent\"}",
+					      "{\"tenant\":0,\"weight\":0}", "{\"tenant\":0,\"weight\":10001}",
+					      "{\"tenant\":0,\"weight\":\"heavy\"}", "{\"tenant\":-1}", "{}" };
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+	struct fake f;
+
+	fake_enter(&f, d, BATCH, "f");
+	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++) {
+		assert_true(gbpf_call(g, "set", params[i], -1, NULL) < 0);
+		assert_true(gbpf_last_error(g)->exit == 2 || gbpf_last_error(g)->exit == 5);
+	}
+	gbpf_close(g);
+	fake_leave(&f);
+}
+
+/* Waits on the board as a held launch would. */
+static void *wait_for_board(void *arg)
+{
+	const struct sched_board *b = arg;
+	uint64_t deadline = clock_now_ns() + 20000000000u;
+
+	for (;;) {
+		uint32_t seq = load_seqcst(&b->gpu[0].seq);
+
+		if (!load_seqcst(&b->gpu[0].open)) {
+			return (void *)1;
+		}
+		if (clock_now_ns() > deadline) {
+			return NULL;
+		}
+		futex_wait_shared(&b->gpu[0].seq, seq, 20000000000u);
+	}
+}
+
+static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
+{
+	struct gd *d = *state;
+	const struct sched_board *board;
+	struct fake batch;
+	union wire_message m;
+	uint64_t begin;
+	pthread_t waiter;
+	void *woken;
+	pid_t pid;
+	int fd;
+
+	fake_enter(&batch, d, BATCH, "batch");
+	pid = fork();
+	if (pid == 0) {
+		struct fake lc;
+
+		fake_enter(&lc, d, LATENCY, "victim");
+		store_seqcst(&lc.board->gpu[0].open, 1u);
+		for (;;) {
+			pause();
+		}
+	}
+	fd = fake_expect(&batch, &m, WIRE_BOARD_ADD);
+	board = shm_map(fd, SCHED_PAGE_BYTES, 0);
+	close(fd);
+	while (!load_seqcst(&board->gpu[0].open)) {
+		cpu_relax();
+	}
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_board, (void *)(uintptr_t)board), 0);
+	begin = clock_now_ns();
+	kill(pid, SIGKILL);
+	pthread_join(waiter, &woken);
+	assert_non_null(woken);
+	assert_true(clock_now_ns() - begin < 5000000000u);
+	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	gd_await_event(d, 0, "kill", "signal 9"); /* still a zombie: nobody has asked for its status */
+	waitpid(pid, NULL, 0);
+	shm_unmap((void *)(uintptr_t)board, SCHED_PAGE_BYTES);
+	fake_leave(&batch);
+	assert_int_equal(gd_number(d, "status", "leaked"), 0);
+}
+
+static void an_exit_is_recorded_with_its_code(void **state)
+{
+	struct gd *d = *state;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct fake f;
+
+		fake_enter(&f, d, BATCH, "brief");
+		_exit(7);
+	}
+	gd_await_event(d, 0, "exit", "exit code 7");
+	waitpid(pid, NULL, 0);
+}
+
+/* A child that was forked keeps the socket open; the pidfd tells that the tenant itself is gone. */
+static void a_forked_child_does_not_keep_a_dead_tenant(void **state)
+{
+	struct gd *d = *state;
+	int p[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(p), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct fake f;
+
+		fake_enter(&f, d, BATCH, "parent");
+		if (fork() == 0) {
+			close(p[1]);
+			(void)!read(p[0], &c, 1); /* until the test is over */
+			_exit(0);
+		}
+		_exit(0);
+	}
+	close(p[0]);
+	gd_await_event(d, 0, "exit", "parent");
+	assert_int_equal(gd_number(d, "status", "tenants"), 0);
+	close(p[1]);
+	waitpid(pid, NULL, 0);
+}
+
+static void another_protocol_version_is_refused_with_both_numbers(void **state)
+{
+	struct wire_head h = { WIRE_MAGIC, 9, WIRE_HELLO, sizeof(struct wire_hello) };
+	struct gd *d = *state;
+	union wire_message m;
+	struct fake f;
+
+	fake_connect(&f, d);
+	assert_int_equal(msg_send(f.sock, &h, sizeof(h), NULL, 0), 0);
+	fake_expect(&f, &m, WIRE_REFUSED);
+	assert_int_equal(m.refused.error, EPROTONOSUPPORT);
+	assert_non_null(strstr(m.refused.text, "protocol 1"));
+	assert_non_null(strstr(m.refused.text, "speaks 9"));
+	fake_leave(&f);
+}
+
+static void garbage_ends_a_session_and_nothing_else(void **state)
+{
+	struct gd *d = *state;
+	uint8_t junk[1024];
+	struct fake good, f;
+	unsigned before;
+
+	fake_enter(&good, d, BATCH, "good");
+	gd_await_event(d, 0, "start", "good");
+	before = count_fds(d->pid);
+	srandom(11);
+	for (int i = 0; i < 300; i++) {
+		union wire_message m;
+		int fds[8], extra[3] = { 1, 2, 1 };
+		unsigned n;
+
+		fake_connect(&f, d);
+		for (size_t k = 0; k < sizeof(junk); k++) {
+			junk[k] = (uint8_t)random();
+		}
+		memcpy(&m, junk, sizeof(m));
+		if (i % 2) {
+			m.head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION, (uint32_t)random() % 14,
+						     (uint32_t)sizeof(m) };
+			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 12), extra, (unsigned)random() % 4);
+		} else {
+			msg_send(f.sock, junk, 1 + (size_t)random() % 1000, extra, (unsigned)random() % 4);
+		}
+		while (fake_receive(&f, &m, fds, &n) == 1) { /* refused, or closed */
+			assert_int_equal(m.head.type, WIRE_REFUSED);
+		}
+		close(f.sock);
+	}
+	gd_await_event(d, 0, "dropped", "pid");
+	assert_int_equal(gd_number(d, "status", "tenants"), 1);
+	assert_int_equal(gd_number(d, "status", "sessions"), 1);
+	assert_int_equal(count_fds(d->pid), before + 1); /* the control connection of this test */
+	fake_leave(&good);
+}
+
+static void messages_out_of_order_end_the_session(void **state)
+{
+	static const enum wire_type wrong[] = { WIRE_BOARD_MAPPED, WIRE_PREPARED, WIRE_HELLO };
+	struct gd *d = *state;
+	union wire_message m;
+	struct fake f;
+	int fds[8];
+	unsigned n;
+
+	for (size_t i = 0; i < 3; i++) { /* twice mapped; an answer to nothing; a second hello */
+		fake_enter(&f, d, BATCH, "wrong");
+		memset(&m, 0, sizeof(m));
+		fake_send(&f, &m, wrong[i]);
+		assert_int_equal(fake_receive(&f, &m, fds, &n), 0);
+		fake_leave(&f);
+	}
+	assert_int_equal(gd_number(d, "status", "counters.garbage"), 3);
+}
+
+static void preventing_the_seals_is_noticed(void **state)
+{
+	struct gd *d = *state;
+	union wire_message m;
+	struct fake f;
+	int fds[8];
+	unsigned n;
+
+	fake_connect(&f, d);
+	fake_say_hello(&f, LATENCY, 100, "sly");
+	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
+	assert_int_equal(n, 3);
+	assert_int_equal(fcntl(fds[1], F_ADD_SEALS, F_SEAL_SEAL), 0);
+	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	while (n) {
+		close(fds[--n]);
+	}
+	assert_int_equal(fake_receive(&f, &m, fds, &n), 0);
+	gd_await_event(d, 0, "dropped", "sealing");
+	fake_leave(&f);
+}
+
+static void a_hello_with_impossible_words_is_refused(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	for (int i = 0; i < 3; i++) {
+		union wire_message m = { 0 };
+
+		fake_connect(&f, d);
+		m.hello.class_id = i == 0 ? 3 : 0;
+		m.hello.weight = i == 1 ? 10001 : 0;
+		m.hello.flags = i == 2 ? 0x80 : 0;
+		fake_send(&f, &m, WIRE_HELLO);
+		fake_expect(&f, &m, WIRE_REFUSED);
+		assert_int_equal(m.refused.error, EINVAL);
+		fake_leave(&f);
+	}
+}
+
+static void names_are_cleaned(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+	json_t *ps, *t;
+
+	fake_connect(&f, d);
+	fake_say_hello(&f, BATCH, 100, "a\x1b[31mb\xff\xc3\xa9");
+	fake_welcomed(&f);
+	ps = gd_call(d, "ps", NULL);
+	t = json_array_get(json_object_get(ps, "tenants"), 0);
+	assert_string_equal(json_string_value(json_object_get(t, "name")), "a?[31mb?\xc3\xa9");
+	json_decref(ps);
+	fake_leave(&f);
+}
+
+static void who_does_not_read_is_dropped_and_others_go_on(void **state)
+{
+	struct gd *d = *state;
+	struct fake deaf, good;
+	union wire_message m;
+	char params[96];
+	uint64_t since;
+
+	fake_enter(&deaf, d, BATCH, "deaf");
+	fake_enter(&good, d, BATCH, "good");
+	gd_await_event(d, 0, "start", "good");
+	since = gd_last_event(d);
+	for (int i = 0; i < 5000; i++) {
+		struct gbpf *g = d->g;
+
+		snprintf(params, sizeof(params), "{\"tenant\":0,\"weight\":%d}", 1 + i % 100);
+		if (gbpf_call(g, "set", params, -1, NULL) < 0) {
+			assert_int_equal(gbpf_last_error(g)->exit, 5); /* dropped meanwhile */
+			break;
+		}
+	}
+	gd_await_event(d, since > 4000 ? since : 0, "dropped", "does not read");
+	json_decref(gd_call(d, "set", "{\"tenant\":1,\"weight\":5}"));
+	fake_expect(&good, &m, WIRE_SET);
+	assert_int_equal(m.set.weight, 5);
+	fake_leave(&deaf);
+	fake_leave(&good);
+}
+
+static void notes_go_to_the_history_but_not_without_end(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+	uint64_t before;
+
+	fake_enter(&f, d, BATCH, "chatty");
+	gd_await_event(d, 0, "start", "chatty");
+	before = gd_last_event(d);
+	for (int i = 0; i < 200; i++) {
+		union wire_message m = { 0 };
+
+		snprintf(m.note.what, sizeof(m.note.what), "limit");
+		snprintf(m.note.text, sizeof(m.note.text), "held too long");
+		fake_send(&f, &m, WIRE_NOTE);
+	}
+	gd_await_event(d, before, "limit", "held too long");
+	fake_leave(&f);
+	gd_await_event(d, before, "detach", "chatty");
+	assert_true(gd_last_event(d) - before <= 62); /* at most three seconds' worth, however slow the machine is */
+}
+
+static void there_is_a_limit_of_tenants(void **state)
+{
+	struct rlimit l = { 8192, 8192 }, old;
+	struct gd *d = *state;
+	static struct fake f[SCHED_MAX_TENANTS + 1];
+	union wire_message m;
+
+	getrlimit(RLIMIT_NOFILE, &old);
+	if (old.rlim_max < 8192) {
+		skip();
+	}
+	l.rlim_max = old.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+	for (unsigned i = 0; i <= SCHED_MAX_TENANTS; i++) {
+		int fds[8];
+		unsigned n;
+
+		fake_connect(&f[i], d);
+		fake_say_hello(&f[i], NORMAL, 100, "one of many");
+		assert_int_equal(fake_receive(&f[i], &m, fds, &n), 1);
+		assert_int_equal(m.head.type, i < SCHED_MAX_TENANTS ? WIRE_WELCOME : WIRE_REFUSED);
+		while (n) {
+			close(fds[--n]);
+		}
+	}
+	assert_int_equal(m.refused.error, ENOSPC);
+	for (unsigned i = 0; i <= SCHED_MAX_TENANTS; i++) {
+		close(f[i].sock);
+	}
+	while (gd_number(d, "status", "sessions") > 0) { /* it reads that many ends one after the other */
+	}
+	assert_int_equal(gd_number(d, "status", "leaked"), 0);
+}
+
+static void more_latency_tenants_than_slots_wait_for_one(void **state)
+{
+	struct gd *d = *state;
+	struct fake watcher, f[SCHED_MAX_LC + 1];
+	union wire_message m;
+
+	fake_enter(&watcher, d, BATCH, "watcher");
+	for (unsigned i = 0; i <= SCHED_MAX_LC; i++) {
+		fake_enter(&f[i], d, LATENCY, "lc");
+	}
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		close(fake_expect(&watcher, &m, WIRE_BOARD_ADD));
+		assert_int_equal(m.board.slot, i);
+	}
+	gd_await_event(d, 0, "limit", "latency tenant after the 64th");
+	fake_leave(&f[5]);
+	fake_expect(&watcher, &m, WIRE_BOARD_REMOVE);
+	assert_int_equal(m.board.slot, 5);
+	close(fake_expect(&watcher, &m, WIRE_BOARD_ADD)); /* the one that waited */
+	assert_int_equal(m.board.slot, 5);
+	assert_int_equal(m.board.tenant, f[SCHED_MAX_LC].tenant);
+	for (unsigned i = 0; i <= SCHED_MAX_LC; i++) {
+		if (i != 5) {
+			fake_leave(&f[i]);
+		}
+	}
+	fake_leave(&watcher);
+}
+
+static void coming_and_going_leaks_nothing(void **state)
+{
+	struct gd *d = *state;
+	unsigned before = 0;
+
+	for (int i = 0; i < 120; i++) {
+		struct fake f;
+
+		fake_enter(&f, d, i % 2 ? LATENCY : BATCH, "guest");
+		fake_leave(&f);
+		if (i == 20 || i == 119) {
+			while (gd_number(d, "status", "sessions") > 0 || gd_number(d, "status", "tenants") > 0) {
+			}
+			gd_await_event(d, 0, "detach", "guest");
+		}
+		if (i == 20) {
+			while (count_fds(d->pid) > 24) { /* obituaries that are being written */
+			}
+			before = count_fds(d->pid);
+		}
+	}
+	while (count_fds(d->pid) > before) {
+	}
+	assert_int_equal(count_fds(d->pid), before);
+}
+
+#define WITH_GBPFD(t) cmocka_unit_test_setup_teardown(t, gd_setup, gd_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_GBPFD(a_process_becomes_a_tenant),
+		WITH_GBPFD(pages_are_sealed_once_they_are_mapped),
+		WITH_GBPFD(boards_of_latency_tenants_reach_all_others),
+		WITH_GBPFD(set_publishes_and_withdraws_a_board),
+		WITH_GBPFD(set_refuses_what_does_not_exist),
+		WITH_GBPFD(a_killed_owner_wakes_who_waits_for_its_board),
+		WITH_GBPFD(an_exit_is_recorded_with_its_code),
+		WITH_GBPFD(a_forked_child_does_not_keep_a_dead_tenant),
+		WITH_GBPFD(another_protocol_version_is_refused_with_both_numbers),
+		WITH_GBPFD(garbage_ends_a_session_and_nothing_else),
+		WITH_GBPFD(messages_out_of_order_end_the_session),
+		WITH_GBPFD(preventing_the_seals_is_noticed),
+		WITH_GBPFD(a_hello_with_impossible_words_is_refused),
+		WITH_GBPFD(names_are_cleaned),
+		WITH_GBPFD(who_does_not_read_is_dropped_and_others_go_on),
+		WITH_GBPFD(notes_go_to_the_history_but_not_without_end),
+		WITH_GBPFD(there_is_a_limit_of_tenants),
+		WITH_GBPFD(more_latency_tenants_than_slots_wait_for_one),
+		WITH_GBPFD(coming_and_going_leaks_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
