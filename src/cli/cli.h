@@ -128,6 +128,7 @@ void cli_safe_text(struct buf *out, const char *text);
 /* units.c */
 const char *cli_duration(char out[24], uint64_t ns); /* "41.2 µs" */
 const char *cli_count(char out[24], uint64_t n);     /* "1.25M" */
+const char *cli_plain(char out[24], uint64_t n);
 const char *cli_bytes(char out[24], uint64_t n);     /* "3.1 MiB" */
 const char *cli_when(char out[40], uint64_t wall_ns);
 /* "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is needed). 0 or -EINVAL. */

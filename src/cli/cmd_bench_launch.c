@@ -46,7 +46,9 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 	int code;
 
 	if (strcmp(policy, "none") == 0) {
-		return gbpf_policy_unload(g, NULL) < 0 ? cli_fail_daemon(c, g, "bench launch") : CLI_OK;
+		int err = gbpf_policy_unload(g, NULL);
+
+		return err < 0 && err != -ENOENT ? cli_fail_daemon(c, g, "bench launch") : CLI_OK;
 	}
 	code = cli_policy_find(c, "bench launch", policy, path, sizeof(path));
 	if (code == CLI_OK && gbpf_policy_load(g, path, NULL, GBPF_LOAD_SWAP, NULL) < 0) {

@@ -70,7 +70,7 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed", what, name);
 }
 
-/* "lc_first@3" of the active policy, or "nothing". Never fails: it is decoration. */
+/* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
 static void active_policy(struct gbpf *g, char out[80])
 {
 	char *json = NULL;
@@ -79,7 +79,7 @@ static void active_policy(struct gbpf *g, char out[80])
 	const json_t *v;
 	size_t i;
 
-	snprintf(out, 80, "nothing");
+	out[0] = 0;
 	json_array_foreach(json_object_get(list, "versions"), i, v) {
 		if (active && cli_u64(v, "version") == active) {
 			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"), (unsigned long long)active);
@@ -89,16 +89,23 @@ static void active_policy(struct gbpf *g, char out[80])
 	free(json);
 }
 
+/* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause 80 ns" */
 static void print_change(const char *verb, const char *was, const json_t *r)
 {
-	uint64_t took = cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns");
-	uint64_t stall = cli_u64(r, "stall_ns");
-	char t[24], s[24];
+	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"), stall = cli_u64(r, "stall_ns");
+	char t[24];
 
-	printf("%s %s → %s@%llu in %s", verb, was, cli_text(r, "name"), (unsigned long long)cli_u64(r, "version"),
-	       cli_duration(t, took));
+	printf("%s %s%s%s@%llu in %s", verb, was, was[0] ? " → " : "", cli_text(r, "name"),
+	       (unsigned long long)cli_u64(r, "version"),
+	       cli_duration(t, cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns")));
+	if (acked + late) {
+		printf("; %llu program%s had it ready", (unsigned long long)acked, acked == 1 ? "" : "s");
+	}
+	if (late) {
+		printf(", %llu will follow", (unsigned long long)late);
+	}
 	if (stall) {
-		printf(", longest pause of a program %s", cli_duration(s, stall));
+		printf(", longest pause %s", cli_duration(t, stall));
 	}
 	putchar('\n');
 }
@@ -129,7 +136,7 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	if (c->json) {
 		return cli_json(c, (flags & GBPF_LOAD_SWAP) ? "policy.swap" : "policy.load", result);
 	}
-	print_change(verb, was, result);
+	print_change(was[0] ? verb : "loaded", was, result);
 	json_decref(result);
 	return CLI_OK;
 }

@@ -1,4 +1,6 @@
 /* `gbpf ps` and `gbpf set`: the programs that run under gBPF, and their class and weight. */
+#include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/client.h"
@@ -16,37 +18,62 @@ static const char *duration_or_dash(char out[24], uint64_t ns, uint64_t samples)
 	return samples ? cli_duration(out, ns) : "-";
 }
 
-static const char *policy_of(char out[80], const json_t *tenant)
+static const char *user_of(char out[64], const json_t *tenant)
 {
-	uint64_t version = cli_u64(tenant, "policy_version");
-	const char *name = cli_text(tenant, "policy");
+	uid_t uid = (uid_t)cli_u64(tenant, "uid");
+	struct passwd *p = getpwuid(uid);
 
-	if (!version) {
-		return "-";
+	if (p) {
+		snprintf(out, 64, "%s", p->pw_name);
+	} else {
+		snprintf(out, 64, "%u", (unsigned)uid);
 	}
-	snprintf(out, 80, "%.40s@%llu", name, (unsigned long long)version);
 	return out;
 }
 
-static void add_row(struct cli_table *t, const json_t *tenant)
+/* "fair@4", or what the program waits for when it does not run yet. */
+static const char *policy_of(char out[80], const json_t *tenant, const json_t *versions)
+{
+	uint64_t version = cli_u64(tenant, "policy_version");
+	const char *state = cli_text(tenant, "state");
+	const json_t *v;
+	size_t i;
+
+	if (state[0] && strcmp(state, "running") != 0) {
+		snprintf(out, 80, "(%.40s)", state);
+		return out;
+	}
+	if (!version) {
+		return "-";
+	}
+	snprintf(out, 80, "@%llu", (unsigned long long)version);
+	json_array_foreach(versions, i, v) {
+		if (cli_u64(v, "version") == version) {
+			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"), (unsigned long long)version);
+		}
+	}
+	return out;
+}
+
+static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions)
 {
 	const json_t *s = json_object_get(tenant, "stats");
 	uint64_t requests = cli_u64(s, "requests");
-	char held[24], p50[24], p99[24], launches[24], policy[80];
+	char held[24], p50[24], p99[24], launches[24], policy[80], user[64];
 
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
-	cli_table_cell(t, "%s", cli_text(tenant, "user"));
+	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
 	cli_table_cell(t, "%s", cli_text(tenant, "name"));
 	cli_table_cell(t, "%s", cli_count(launches, cli_u64(s, "launches")));
-	cli_table_cell(t, "%s", cli_duration(held, cli_u64(s, "held_ns")));
+	cli_table_cell(t, "%s", duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
-	cli_table_cell(t, "%s", policy_of(policy, tenant));
+	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
 	cli_table_cell(t, "%s", cli_text(tenant, "command"));
 }
 
-static void print_tenants(struct cli *c, const json_t *tenants)
+static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
 	static const char *const left[] = {"USER", "CLASS", "NAME"}, *const right[] = {"LAUNCHES", "HELD", "P50", "P99"};
 	struct cli_table t;
@@ -64,7 +91,7 @@ static void print_tenants(struct cli *c, const json_t *tenants)
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "COMMAND", false);
 	json_array_foreach(tenants, i, tenant) {
-		add_row(&t, tenant);
+		add_row(&t, tenant, versions);
 	}
 	cli_table_print(&t, stdout, c->color_out);
 	cli_table_finish(&t);
@@ -93,6 +120,27 @@ static void print_kernels(struct cli *c, const json_t *kernels)
 	cli_table_finish(&t);
 }
 
+static const char *reason_of(const char *why)
+{
+	static const struct {
+		const char *word, *text;
+	} reasons[] = {
+		{"latency", "a latency request of another program was open"},
+		{"inflight", "enough of its own work was on the device"},
+		{"share", "its share was used up"},
+		{"limit", "it went on because the hold limit was reached"},
+		{"no-policy", "it was not held: no policy was active"},
+		{"collective", "it was not held: work of this kind never is"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		if (strcmp(why, reasons[i].word) == 0) {
+			return reasons[i].text;
+		}
+	}
+	return why;
+}
+
 static void print_why(struct cli *c, const json_t *tenants)
 {
 	json_t *tenant;
@@ -118,8 +166,8 @@ static void print_why(struct cli *c, const json_t *tenants)
 				   cli_duration(longest, cli_u64(s, "max_held_ns")),
 				   (unsigned long long)cli_u64(s, "limit_hits"));
 		}
-		if (why[0] && strcmp(why, "none") != 0) {
-			buf_printf(&line, "\n  last: %s%s%s", why, kernel[0] ? ", kernel " : "", kernel);
+		if (why[0]) {
+			buf_printf(&line, "\n  last: %s%s%s", reason_of(why), kernel[0] ? ", kernel " : "", kernel);
 		}
 		cli_safe_text(&safe, buf_text(&line));
 		printf("\n%s\n", buf_text(&safe));
@@ -129,10 +177,29 @@ static void print_why(struct cli *c, const json_t *tenants)
 	}
 }
 
+/* The list of policies is for their names only: without it there are numbers. */
+static int ask(struct cli *c, json_t **ret_tenants, json_t **ret_policies)
+{
+	struct gbpf *g = NULL;
+	char *json = NULL;
+	int rc, code = cli_open(c, &g);
+
+	if (code == CLI_OK) {
+		rc = gbpf_ps(g, &json);
+		code = cli_result(c, g, "ps", rc, json, ret_tenants);
+	}
+	if (code == CLI_OK && !c->json && gbpf_policy_list(g, &json) == 0) {
+		*ret_policies = json_loads(json, 0, NULL);
+		free(json);
+	}
+	gbpf_close(g);
+	return code;
+}
+
 static int cmd_ps(struct cli *c)
 {
-	json_t *result = NULL, *tenants;
-	int code = cli_call(c, "ps", "ps", NULL, &result);
+	json_t *result = NULL, *policies = NULL, *tenants;
+	int code = ask(c, &result, &policies);
 
 	if (code != CLI_OK) {
 		return code;
@@ -144,12 +211,13 @@ static int cmd_ps(struct cli *c)
 	if (!json_array_size(tenants)) {
 		cli_note(c, "No program runs under gBPF. Start one: gbpf run --class latency -- COMMAND");
 	} else {
-		print_tenants(c, tenants);
+		print_tenants(c, tenants, json_object_get(policies, "versions"));
 		if (c->opt[O_WHY]) {
 			print_why(c, tenants);
 		}
 	}
 	json_decref(result);
+	json_decref(policies);
 	return CLI_OK;
 }
 

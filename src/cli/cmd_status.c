@@ -46,13 +46,34 @@ static int cmd_shutdown(struct cli *c)
 	return CLI_OK;
 }
 
+/* "held_ns" becomes "held", printed with a unit; underscores become blanks. */
+static void print_number(const char *key, uint64_t v, int indent)
+{
+	static const char *const units[] = {"_ns", "_bytes"};
+	const char *(*const prints[])(char *, uint64_t) = {cli_duration, cli_bytes, cli_plain};
+	char name[64], text[24];
+	size_t n = strlen(key), unit;
+
+	for (unit = 0; unit < ARRAY_SIZE(units); unit++) {
+		size_t u = strlen(units[unit]);
+
+		if (n > u && strcmp(key + n - u, units[unit]) == 0) {
+			n -= u;
+			break;
+		}
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)MIN(n, sizeof(name) - 1), key);
+	for (char *p = name; *p; p++) {
+		*p = *p == '_' ? ' ' : *p;
+	}
+	printf("%*s%-*s %s\n", indent, "", 22 - indent, name, prints[unit](text, v));
+}
+
 static void print_member(const char *key, const json_t *v, int indent)
 {
-	size_t n = strlen(key);
 	struct buf safe = {0};
 	const char *sub;
 	json_t *w;
-	char t[24];
 
 	if (json_is_object(v)) {
 		printf("%*s%s:\n", indent, "", key);
@@ -61,15 +82,11 @@ static void print_member(const char *key, const json_t *v, int indent)
 		}
 	} else if (json_is_string(v)) {
 		cli_safe_text(&safe, json_string_value(v));
-		printf("%*s%-16s %s\n", indent, "", key, buf_text(&safe));
+		printf("%*s%-*s %s\n", indent, "", 22 - indent, key, safe.len ? buf_text(&safe) : "-");
 	} else if (json_is_boolean(v)) {
-		printf("%*s%-16s %s\n", indent, "", key, json_is_true(v) ? "yes" : "no");
-	} else if (json_is_integer(v) && n > 3 && strcmp(key + n - 3, "_ns") == 0) {
-		printf("%*s%-16.*s %s\n", indent, "", (int)n - 3, key, cli_duration(t, (uint64_t)json_integer_value(v)));
-	} else if (json_is_integer(v) && n > 6 && strcmp(key + n - 6, "_bytes") == 0) {
-		printf("%*s%-16.*s %s\n", indent, "", (int)n - 6, key, cli_bytes(t, (uint64_t)json_integer_value(v)));
+		printf("%*s%-*s %s\n", indent, "", 22 - indent, key, json_is_true(v) ? "yes" : "no");
 	} else if (json_is_integer(v)) {
-		printf("%*s%-16s %lld\n", indent, "", key, (long long)json_integer_value(v));
+		print_number(key, (uint64_t)json_integer_value(v), indent);
 	}
 	buf_finish(&safe);
 }
@@ -116,6 +133,17 @@ static uint64_t how_many(const json_t *device)
 	return json_is_array(v) ? json_array_size(v) : cli_u64(device, "tenants");
 }
 
+static void policy_cell(struct cli_table *t, const json_t *device)
+{
+	uint64_t version = cli_u64(device, "policy_version");
+
+	if (version) {
+		cli_table_cell(t, "%s@%llu", cli_text(device, "policy"), (unsigned long long)version);
+	} else {
+		cli_table_cell(t, "%s", "");
+	}
+}
+
 static int cmd_device(struct cli *c)
 {
 	json_t *result = NULL, *d;
@@ -134,14 +162,14 @@ static int cmd_device(struct cli *c)
 	cli_table_column(&t, "KIND", false);
 	cli_table_column(&t, "NAME", false);
 	cli_table_column(&t, "PROGRAMS", true);
-	cli_table_column(&t, "POLICY", true);
+	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "UUID", false);
 	json_array_foreach(json_object_get(result, "devices"), i, d) {
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "gpu"));
 		cli_table_cell(&t, "%s", cli_text(d, "kind"));
 		cli_table_cell(&t, "%s", cli_text(d, "name"));
 		cli_table_cell(&t, "%llu", (unsigned long long)how_many(d));
-		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "policy_version"));
+		policy_cell(&t, d);
 		cli_table_cell(&t, "%s", cli_text(d, "uuid"));
 	}
 	if (t.n) {

@@ -49,6 +49,12 @@ const char *cli_count(char out[24], uint64_t n)
 	return out;
 }
 
+const char *cli_plain(char out[24], uint64_t n)
+{
+	snprintf(out, 24, "%llu", (unsigned long long)n);
+	return out;
+}
+
 const char *cli_bytes(char out[24], uint64_t n)
 {
 	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};

@@ -33,7 +33,7 @@ for p in {v['page'] for v in table['verbs']}:
 		w = word[0] or word[1]
 		if w not in known and p != 'gbpf.1':
 			wrong.append(f'{p}: --{w} is no option')
-sys.exit('\n'.join(wrong))
+sys.exit('\n'.join(wrong) or 0)
 END
 }
 
@@ -101,7 +101,7 @@ run_examples() {
 
 @test "examples of gbpf-policy(1) run" {
 	"$GBPF" run --device soft true
-	"$GBPF" policy unload
+	"$GBPF" policy unload || true
 	run_examples gbpf-policy.1.scd
 }
 

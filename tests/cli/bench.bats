@@ -1,0 +1,51 @@
+# gbpf bench: the figures are there and make sense; how good they are is for docs/BENCHMARKS.
+load helper
+
+@test "bench hook measures the empty program and the shipped policies" {
+	run --separate-stderr "$GBPF" --json bench hook --repeat 3 --calls 5000
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.hook/1" and {"empty", "fifo", "fair", "lc_first"} == {p["policy"] for p in d["programs"]}'
+	json 'all(p["compiled_ns"]["min"] <= p["compiled_ns"]["median"] <= p["compiled_ns"]["max"] for p in d["programs"])'
+	json 'all(p["machine_code"] for p in d["programs"])'
+	json 'all(p["interpreted_ns"]["median"] > p["compiled_ns"]["median"] for p in d["programs"])'
+}
+
+@test "bench hook takes names and files" {
+	build_policies .
+	run "$GBPF" bench hook --repeat 2 --calls 2000 ./good.bpf.o fifo
+	[ "$status" -eq 0 ]
+	[[ "$output" == *good*submit* ]] && [[ "$output" == *fifo*submit* ]] && [[ "$output" != *lc_first* ]]
+	run --separate-stderr "$GBPF" bench hook ./verdict.bpf.o
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *verdict* ]]
+	run "$GBPF" bench hook nosuch
+	[ "$status" -eq 1 ]
+}
+
+@test "bench launch on the soft GPU, without a policy, with one, and off" {
+	for policy in none fair off; do
+		run --separate-stderr "$GBPF" --json bench launch --device soft --n 512 --policy $policy
+		echo "$policy: $status $output $stderr"
+		[ "$status" -eq 0 ]
+		json "d['schema'] == 'gbpf.bench.launch/1' and len(d['rounds']) == 3 and d['session'] == ('$policy' != 'off')"
+		json "(d['policy_version'] > 0) == ('$policy' == 'fair')"
+		json 'all(0 < r[w]["p10"] <= r[w]["p50"] <= r[w]["p90"] for r in d["rounds"] for w in ("real_ns", "shim_ns"))'
+	done
+}
+
+@test "bench launch leaves nothing running and no folder" {
+	before=$(ls -d /tmp/gbpf-bench-* 2>/dev/null | wc -l)
+	run "$GBPF" bench launch --device soft --n 64
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$(ls -d /tmp/gbpf-bench-* 2>/dev/null | wc -l)" -eq "$before" ]
+	run "$GBPF" ps
+	[ "$status" -eq 3 ]
+}
+
+@test "bench launch with a policy that is not there" {
+	run "$GBPF" bench launch --device soft --policy nosuch
+	[ "$status" -eq 5 ]
+}

@@ -1,0 +1,251 @@
+# The verbs that talk to gbpfd, with one of our own.
+load helper
+
+setup() {
+	cli_setup
+	"$GBPF" run --device soft true
+}
+
+pid_of_daemon() { "$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["daemon"]["pid"])'; }
+active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.load(sys.stdin)["active"])'; }
+
+@test "run starts gbpfd once" {
+	first=$(pid_of_daemon)
+	"$GBPF" run --device soft true
+	[ "$(pid_of_daemon)" = "$first" ]
+}
+
+@test "status tells of it, also as JSON" {
+	run "$GBPF" status
+	[ "$status" -eq 0 ]
+	[[ "$output" == *uptime* ]] && [[ "$output" == *"$GBPF_RUNTIME_DIR"* ]]
+	run "$GBPF" --json status
+	json 'd["schema"] == "gbpf.status/1" and d["daemon"]["pid"] > 0 and d["daemon"]["device"] == "soft"'
+}
+
+@test "shutdown ends it, and the next call gets 3" {
+	pid=$(pid_of_daemon)
+	run "$GBPF" shutdown
+	[ "$status" -eq 0 ]
+	timeout 10 tail --pid="$pid" -f /dev/null
+	run "$GBPF" ps
+	[ "$status" -eq 3 ]
+}
+
+@test "an empty list says so on standard error" {
+	run --separate-stderr "$GBPF" ps
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
+	[[ "$stderr" == *"gbpf run"* ]]
+	run --separate-stderr "$GBPF" -q ps
+	[ -z "$stderr" ]
+	run "$GBPF" --json ps
+	json 'd == {"schema": "gbpf.ps/1", "tenants": []}'
+}
+
+@test "fair is the policy to begin with" {
+	run "$GBPF" --json policy list
+	json '[v["name"] for v in d["versions"] if v["version"] == d["active"]] == ["fair"]'
+}
+
+@test "swap, rollback and unload say what they did" {
+	run "$GBPF" policy swap lc_first
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^"swapped fair@"[0-9]+" → lc_first@"[0-9]+" in "[0-9.]+" "(ns|µs|ms) ]]
+	run "$GBPF" policy rollback
+	[ "$status" -eq 0 ]
+	[[ "$output" =~ ^"rolled back lc_first@"[0-9]+" → fair@"[0-9]+ ]]
+	run "$GBPF" policy unload
+	[ "$status" -eq 0 ]
+	[ "$(active)" = 0 ]
+	run "$GBPF" policy load fifo
+	[ "$status" -eq 0 ]
+	[[ "$output" == "loaded fifo@"* ]]
+}
+
+@test "rollback to a kept version" {
+	"$GBPF" policy swap fifo
+	first=$(active)
+	"$GBPF" policy swap lc_first
+	"$GBPF" policy swap fair
+	run "$GBPF" policy rollback "$first"
+	[ "$status" -eq 0 ]
+	[ "$(active)" = "$first" ]
+	run --separate-stderr "$GBPF" policy rollback 4711
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"4711"*"gbpf policy list"* ]]
+}
+
+@test "load over a chosen policy is refused, swap is not" {
+	"$GBPF" policy swap fifo
+	run --separate-stderr "$GBPF" policy load lc_first
+	[ "$status" -ne 0 ]
+	[[ "$stderr" == *swap* ]]
+	run "$GBPF" policy swap lc_first
+	[ "$status" -eq 0 ]
+}
+
+@test "a refused policy is code 4 and changes nothing" {
+	build_policies .
+	"$GBPF" policy swap fifo
+	before=$(active)
+	run --separate-stderr "$GBPF" policy swap ./verdict.bpf.o
+	[ "$status" -eq 4 ]
+	[ -z "$output" ]
+	[[ "$stderr" == "gbpf: policy swap: "*"verdict.bpf.c:6"*"^"* ]]
+	[ "$(active)" = "$before" ]
+	run --separate-stderr "$GBPF" --json policy swap ./null_lookup.bpf.o
+	[ "$status" -eq 4 ]
+	json 'd["error"]["code"] == "verify" and d["error"]["exit"] == 4 and d["error"]["hint"] and "^" in d["error"]["detail"]'
+}
+
+@test "what is not an object is code 1 and changes nothing" {
+	build_policies .
+	before=$(active)
+	head -c 500 good.bpf.o >cut.bpf.o
+	for f in ./cut.bpf.o ./no_hook.bpf.o /bin/true; do
+		cp "$f" x.o
+		run --separate-stderr "$GBPF" policy swap ./x.o
+		echo "$f: $status $stderr"
+		[ "$status" -eq 1 ]
+	done
+	[ "$(active)" = "$before" ]
+}
+
+@test "a policy that is not there is code 5, the nearest is named" {
+	run --separate-stderr "$GBPF" policy swap fifoo
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"Did you mean 'fifo'?"* ]]
+	run "$GBPF" policy swap ./missing.bpf.o
+	[ "$status" -eq 5 ]
+}
+
+@test "one's own object is loaded by its path" {
+	build_policies .
+	run "$GBPF" --json policy swap good.bpf.o
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.policy.swap/1" and d["name"] == "good" and d["version"] > 0 and "flip_ns" in d'
+	run "$GBPF" policy show
+	[[ "$output" == "good@"*active* ]]
+	[[ "$output" == *submit* ]] && [[ "$output" == *retire* ]] && [[ "$output" == *seen* ]]
+	run "$GBPF" --json policy show
+	json 'd["license"] == "Apache-2.0" and {h["hook"] for h in d["hooks"]} == {"submit", "retire"}'
+	run "$GBPF" policy show 4711
+	[ "$status" -eq 5 ]
+}
+
+@test "list marks the active one" {
+	"$GBPF" policy swap fifo
+	run "$GBPF" policy list
+	[ "$status" -eq 0 ]
+	[[ "${lines[0]}" == *VERSION*NAME*STATE* ]]
+	[ "$(grep -c ' active ' <<<"$output")" -eq 1 ]
+	grep -q 'fifo *active' <<<"$output"
+}
+
+@test "off and on" {
+	run "$GBPF" off
+	[ "$status" -eq 0 ]
+	run "$GBPF" --json status
+	json 'd["off"] == True'
+	run "$GBPF" on
+	[ "$status" -eq 0 ]
+	run "$GBPF" --json status
+	json 'd["off"] == False'
+}
+
+@test "device lists the soft GPU" {
+	run "$GBPF" device
+	[ "$status" -eq 0 ]
+	[[ "$output" == *soft* ]]
+	run "$GBPF" --json device
+	json 'd["schema"] == "gbpf.device/1" and d["devices"][0]["kind"] == "soft"'
+}
+
+@test "set of a process that is not under gBPF is code 5" {
+	run --separate-stderr "$GBPF" set --class batch 1
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"gbpf ps"* ]]
+}
+
+@test "events since a number and since a time" {
+	"$GBPF" policy swap fifo
+	run "$GBPF" events
+	[ "$status" -eq 0 ]
+	[[ "$output" == *fifo* ]]
+	run "$GBPF" --json events
+	json 'd["schema"] == "gbpf.events/1" and [e["seq"] for e in d["events"]] == sorted({e["seq"] for e in d["events"]})'
+	last=$(python3 -c 'import json,sys; print(json.loads(sys.argv[1])["events"][-1]["seq"])' "$output")
+	run "$GBPF" --json events --since "$last"
+	json 'd["events"] == []'
+	run "$GBPF" --json events --since 1h
+	json 'd["events"]'
+}
+
+@test "events -f prints what happens and ends with the signal" {
+	"$GBPF" events -f >log &
+	follower=$!
+	"$GBPF" policy swap lc_first
+	wait_for grep -q lc_first log
+	kill -TERM $follower
+	wait $follower
+}
+
+@test "events -f --json is one document a line" {
+	"$GBPF" --json events -f >log &
+	follower=$!
+	"$GBPF" policy swap lc_first
+	wait_for grep -q lc_first log
+	kill -TERM $follower
+	wait $follower
+	python3 -c 'import json; [json.loads(line)["schema"] == "gbpf.event/1" or 1 / 0 for line in open("log")]'
+}
+
+@test "events -f ends when gbpfd goes" {
+	"$GBPF" events -f >log 2>err &
+	follower=$!
+	wait_for test -s log
+	"$GBPF" -q shutdown
+	run wait $follower
+	[ "$status" -ne 0 ]
+	grep -q '^gbpf: events:' err
+}
+
+@test "other users may look, but not change: code 6" {
+	[ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
+	chmod 755 "$cli_dir" "$GBPF_RUNTIME_DIR"
+	other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"; }
+	run other --json ps
+	[ "$status" -eq 0 ]
+	for words in "policy swap fifo" "policy unload" "policy rollback" off on shutdown; do
+		run --separate-stderr other $words
+		echo "$words: $status $stderr"
+		[ "$status" -eq 6 ]
+		[[ "$stderr" == "gbpf: "* ]]
+	done
+	"$GBPF" ps
+}
+
+@test "a second gbpfd is refused" {
+	run timeout 10 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"$(pid_of_daemon)"* || "$output" == *gbpfd* ]]
+}
+
+@test "run --socket finds the daemon of that directory" {
+	other=$cli_dir/other
+	mkdir -m 700 "$other"
+	"$GBPF" --socket "$other/control.sock" run --device soft -- sh -c 'echo "$GBPF_RUNTIME_DIR"' >out
+	[ "$(cat out)" = "$other" ]
+	run "$GBPF" --socket "$other" --json status
+	json 'd["runtime_dir"].endswith("/other")'
+	"$GBPF" --socket "$other" -q shutdown
+	run "$GBPF" ps
+	[ "$status" -eq 0 ]
+}
+
+@test "a runtime directory that is a file is a failure of run, with what to do" {
+	GBPF_RUNTIME_DIR=/dev/null run --separate-stderr "$GBPF" run --device soft true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == "gbpf: run: "* ]]
+}

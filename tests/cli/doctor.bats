@@ -1,0 +1,86 @@
+# gbpf doctor: findings with a fix each; a broken library is a finding, not a crash.
+load helper
+
+@test "all is well on the soft GPU" {
+	run "$GBPF" doctor --device soft
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"✓ shim"* ]] && [[ "$output" == *"✓ soft GPU"* ]] && [[ "$output" == *"✓ runtime directory"* ]]
+	[[ "$output" == *"guarded against faults, not malice"* ]]
+	[[ "$output" != *"✗"* ]]
+}
+
+@test "JSON says the same" {
+	run "$GBPF" --json doctor --device soft
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.doctor/1" and d["ok"] and all(c["status"] in ("ok", "note") for c in d["checks"])'
+}
+
+@test "a missing installation is found" {
+	GBPF_LIBDIR=/nonexistent run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ shim: missing: /nonexistent/shim/libcuda.so.1"* ]]
+	[[ "$output" == *"GBPF_LIBDIR"* ]]
+}
+
+@test "--device nvidia without a driver is a fault with a fix" {
+	[ ! -e /dev/nvidiactl ] || skip "this machine has an NVIDIA GPU"
+	run "$GBPF" --json doctor --device nvidia
+	[ "$status" -eq 1 ]
+	json 'not d["ok"] and all(c["fix"] for c in d["checks"] if c["status"] == "bad")'
+	json 'any(c["name"] == "NVIDIA libcuda" and c["status"] == "bad" for c in d["checks"])'
+}
+
+library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
+
+@test "a library that crashes is a finding" {
+	library crash.so 'int cuInit(unsigned f) { *(volatile int *)0 = 1; return 0; } int cuDeviceGetCount(int *n) { return 0; }
+		int cuDriverGetVersion(int *v) { return 0; } int cuDeviceGetName(char *o, int n, int d) { return 0; }'
+	GBPF_REAL_CUDA=$PWD/crash.so run "$GBPF" doctor
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"crashed"* ]]
+}
+
+@test "a library that is no libcuda, and one that finds no device" {
+	library other.so 'int other;'
+	GBPF_REAL_CUDA=$PWD/other.so run "$GBPF" doctor
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"is no libcuda"* ]]
+	library none.so 'int cuInit(unsigned f) { return 100; } int cuDeviceGetCount(int *n) { return 0; }
+		int cuDriverGetVersion(int *v) { return 0; } int cuDeviceGetName(char *o, int n, int d) { return 0; }'
+	GBPF_REAL_CUDA=$PWD/none.so run "$GBPF" doctor
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"100 (no device)"* ]]
+	GBPF_REAL_CUDA=/nonexistent.so run "$GBPF" doctor
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"cannot be loaded"* ]]
+}
+
+@test "a runtime directory that is not ours is found" {
+	chmod 777 "$GBPF_RUNTIME_DIR"
+	run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ runtime directory"* ]]
+	[[ "$output" == *"GBPF_RUNTIME_DIR"* ]]
+}
+
+@test "a full runtime directory is found" {
+	[ "$(id -u)" -eq 0 ] || skip "needs root to mount"
+	unshare -m true 2>/dev/null || skip "mounting is not permitted here"
+	run unshare -m sh -c 'mount -t tmpfs -o size=64k none "$GBPF_RUNTIME_DIR" && chmod 700 "$GBPF_RUNTIME_DIR" &&
+		{ head -c 1M /dev/zero >"$GBPF_RUNTIME_DIR/fill" 2>/dev/null; "$0" doctor --device soft; }' "$GBPF"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ runtime directory"*"Free space"* ]]
+}
+
+@test "a look leaves nothing behind" {
+	rmdir "$GBPF_RUNTIME_DIR"
+	GBPF_REAL_CUDA=/nonexistent.so run "$GBPF" doctor
+	[ ! -e "$GBPF_RUNTIME_DIR" ]
+}
+
+@test "the daemon is found when it runs" {
+	"$GBPF" run --device soft true
+	run "$GBPF" --json doctor --device soft
+	json 'any(c["name"] == "daemon" and c["status"] == "ok" for c in d["checks"])'
+}
