@@ -1,5 +1,4 @@
-/* Arithmetic. The results are those of bpf/run/alu.h for every operand; where the machine differs (division by zero,
- * overflow, shift counts in cl) the code says so. */
+/* Arithmetic but division. The results are those of bpf/run/alu.h for every operand. */
 #include "bpf/load/jit_int.h"
 
 static void shift_by_reg(struct code *c, int wide, enum x86_shift op, unsigned dst, unsigned src)
@@ -18,111 +17,6 @@ static void shift_by_reg(struct code *c, int wide, enum x86_shift op, unsigned d
 		x86_mov(c, wide, RCX, JIT_SCRATCH);
 	} else if (src != RCX) {
 		x86_mov(c, 1, RCX, JIT_SCRATCH);
-	}
-}
-
-/* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx; whichever of them is
- * not the destination is kept. */
-static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned dst)
-{
-	unsigned result = is_mod ? RDX : RAX;
-
-	if (dst != RDX) {
-		x86_mov(c, 1, JIT_SCRATCH2, RDX);
-	}
-	if (dst != RAX) {
-		x86_push(c, RAX);
-		x86_mov(c, wide, RAX, dst);
-	}
-	if (is_signed) {
-		if (wide) {
-			x86_byte(c, 0x48);
-		}
-		x86_byte(c, 0x99); /* cdq, cqo */
-	} else {
-		x86_rr(c, 0, 0x31, RDX, RDX);
-	}
-	x86_rr(c, wide, 0xf7, is_signed ? 7 : 6, JIT_SCRATCH);
-	if (dst != result) {
-		x86_mov(c, wide, dst, result);
-	}
-	if (dst != RAX) {
-		x86_pop(c, RAX);
-	}
-	if (dst != RDX) {
-		x86_mov(c, 1, RDX, JIT_SCRATCH2);
-	}
-}
-
-static void zero_extend(struct code *c, int wide, unsigned reg)
-{
-	if (!wide) {
-		x86_mov(c, 0, reg, reg);
-	}
-}
-
-static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, unsigned src)
-{
-	size_t by_zero, by_minus_one = 0, done, done2 = 0;
-
-	x86_mov(c, wide, JIT_SCRATCH, src);
-	x86_rr(c, wide, 0x85, JIT_SCRATCH, JIT_SCRATCH);
-	by_zero = x86_skip(c, X86_E);
-	if (is_signed) {
-		/* The machine faults on the smallest number divided by -1. */
-		x86_alu_ri(c, wide, X86_CMP, JIT_SCRATCH, -1);
-		by_minus_one = x86_skip(c, X86_E);
-	}
-	divide(c, wide, is_mod, is_signed, dst);
-	done = x86_skip(c, -1);
-	if (is_signed) {
-		x86_land(c, by_minus_one);
-		if (is_mod) {
-			x86_mov_i(c, dst, 0);
-		} else {
-			x86_rr(c, wide, 0xf7, 3, dst);
-		}
-		done2 = x86_skip(c, -1);
-	}
-	x86_land(c, by_zero);
-	if (is_mod) {
-		zero_extend(c, wide, dst);
-	} else {
-		x86_mov_i(c, dst, 0);
-	}
-	x86_land(c, done);
-	if (is_signed) {
-		x86_land(c, done2);
-	}
-}
-
-static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, int32_t imm)
-{
-	uint64_t value = wide ? (uint64_t)(int64_t)imm : (uint32_t)imm;
-
-	if (!imm) {
-		if (is_mod) {
-			zero_extend(c, wide, dst);
-		} else {
-			x86_mov_i(c, dst, 0);
-		}
-	} else if (imm == -1 && is_signed) {
-		if (is_mod) {
-			x86_mov_i(c, dst, 0);
-		} else {
-			x86_rr(c, wide, 0xf7, 3, dst);
-		}
-	} else if (!is_signed && imm > 0 && !(imm & (imm - 1))) {
-		if (is_mod) {
-			x86_alu_ri(c, wide, X86_AND, dst, imm - 1);
-		} else if (imm == 1) {
-			zero_extend(c, wide, dst);
-		} else {
-			x86_shift_i(c, wide, X86_SHR, dst, (unsigned)__builtin_ctz((unsigned)imm));
-		}
-	} else {
-		x86_mov_i(c, JIT_SCRATCH, value);
-		divide(c, wide, is_mod, is_signed, dst);
 	}
 }
 
@@ -206,7 +100,7 @@ static void shift(struct code *c, const struct ebpf_insn *i, int wide, unsigned 
 	} else if (count) {
 		x86_shift_i(c, wide, x, dst, count);
 	} else {
-		zero_extend(c, wide, dst);
+		jit_zero_extend(c, wide, dst);
 	}
 }
 
@@ -245,11 +139,7 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 		break;
 	case EBPF_DIV:
 	case EBPF_MOD:
-		if (by_reg) {
-			div_by_reg(c, wide, op == EBPF_MOD, i->off, dst, src);
-		} else {
-			div_by_imm(c, wide, op == EBPF_MOD, i->off, dst, i->imm);
-		}
+		jit_division(c, i);
 		break;
 	case EBPF_LSH:
 	case EBPF_RSH:

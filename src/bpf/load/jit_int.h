@@ -1,5 +1,5 @@
 /* The compiler's own: what one compilation knows, shared by analysis (jit_plan.c), single instructions (jit_alu.c,
- * jit_mem.c) and control (jit_x86.c). */
+ * jit_div.c, jit_mem.c) and control (jit_x86.c). */
 #ifndef GBPF_BPF_LOAD_JIT_INT_H
 #define GBPF_BPF_LOAD_JIT_INT_H
 
@@ -58,10 +58,19 @@ static inline unsigned jit_env_reg(const struct jit *j)
 	return j->helper_calls ? R12 : R9; /* r9 costs no save, but does not survive a call */
 }
 
+/* What a 32-bit operation that changes nothing still does. */
+static inline void jit_zero_extend(struct code *c, int wide, unsigned reg)
+{
+	if (!wide) {
+		x86_mov(c, 0, reg, reg);
+	}
+}
+
 /* Fills notes and funcs. 0, -EINVAL (control would leave a function), -ENOTSUP, -ENOMEM. */
 int jit_plan(struct jit *j);
 
 void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
+void jit_division(struct code *c, const struct ebpf_insn *i);
 void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i);
 void jit_memory(struct jit *j, const struct ebpf_insn *i);
 void jit_lookup(struct jit *j, const struct ebpf_map *map);

@@ -7,6 +7,7 @@ import sys
 M64, M32 = (1 << 64) - 1, (1 << 32) - 1
 VALUES = [0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 255, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
 	0x123456789abcdef0, 0x7fffffffffffffff, 1 << 63, M64, M64 - 6, 0xffffffff80000000, 0xdeadbeef00000000]
+DIVISORS = [3, 5, 6, 10, 11, 25, 100, 125, 641, 1000, 12345, 60000, 0x10001, 1000000, 0x40000001, 1000000007, 0x7ffffffe]
 
 
 def signed(v, bits):
@@ -71,6 +72,16 @@ for a, b in itertools.product(VALUES, VALUES):
 	for op in ('jeq', 'jne', 'jgt', 'jge', 'jlt', 'jle', 'jset', 'jsgt', 'jsge', 'jslt', 'jsle'):
 		out.append(f'jmp {op} {a:#x} {b:#x} = {taken(op, a, b, 64)}')
 		out.append(f'jmp {op}32 {a:#x} {b:#x} = {taken(op, a, b, 32)}')
+for a, b in itertools.product(VALUES, DIVISORS):
+	for op in ('div', 'mod', 'sdiv', 'smod'):
+		out.append(f'alu {op} {a:#x} {b:#x} = {alu(op, a, b, 64):#x}')
+		out.append(f'alu {op}32 {a:#x} {b:#x} = {alu(op, a, b, 32):#x}')
+for d in DIVISORS:  # around multiples, where a rounded reciprocal would go wrong first
+	for bits, top in ((64, M64), (32, M32)):
+		for a in (top // d * d - 1, top // d * d, d - 1, d, d + 1, d * 12345 - 1, d * 12345):
+			suffix = '' if bits == 64 else '32'
+			out.append(f'alu div{suffix} {a:#x} {d:#x} = {alu("div", a, d, bits):#x}')
+			out.append(f'alu mod{suffix} {a:#x} {d:#x} = {alu("mod", a, d, bits):#x}')
 unary(out)
 moves(out)
 with open(sys.argv[1], 'w') as f:

@@ -1,6 +1,8 @@
 /* Maps, helpers, images and what compiled code owes to C: behaviour that text cases cannot show. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -462,6 +467,42 @@ static void without_compiled_code_the_policy_is_interpreted(void **state)
 	finish_image(&m);
 }
 
+/* In a child, since the filter cannot be taken off again. */
+static void where_executable_mappings_are_refused_it_is_interpreted(void **state)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { ARRAY_SIZE(rules), rules };
+	static struct ebpf_policy p;
+	struct image m;
+	int status;
+	pid_t pid;
+
+	make_image(&m);
+	pid = fork();
+	if (pid == 0) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
+			_exit(77);
+		}
+		_exit(ebpf_policy_open(&p, m.fd, m.fds, 0) ? 1 :
+		      p.code || p.entry[HOOK_SUBMIT]	   ? 2 :
+							     (int)ebpf_policy_run(&p, HOOK_SUBMIT, NULL) + 10);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	finish_image(&m);
+	if (WEXITSTATUS(status) == 77) {
+		skip(); /* no filters here */
+	}
+	assert_int_equal(WEXITSTATUS(status), 11);
+}
+
 static void read_only_maps_refuse_updates(void **state)
 {
 	static struct ebpf_policy p;
@@ -624,6 +665,7 @@ int main(void)
 		cmocka_unit_test(compiler_says_when_it_does_not_fit),
 		cmocka_unit_test(one_image_serves_two_processes_views),
 		cmocka_unit_test(without_compiled_code_the_policy_is_interpreted),
+		cmocka_unit_test(where_executable_mappings_are_refused_it_is_interpreted),
 		cmocka_unit_test(read_only_maps_refuse_updates),
 		cmocka_unit_test(regions_must_fit),
 		cmocka_unit_test(images_that_can_change_are_refused),
