@@ -228,11 +228,11 @@ void method_status(struct call *c)
 	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
 		published += d->lc[i] != NULL;
 	}
-	control_result(c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,s:i,s:i,s:I,s:s,s:s}", "pid",
+	control_result(c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,s:i,s:i,s:I,s:s,s:s}", "pid",
 				    (int)getpid(), "version", GBPF_VERSION_TEXT, "generation", (json_int_t)d->generation,
 				    "uptime_ns", (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
-				    (int)d->n_sessions, "tenants", (int)tenants, "boards", (int)published, "connections",
-				    (int)control_connections(d), "policy", "version",
+				    (int)d->n_sessions, "tenants", (int)tenants, "boards", (int)published, "ending",
+				    (int)d->n_obituaries, "connections", (int)control_connections(d), "policy", "version",
 				    (json_int_t)policy_first_active(d), "name",
 				    policy_active_name(d, 0), "off", (int)policy_off(d), "device", d->devices.kind,
 				    "counters", counters_json(d), "leaked", leaked(d), "fds", count_fds(),
