@@ -1,4 +1,4 @@
-/* The interpreter for verified programs: the body of interp_body.h without checks. What it still guards against costs
+/* The interpreter for verified programs: the body of interp_body.inc without checks. What it still guards against costs
  * nothing on the way: frames beyond the last one and opcodes that do not exist end the run with 0. */
 #include "bpf/run/interp.h"
 
@@ -37,9 +37,12 @@ uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *c
 	struct saved_frame saved[EBPF_MAX_FRAMES];
 	const struct ebpf_insn *ip = insns;
 	unsigned frame = 0;
-	/* 16, so that a register field always indexes into it */
-	uint64_t r[16] = { [1] = (uintptr_t)ctx, [10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES };
+	uint64_t r[16]; /* 16, so that a register field always indexes into it */
 
+	/* One by one: an initializer becomes a `rep stos`, which takes longer than many a program. */
+	r[0] = r[2] = r[3] = r[4] = r[5] = r[6] = r[7] = r[8] = r[9] = 0;
+	r[1] = (uintptr_t)ctx;
+	r[10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES;
 	(void)n;
-#include "bpf/run/interp_body.h"
+#include "bpf/run/interp_body.inc"
 }

@@ -175,7 +175,7 @@ int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n, const struct 
 	int err;
 	uint64_t r[16] = { [1] = run->r1, [2] = run->r2, [10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES };
 
-#include "bpf/run/interp_body.h"
+#include "bpf/run/interp_body.inc"
 
 next:
 	/* Offsets are at most 2^31, so the pointer difference is exact. */
