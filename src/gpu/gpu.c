@@ -24,7 +24,9 @@ struct event {
 struct context {
 	CUcontext ctx;	     /* NULL: free entry */
 	uint64_t generation; /* grows when the context ends */
-	struct event *pool;
+	struct event *returned; /* pushed by any thread */
+	uint32_t take_lock;	/* tried, never waited for */
+	struct event *ready;	/* under take_lock */
 };
 
 struct gpu_device {
@@ -56,34 +58,37 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
 
 /* ---- pools ---- */
 
-static void push(struct context *c, struct event *first, struct event *last)
+static void push(struct context *c, struct event *e)
 {
-	struct event *head = load_relaxed(&c->pool);
-
-	do {
-		last->next = head;
-	} while (!cas_acqrel(&c->pool, &head, first));
+	e->next = load_relaxed(&c->returned);
+	while (!cas_acqrel(&c->returned, &e->next, e)) {
+	}
 }
 
-/* Takes the whole list and gives the rest back, so that no list is ever read that another thread may be taking apart. */
+static bool try_take_lock(struct context *c)
+{
+	for (int tries = 0; tries < 100; tries++) {
+		if (!load_relaxed(&c->take_lock) && !xchg_acqrel(&c->take_lock, 1u)) {
+			return true;
+		}
+		cpu_relax();
+	}
+	return false;
+}
+
+/* One thread at a time takes, so no list is read that another takes apart. The lock is held. NULL: make a new one. */
 static struct event *pop(struct context *c)
 {
-	struct event *e = load_relaxed(&c->pool) ? xchg_acqrel(&c->pool, (struct event *)NULL) : NULL;
+	struct event *e = c->ready ? c->ready : xchg_acqrel(&c->returned, (struct event *)NULL);
 
-	if (e && e->next) {
-		struct event *last = e->next;
-
-		while (last->next) {
-			last = last->next;
-		}
-		push(c, e->next, last);
-	}
+	c->ready = e ? e->next : NULL;
 	return e;
 }
 
-static void free_pool(struct context *c)
+/* Those that lie in `ready` of a context that ended are told by their generation and freed by take. */
+static void free_returned(struct context *c)
 {
-	struct event *e = xchg_acqrel(&c->pool, (struct event *)NULL), *next;
+	struct event *e = xchg_acqrel(&c->returned, (struct event *)NULL), *next;
 
 	for (; e; e = next) {
 		next = e->next;
@@ -97,7 +102,11 @@ void gpu_device_destroy(struct gpu_device *d)
 		return;
 	}
 	for (uint32_t i = 0; i < d->n_contexts; i++) {
-		free_pool(&d->contexts[i]);
+		struct context *c = &d->contexts[i];
+
+		free_returned(c);
+		c->returned = c->ready;
+		free_returned(c);
 	}
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -144,7 +153,7 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 	c = find(d, ctx);
 	if (c) {
 		(void)add_acqrel(&c->generation, 1u);
-		free_pool(c);
+		free_returned(c);
 		store_release(&c->ctx, (CUcontext)NULL);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -191,21 +200,10 @@ static bool foreign(const struct gpu_queue *q)
 	return q->home && q->home != gpu_thread();
 }
 
-static struct event *take(struct gpu_device *d, CUcontext ctx)
+static struct event *make(struct gpu_device *d, struct context *c)
 {
-	struct context *c = find_or_add(d, ctx);
-	struct event *e;
+	struct event *e = calloc(1, sizeof(*e));
 
-	if (!c) {
-		return NULL;
-	}
-	while ((e = pop(c))) {
-		if (e->generation == load_acquire(&c->generation)) {
-			return e;
-		}
-		free(e); /* of the context that had this entry before */
-	}
-	e = calloc(1, sizeof(*e));
 	if (!e) {
 		return NULL;
 	}
@@ -218,13 +216,28 @@ static struct event *take(struct gpu_device *d, CUcontext ctx)
 	return e;
 }
 
+static struct event *take(struct gpu_device *d, CUcontext ctx)
+{
+	struct context *c = find_or_add(d, ctx);
+	struct event *e;
+
+	if (!c || !try_take_lock(c)) {
+		return NULL;
+	}
+	while ((e = pop(c)) && e->generation != load_acquire(&c->generation)) {
+		free(e); /* of the context that had this entry before */
+	}
+	store_release(&c->take_lock, 0u);
+	return e ? e : make(d, c);
+}
+
 static void give_back(struct event *e)
 {
 	if (e->generation != load_acquire(&e->home->generation)) {
 		free(e);
 		return;
 	}
-	push(e->home, e, e);
+	push(e->home, e);
 }
 
 static int mark(void *dev, void *dev_queue, struct sched_marker *m)

@@ -238,10 +238,12 @@ static void *churn(void *arg)
 	struct gpu_queue q = { .stream = STREAM(1), .ctx = CTX(1) };
 
 	for (int i = 0; i < 20000; i++) {
-		struct sched_marker m[3];
+		struct sched_marker m[3] = { 0 };
 
 		for (int k = 0; k < 3; k++) {
-			assert_int_equal(gpu_sched_ops.mark(arg, &q, &m[k]), 0);
+			int err = gpu_sched_ops.mark(arg, &q, &m[k]);
+
+			assert_true(err == 0 || err == -EAGAIN); /* does without rather than wait */
 		}
 		for (int k = 0; k < 3; k++) {
 			gpu_sched_ops.mark_release(arg, &m[k]);
@@ -261,7 +263,7 @@ static void pools_stand_many_threads(void **state)
 	for (int i = 0; i < 4; i++) {
 		pthread_join(th[i], NULL);
 	}
-	assert_true(events_made < 1000);
+	assert_true(events_made <= 12 + 4);
 	gpu_device_destroy(d);
 }
 
