@@ -227,42 +227,31 @@ static int check_reachable(struct verifier *v)
 	return 0;
 }
 
-/* Removes functions that call nothing (any more) until none is left; what remains calls in circles. */
+/* A function that reaches itself by any chain of calls. */
 static int check_recursion(struct verifier *v)
 {
-	uint64_t calls[ARRAY_SIZE(v->prog->subprog)] = { 0 }, left;
+	uint64_t calls[ARRAY_SIZE(v->prog->subprog)] = { 0 }, reach[ARRAY_SIZE(v->prog->subprog)];
 	uint32_t n = v->prog->n_subprogs, at[ARRAY_SIZE(v->prog->subprog)] = { 0 };
-	int changed = 1;
 
 	for (uint32_t pc = 0; pc < v->prog->n_insns; pc = next_of(&v->prog->insns[pc], pc)) {
 		if (is_local_call(&v->prog->insns[pc])) {
-			uint32_t from = v->subprog_of[pc];
+			uint32_t from = v->subprog_of[pc], to = v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
 
-			calls[from] |= 1ull << v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
+			calls[from] |= 1ull << to;
 			at[from] = pc;
 		}
 	}
-	left = n == 64 ? UINT64_MAX : (1ull << n) - 1;
-	while (changed) {
-		changed = 0;
+	memcpy(reach, calls, sizeof(reach));
+	for (uint32_t via = 0; via < n; via++) {
 		for (uint32_t k = 0; k < n; k++) {
-			if ((left >> k & 1) && !(calls[k] & left)) {
-				left &= ~(1ull << k);
-				changed = 1;
-			}
+			reach[k] |= reach[k] >> via & 1 ? reach[via] : 0;
 		}
 	}
 	for (uint32_t k = 0; k < n; k++) {
-		if (left >> k & 1 && calls[k] >> k & 1) {
-			return verify_refuse(v, at[k], "recursion", "function %s calls itself",
-					     v->prog->subprog_name[k]);
+		if (reach[k] >> k & 1) {
+			return verify_refuse(v, at[k], "recursion", "function %s %s", v->prog->subprog_name[k],
+					     calls[k] >> k & 1 ? "calls itself" : "is part of a circle of calls");
 		}
-	}
-	if (left) {
-		uint32_t k = (uint32_t)__builtin_ctzll(left);
-
-		return verify_refuse(v, at[k], "recursion", "function %s is part of a circle of calls",
-				     v->prog->subprog_name[k]);
 	}
 	return 0;
 }

@@ -397,6 +397,79 @@ static void helper(struct gen *g)
 	g->numbers = (uint16_t)((g->numbers & ~0x3fu) | 1);
 }
 
+/* One of the values that a diamond gives its register: harmless, linked to r8, or anything. */
+static void diamond_value(struct gen *g)
+{
+	switch (below(g, 5)) {
+	case 0:
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 7, 8, 0, 0);
+		break;
+	case 1:
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 6, g->daemon ? 24 : 72, 0);
+		break;
+	default:
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, below(g, 24));
+	}
+}
+
+/* Takes the detour over the stack: r7 is stored, partly overwritten, partly loaded. */
+static void diamond_stack(struct gen *g)
+{
+	unsigned bytes = 1u << below(g, 4), at = below(g, 8 / bytes) * bytes;
+
+	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 7, -96, 0);
+	for (unsigned i = below(g, 12); i-- > 0;) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, below(g, 9));
+	}
+	emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0); /* paths meet behind it */
+	if (below(g, 2)) {
+		emit(g, EBPF_ST | EBPF_MEM | EBPF_B, 10, 0, -96 + (int)below(g, 8), below(g, 3));
+	}
+	emit(g, EBPF_LDX | EBPF_MEM | size_code(bytes), 7, 10, -96 + (int)at, 0);
+}
+
+/* Two paths give r7 different values, meet, and then r7 is an index: what one path allows the other may not. */
+static void diamond(struct gen *g)
+{
+	uint32_t at, over, skip = 0;
+	int check = (int)below(g, 2);
+
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 8, 6, 8 * (int)below(g, 3), 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 0, 6, g->daemon ? 28 : 76, 0);
+	at = emit(g, EBPF_JMP | EBPF_JGT | EBPF_K, 0, 0, 0, below(g, 9));
+	diamond_value(g);
+	over = emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+	land(g, at);
+	diamond_value(g);
+	for (unsigned i = below(g, 10); i-- > 0;) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, below(g, 9));
+	}
+	land(g, over);
+	if (below(g, 2)) {
+		diamond_stack(g);
+	}
+	if (check) {
+		skip = emit(g, EBPF_JMP | EBPF_JGT | EBPF_K, below(g, 2) ? 8 : 7, 0, 0, below(g, 30));
+	}
+	g->branches += 1 + (unsigned)check;
+	if (below(g, 3) == 0 && g->n_calls < 8 && !g->in_function) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 7, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 8, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 10, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 3, 0, 0, -64);
+		g->calls[g->n_calls++] = emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+	} else {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 10, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 7, 0, 0);
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_B, 0, 2, -64, 0);
+	}
+	if (check) {
+		land(g, skip);
+	}
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, 1);
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+}
+
 static void block(struct gen *g, unsigned n)
 {
 	while (n-- > 0 && g->n < GEN_MAX_INSNS - 80) {
@@ -421,6 +494,9 @@ static void block(struct gen *g, unsigned n)
 			break;
 		case 6:
 			below(g, 2) ? loop(g) : pointer_spill(g);
+			break;
+		case 7:
+			g->branches < 5 && !g->in_function && below(g, 3) == 0 ? diamond(g) : alu(g);
 			break;
 		default:
 			alu(g);
@@ -460,7 +536,12 @@ static void function(struct gen *g, struct ebpf_prog *prog)
 	for (unsigned i = below(g, 4); i-- > 0;) {
 		alu(g);
 	}
-	access(g, 9, 8 * (int)below(g, 7), 1u << below(g, 4), 1);
+	if (below(g, 3) == 0) {
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 9, 7, 0, 0);
+		access(g, 9, 0, 1, 1);
+	} else {
+		access(g, 9, 8 * (int)below(g, 7), 1u << below(g, 4), 1);
+	}
 	if (!(g->numbers & 1)) {
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 0, 7, 0, 0);
 	}
