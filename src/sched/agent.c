@@ -4,38 +4,46 @@
 
 #include "base/clock.h"
 
-void wake_agent(struct sched *s)
+void wake_agent(struct sched *s, uint32_t depth)
 {
-	if (load_relaxed(&s->agent_asleep) && xchg_acqrel(&s->agent_asleep, 0u) && s->cfg.wake_agent) {
+	if (load_seqcst(&s->agent_asleep) >= depth && xchg_acqrel(&s->agent_asleep, (uint32_t)AGENT_SOON) != AGENT_SOON &&
+	    s->cfg.wake_agent) {
 		s->cfg.wake_agent(s->cfg.arg);
 	}
 }
 
-static bool work_left(struct sched *s)
+/* Work that does not allow this depth of sleep has come meanwhile. */
+static bool work_came(struct sched *s, uint32_t depth)
 {
-	return requests_any(s) || load_seqcst(&s->deferred) || ACC_COUNT(load_seqcst(&s->inflight));
+	return requests_any(s) || load_seqcst(&s->deferred) ||
+	       (depth == AGENT_ASLEEP && ACC_COUNT(load_seqcst(&s->inflight)));
 }
 
 uint64_t sched_agent_step(struct sched *s)
 {
 	uint64_t now = clock_now_ns(), sleep;
+	uint32_t depth;
 
 	if (load_relaxed(&s->forked)) {
 		return UINT64_MAX;
 	}
-	store_seqcst(&s->agent_asleep, 0u);
+	store_seqcst(&s->agent_asleep, (uint32_t)AGENT_SOON);
 	sleep = requests_step(s, now);
 	sleep = MIN(sleep, deferred_step(s, now));
 	sleep = MIN(sleep, inflight_step(s, now));
-	stats_publish(s, now);
-	if (sleep != UINT64_MAX) {
+	if (sleep > OPEN_POLL_NS || now - s->last_stats_ns >= STEADY_NS) {
+		s->last_stats_ns = now;
+		stats_publish(s, now);
+	}
+	if (sleep <= OPEN_POLL_NS) {
 		return sleep;
 	}
-	store_seqcst(&s->agent_asleep, 1u);
+	depth = sleep == UINT64_MAX ? AGENT_ASLEEP : AGENT_SLOW;
+	store_seqcst(&s->agent_asleep, depth);
 	fence_seqcst();
-	if (work_left(s)) {
-		store_relaxed(&s->agent_asleep, 0u);
+	if (work_came(s, depth)) {
+		store_relaxed(&s->agent_asleep, (uint32_t)AGENT_SOON);
 		return OPEN_POLL_NS;
 	}
-	return UINT64_MAX;
+	return sleep;
 }

@@ -38,11 +38,11 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 	return total;
 }
 
-bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns)
+bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
 	struct pin_slot *pin = pin_enter();
-	bool quiet = !load_relaxed(&s->req[gpu].open);
+	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);
 
 	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet; i++) {
 		const struct sched_board *b = load_acquire(&s->boards[i].board);

@@ -18,7 +18,7 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	pthread_mutex_unlock(&q->fifo_lock);
 	update_active(s);
 	stat_add(s, deferred, 1u);
-	wake_agent(s);
+	wake_agent(s, AGENT_SLOW);
 }
 
 bool sched_queue_deferred(const struct sched_queue *q)

@@ -151,6 +151,9 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
 	if (retire_all(s)) {
 		ask_submit(q, l, now, 0, asked++, a);
 	}
+	if (a->verdict == GBPF_HOLD) {
+		queue_mark_end(q); /* so that the end of our own work is seen */
+	}
 	while (a->verdict != GBPF_GO) {
 		why = hold_why(a, load_relaxed(&s->inflight));
 		left = share_left(s, l, l->begin_ns, now);

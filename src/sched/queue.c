@@ -153,6 +153,20 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static void drained(struct sched_queue *q, uint64_t now)
+{
+	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
+
+	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
+		store_relaxed(&q->sync_ns, now);
+		store_release(&q->sync_seq, entered);
+	}
+	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
+		(void)queue_retire_reached(q);
+		queue_unuse(q);
+	}
+}
+
 void sched_drained(struct sched *s, struct sched_queue *only)
 {
 	uint64_t now;
@@ -161,21 +175,13 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 		return;
 	}
 	now = clock_now_ns();
+	if (only) {
+		drained(only, now);
+		return;
+	}
 	queues_each(s, q) {
-		uint64_t left, entered;
-
-		if ((only && q != only) || !load_relaxed(&q->live)) {
-			continue;
-		}
-		left = load_seqcst(&q->left);
-		entered = load_seqcst(&q->entered);
-		if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
-			store_relaxed(&q->sync_ns, now);
-			store_release(&q->sync_seq, entered);
-		}
-		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
-			(void)queue_retire_reached(q);
-			queue_unuse(q);
+		if (load_relaxed(&q->live)) {
+			drained(q, now);
 		}
 	}
 }

@@ -96,8 +96,8 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	if (l->phase == PHASE_LATENCY) {
 		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
 	}
-	if (unlikely(load_relaxed(&s->agent_asleep))) {
-		wake_agent(s);
+	if (unlikely(load_relaxed(&s->agent_asleep) == AGENT_ASLEEP)) {
+		wake_agent(s, AGENT_ASLEEP);
 	}
 	if (!ok) {
 		release(s, &l->sample);
@@ -168,7 +168,9 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 
 		r->duration_ns = r->duration_ns + x - MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + x);
 		r->flags |= r->count == 1 ? GBPF_F_MEASURED : 0;
-		if (m->est && boards_quiet_since(s, q->gpu, m->begin_ns)) {
+		bool own_counts = load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
+
+		if (m->est && boards_quiet_since(s, q->gpu, m->begin_ns, own_counts)) {
 			estimate_learn(m->est, x);
 		}
 	}
@@ -242,6 +244,24 @@ bool retire_all(struct sched *s)
 	return some;
 }
 
+void queue_mark_end(struct sched_queue *q)
+{
+	struct mark m = { .version = 0 };
+
+	if (!load_relaxed(&q->unmarked_ns) || !ring_try(q)) {
+		return;
+	}
+	m.total = load_acquire(&q->total);
+	m.hash = q->retired_hash;
+	m.version = q->retired_version;
+	if (q->head - q->tail < RING && q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0) {
+		q->ring[q->head % RING] = m;
+		store_release(&q->head, q->head + 1);
+		store_relaxed(&q->unmarked_ns, (uint64_t)0);
+	}
+	ring_leave(q);
+}
+
 void queue_drop_marks(struct sched_queue *q)
 {
 	for (; q->tail != q->head; q->tail++) {
@@ -272,7 +292,10 @@ static bool finished(struct sched_queue *q, uint64_t now)
 /* The agent's part: what no later launch or synchronization will notice. */
 uint64_t inflight_step(struct sched *s, uint64_t now)
 {
+	bool look = now - s->last_idle_ns >= STEADY_NS;
 	uint64_t sleep = UINT64_MAX;
+
+	s->last_idle_ns = look ? now : s->last_idle_ns;
 
 	queues_each(s, q) {
 		uint64_t total = load_acquire(&q->total);
@@ -281,8 +304,8 @@ uint64_t inflight_step(struct sched *s, uint64_t now)
 			continue;
 		}
 		(void)queue_retire_reached(q);
-		if (load_acquire(&q->retired) != total && load_relaxed(&q->head) == load_relaxed(&q->tail) &&
-		    finished(q, now)) {
+		if (look && load_acquire(&q->retired) != total &&
+		    load_relaxed(&q->head) == load_relaxed(&q->tail) && finished(q, now)) {
 			(void)queue_retire_idle(q, total);
 		}
 		if (load_acquire(&q->retired) != load_acquire(&q->total)) {

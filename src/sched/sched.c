@@ -29,12 +29,11 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->cfg = *cfg;
 	s->class_id = cfg->class_id;
 	s->weight = cfg->weight ? cfg->weight : 100;
-	s->limit_ns = cfg->hold_limit_ns ? cfg->hold_limit_ns : DEFAULT_LIMIT_NS;
-	s->share_ppm = cfg->min_share_ppm ? MIN(cfg->min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM;
+	sched_set_limits(s, cfg->hold_limit_ns, cfg->min_share_ppm);
 	s->dir = &s->private_dir;
 	s->own = &s->private_board;
 	s->stats = &s->private_stats;
-	s->agent_asleep = 1;
+	s->agent_asleep = AGENT_ASLEEP;
 	s->wait_cap_ns = WAIT_CAP_NS;
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
 		s->hint[g] = NO_PREPARED;
@@ -164,13 +163,13 @@ void sched_set_off(struct sched *s, bool off)
 {
 	store_seqcst(&s->off, off ? 1u : 0u);
 	update_active(s);
-	wake_agent(s);
+	wake_agent(s, AGENT_SLOW);
 }
 
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
 {
-	store_relaxed(&s->limit_ns, hold_limit_ns);
-	store_relaxed(&s->share_ppm, MIN(min_share_ppm, 1000000u));
+	store_relaxed(&s->limit_ns, hold_limit_ns ? hold_limit_ns : DEFAULT_LIMIT_NS);
+	store_relaxed(&s->share_ppm, min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
 }
 
 void sched_after_fork_child(struct sched *s)

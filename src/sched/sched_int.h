@@ -24,6 +24,7 @@
 #define WAIT_CAP_NS 2000000u	 /* longest single wait: off, swaps and dead owners are seen after it */
 #define POLL_NS 30000u		 /* polling own work */
 #define OPEN_POLL_NS 40000u	 /* agent, while a request is open */
+#define STEADY_NS 1000000u	 /* agent: statistics and idle queues are looked at no more often */
 #define PENDING_POLL_NS 5000000u /* agent, while work is on the device */
 #define AWAKE_NS 50000000u	 /* agent: stays on its slow poll for so long after the last work */
 #define UNKNOWN_NS 20000000u	 /* a latency queue that the device can say nothing about counts as drained */
@@ -114,7 +115,7 @@ struct sched {
 	uint32_t off, forked;	    /* [atomic] */
 	uint32_t latency_queues;    /* [atomic] open ones */
 	uint32_t deferred;	    /* [atomic] calls in all FIFOs */
-	uint32_t agent_asleep;	    /* [atomic] */
+	uint32_t agent_asleep;	    /* [atomic] enum agent_sleep */
 	uint32_t n_boards;	    /* [atomic] high-water mark of boards[] */
 	const struct sched_directory *dir; /* [pin] never NULL */
 	struct sched_board *own;	   /* [pin] never NULL */
@@ -144,13 +145,16 @@ struct sched {
 	uint64_t share_until_ns, share_last_ns, share_credit_ns;
 
 	uint64_t note_last_ns; /* [atomic] */
-	uint64_t last_work_ns, last_kernels_ns; /* [A] */
+	uint64_t last_work_ns, last_idle_ns, last_stats_ns, last_kernels_ns; /* [A] */
 	uint64_t submit_calls; /* [atomic] beyond one a launch */
 
 	struct sched_directory private_dir; /* stand-ins while gbpfd's pages are absent */
 	struct sched_board private_board;
 	struct sched_stats private_stats;
 };
+
+/* How deep the agent sleeps: who opens a request or defers a call wakes it from a slow poll too. */
+enum agent_sleep { AGENT_SOON, AGENT_SLOW, AGENT_ASLEEP };
 
 enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
@@ -188,8 +192,8 @@ void ask_complain(struct sched_queue *q, const struct ask *a); /* not inside a p
 
 /* Sees the boards of others: open requests, and when the last ended (UINT64_MAX never). Inside a pin. */
 uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a, uint64_t *ret_idle_ns);
-/* No latency request, own or of others, since that time. */
-bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns);
+/* No latency request of others since that time, and none of our own when they count. */
+bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts);
 
 /* ---- request.c ---- */
 
@@ -210,6 +214,7 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 bool queue_retire_reached(struct sched_queue *q);	/* true: something retired */
 bool queue_retire_idle(struct sched_queue *q, uint64_t total); /* everything up to total has finished */
 bool retire_all(struct sched *s);
+void queue_mark_end(struct sched_queue *q); /* puts a marker behind what has none */
 void queue_drop_marks(struct sched_queue *q);
 uint64_t inflight_step(struct sched *s, uint64_t now);
 
@@ -251,7 +256,7 @@ void stats_count_kind(struct sched_queue *q, uint32_t kind);
 
 /* ---- sched.c ---- */
 
-void wake_agent(struct sched *s);
+void wake_agent(struct sched *s, uint32_t depth); /* when it sleeps at least so deep */
 void note(struct sched *s, const char *what, const char *text); /* not inside a pin */
 void update_active(struct sched *s); /* takes s->lock */
 void update_active_locked(struct sched *s);

@@ -77,8 +77,8 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	ask_submit_pinned(q, l, l->begin_ns, 0, 0, &a);
 	pin_leave(pin);
 	l->version = a.version;
-	if (unlikely(wake) && load_seqcst(&s->agent_asleep)) {
-		wake_agent(s);
+	if (unlikely(wake)) {
+		wake_agent(s, AGENT_SLOW);
 	}
 	if (unlikely(a.verdict != GBPF_GO || a.bad)) {
 		answer = not_go(q, l, &a);

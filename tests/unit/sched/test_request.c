@@ -71,7 +71,15 @@ static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
 	assert_int_equal(o.r.stats.requests, 1);
 	assert_int_equal(o.r.stats.request_ns, 50000); /* without the linger */
 	assert_int_equal(o.r.stats.request_hist[sched_hist_bucket(50000)], 1);
+	assert_true(sched_agent_step(o.r.s) > OPEN_POLL_NS);
+	go(o.q, &o.fq, &o.l);
+	assert_int_equal(o.r.wakes, 2); /* out of its slow poll too */
+	fake_finish(&o.fq);
+	(void)sched_agent_step(o.r.s);
+	fake_now += 200000;
+	(void)sched_agent_step(o.r.s);
 	fake_now += 2 * AWAKE_NS;
+	(void)sched_agent_step(o.r.s);
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
 	one_finish(&o);
 }
