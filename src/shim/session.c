@@ -1,11 +1,10 @@
-/* See session.h. gbpfd is trusted when it runs as root or as our own user, and only then; even so every descriptor is
+/* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our own user, and only then; even so every descriptor is
  * checked before it is mapped. */
-#include "shim/session.h"
+#include "shim/session_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/shm.h"
-#include "bpf/run/map.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
 #include "shim/shim.h"
@@ -27,9 +24,6 @@
 #define QUEUED_TIMEOUT_NS 120000000000u	 /* it gives up after 30 s itself */
 #define STEP_NS 500000u
 #define MAX_WEIGHT 10000
-
-/* A note must not go to a descriptor that somebody else has opened meanwhile. */
-static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *text_of(const char *name, const char *otherwise)
 {
@@ -176,7 +170,7 @@ static int send_hello(struct session *s, int sock)
 }
 
 /* The scheduler's own work goes on while the agent waits here. */
-static int wait_readable(struct session *s, int sock, uint64_t deadline_ns)
+int session_wait(struct session *s, int sock, uint64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd p = { .fd = sock, .events = POLLIN };
@@ -201,7 +195,7 @@ static int wait_readable(struct session *s, int sock, uint64_t deadline_ns)
 	}
 }
 
-static void close_all(int *fds, unsigned n)
+void session_close_fds(int *fds, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		fds[i] = fd_close(fds[i]);
@@ -214,7 +208,7 @@ static int await_welcome(struct session *s, int sock, union wire_message *m, int
 	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
 
 	for (;;) {
-		int err = wait_readable(s, sock, deadline);
+		int err = session_wait(s, sock, deadline);
 
 		if (err) {
 			return err;
@@ -239,7 +233,7 @@ static int await_welcome(struct session *s, int sock, union wire_message *m, int
 			memcpy(s->refusal, m->refused.text, sizeof(s->refusal));
 			return -EPERM;
 		default:
-			close_all(fds, *nfds);
+			session_close_fds(fds, *nfds);
 			return -EPROTO;
 		}
 	}
@@ -247,21 +241,21 @@ static int await_welcome(struct session *s, int sock, union wire_message *m, int
 
 /* ---- the welcome ---- */
 
-static void *map_page(int fd, size_t bytes, int writable)
+void *session_map_page(int fd, size_t bytes, int writable)
 {
 	return shm_check(fd, bytes) == 0 ? shm_map(fd, bytes, writable) : NULL;
 }
 
 static int take_pages(struct session *s, int fds[8], unsigned nfds)
 {
-	const struct sched_directory *dir = map_page(fds[0], SCHED_PAGE_BYTES, 0);
+	const struct sched_directory *dir = session_map_page(fds[0], SCHED_PAGE_BYTES, 0);
 
 	if (!dir || dir->magic != SCHED_DIRECTORY_MAGIC || dir->abi != SCHED_ABI) {
 		return -EPROTO;
 	}
 	if (!s->sched) {
-		s->board = nfds == 3 ? map_page(fds[1], SCHED_PAGE_BYTES, 1) : NULL;
-		s->stats = nfds == 3 ? map_page(fds[2], SCHED_STATS_BYTES, 1) : NULL;
+		s->board = nfds == 3 ? session_map_page(fds[1], SCHED_PAGE_BYTES, 1) : NULL;
+		s->stats = nfds == 3 ? session_map_page(fds[2], SCHED_STATS_BYTES, 1) : NULL;
 		if (!s->board || !s->stats) {
 			return -EPROTO;
 		}
@@ -344,7 +338,7 @@ int session_connect(struct session *s)
 	}
 	if (!err) {
 		err = enter(s, &m.welcome, fds, nfds);
-		close_all(fds, nfds);
+		session_close_fds(fds, nfds);
 	}
 	if (!err) {
 		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
@@ -353,196 +347,6 @@ int session_connect(struct session *s)
 		fd_close(sock);
 		return err;
 	}
-	pthread_mutex_lock(&sock_mutex);
-	s->sock = sock;
-	pthread_mutex_unlock(&sock_mutex);
+	session_set_sock(s, sock);
 	return 0;
-}
-
-/* ---- messages ---- */
-
-static void keep_region(struct session *s, uint64_t version, int fd)
-{
-	unsigned i = 0;
-
-	while (i < SESSION_REGIONS && s->regions[i].version != version) {
-		i++;
-	}
-	if (i == SESSION_REGIONS) {
-		i = s->next_region++ % SESSION_REGIONS;
-	}
-	fd_close(s->regions[i].fd);
-	s->regions[i].version = version;
-	s->regions[i].fd = fd;
-}
-
-static int prepare(struct session *s, union wire_message *m, int fds[8])
-{
-	uint32_t regions = m->version.regions;
-	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
-	unsigned n = 1;
-
-	if (regions & WIRE_REGION_GLOBAL) {
-		region_fds[EBPF_REGION_GLOBAL] = fds[n++];
-	}
-	if (regions & WIRE_REGION_TENANT) {
-		region_fds[EBPF_REGION_TENANT] = fds[n];
-	}
-	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
-	if (m->version.status == 0) {
-		s->last_prepared = m->version.version;
-		if (regions & WIRE_REGION_TENANT) {
-			keep_region(s, m->version.version, fds[n]);
-			fds[n] = -1;
-		}
-	}
-	m->version.regions = 0;
-	return wire_send(s->sock, m, WIRE_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
-}
-
-static void drop(struct session *s, uint64_t version)
-{
-	sched_policy_drop(s->sched, version);
-	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
-		if (s->regions[i].version == version) {
-			s->regions[i].fd = fd_close(s->regions[i].fd);
-			s->regions[i].version = 0;
-		}
-	}
-}
-
-static void remove_board(struct session *s, uint32_t slot)
-{
-	if (slot < SCHED_MAX_LC && s->boards[slot]) {
-		sched_board_remove(s->sched, slot);
-		shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
-		s->boards[slot] = NULL;
-	}
-}
-
-static void add_board(struct session *s, const struct wire_board *b, int fd)
-{
-	const struct sched_board *page = b->slot < SCHED_MAX_LC ? map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
-
-	if (!page) {
-		return;
-	}
-	remove_board(s, b->slot);
-	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
-		s->boards[b->slot] = page;
-	} else {
-		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
-	}
-}
-
-static int handle(struct session *s, union wire_message *m, int fds[8])
-{
-	switch (m->head.type) {
-	case WIRE_PREPARE:
-		return prepare(s, m, fds);
-	case WIRE_DROP:
-		drop(s, m->version.version);
-		return 0;
-	case WIRE_BOARD_ADD:
-		add_board(s, &m->board, fds[0]);
-		return 0;
-	case WIRE_BOARD_REMOVE:
-		remove_board(s, m->board.slot);
-		return 0;
-	case WIRE_SET:
-		s->class_id = m->set.class_id;
-		s->weight = m->set.weight;
-		sched_set_class(s->sched, m->set.class_id, m->set.weight);
-		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);
-		return 0;
-	default:
-		return -EPIPE;
-	}
-}
-
-int session_receive(struct session *s)
-{
-	union wire_message m;
-	int fds[8], err;
-	unsigned nfds;
-
-	for (;;) {
-		err = wire_recv(s->sock, &m, fds, &nfds);
-		if (err == -EAGAIN) {
-			return 0;
-		}
-		if (err != 1) {
-			return -EPIPE;
-		}
-		err = handle(s, &m, fds);
-		close_all(fds, nfds);
-		if (err) {
-			return err;
-		}
-	}
-}
-
-static bool policy_is_awaited(const struct session *s)
-{
-	for (uint32_t i = 0; i < s->gpus; i++) {
-		uint32_t g = s->gpu_index[i];
-		uint64_t version = g < SCHED_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
-
-		if (version && s->last_prepared < version) {
-			return true;
-		}
-	}
-	return false;
-}
-
-void session_settle(struct session *s, uint64_t timeout_ns)
-{
-	uint64_t deadline = clock_now_ns() + timeout_ns;
-
-	while (policy_is_awaited(s) && wait_readable(s, s->sock, deadline) == 0) {
-		if (session_receive(s) < 0) {
-			return;
-		}
-	}
-}
-
-void session_lose(struct session *s)
-{
-	pthread_mutex_lock(&sock_mutex);
-	s->sock = fd_close(s->sock);
-	pthread_mutex_unlock(&sock_mutex);
-	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
-		remove_board(s, i);
-	}
-	sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index);
-	if (s->dir) {
-		shm_unmap((void *)(uintptr_t)s->dir, SCHED_PAGE_BYTES);
-		s->dir = NULL;
-	}
-	s->last_prepared = 0;
-}
-
-void session_abandon(struct session *s)
-{
-	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
-	s->sock = fd_close(s->sock);
-	s->wake = fd_close(s->wake);
-	s->board_fd = fd_close(s->board_fd);
-	s->stats_fd = fd_close(s->stats_fd);
-	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
-		s->regions[i].fd = fd_close(s->regions[i].fd);
-	}
-}
-
-void session_note(struct session *s, const char *what, const char *text)
-{
-	union wire_message m = { 0 };
-
-	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
-	snprintf(m.note.text, sizeof(m.note.text), "%s", text);
-	pthread_mutex_lock(&sock_mutex);
-	if (s->sock >= 0) {
-		(void)wire_send(s->sock, &m, WIRE_NOTE, NULL, 0);
-	}
-	pthread_mutex_unlock(&sock_mutex);
 }

@@ -1,0 +1,206 @@
+/* What gbpfd's messages do once there is a session, and how a session ends. */
+#include "shim/session_int.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "bpf/run/map.h"
+
+/* A note must not go to a descriptor that somebody else has opened meanwhile. */
+static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void session_set_sock(struct session *s, int sock)
+{
+	pthread_mutex_lock(&sock_mutex);
+	fd_close(s->sock);
+	s->sock = sock;
+	pthread_mutex_unlock(&sock_mutex);
+}
+
+static void keep_region(struct session *s, uint64_t version, int fd)
+{
+	unsigned i = 0;
+
+	while (i < SESSION_REGIONS && s->regions[i].version != version) {
+		i++;
+	}
+	if (i == SESSION_REGIONS) {
+		i = s->next_region++ % SESSION_REGIONS;
+	}
+	fd_close(s->regions[i].fd);
+	s->regions[i].version = version;
+	s->regions[i].fd = fd;
+}
+
+static int prepare(struct session *s, union wire_message *m, int fds[8])
+{
+	uint32_t regions = m->version.regions;
+	int region_fds[EBPF_REGIONS] = { -1, -1, -1 };
+	unsigned n = 1;
+
+	if (regions & WIRE_REGION_GLOBAL) {
+		region_fds[EBPF_REGION_GLOBAL] = fds[n++];
+	}
+	if (regions & WIRE_REGION_TENANT) {
+		region_fds[EBPF_REGION_TENANT] = fds[n];
+	}
+	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
+	if (m->version.status == 0) {
+		s->last_prepared = m->version.version;
+		if (regions & WIRE_REGION_TENANT) {
+			keep_region(s, m->version.version, fds[n]);
+			fds[n] = -1;
+		}
+	}
+	m->version.regions = 0;
+	return wire_send(s->sock, m, WIRE_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
+}
+
+static void drop(struct session *s, uint64_t version)
+{
+	sched_policy_drop(s->sched, version);
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		if (s->regions[i].version == version) {
+			s->regions[i].fd = fd_close(s->regions[i].fd);
+			s->regions[i].version = 0;
+		}
+	}
+}
+
+static void remove_board(struct session *s, uint32_t slot)
+{
+	if (slot < SCHED_MAX_LC && s->boards[slot]) {
+		sched_board_remove(s->sched, slot);
+		shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
+		s->boards[slot] = NULL;
+	}
+}
+
+static void add_board(struct session *s, const struct wire_board *b, int fd)
+{
+	const struct sched_board *page = b->slot < SCHED_MAX_LC ? session_map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
+
+	if (!page) {
+		return;
+	}
+	remove_board(s, b->slot);
+	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
+		s->boards[b->slot] = page;
+	} else {
+		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
+	}
+}
+
+static int handle(struct session *s, union wire_message *m, int fds[8])
+{
+	switch (m->head.type) {
+	case WIRE_PREPARE:
+		return prepare(s, m, fds);
+	case WIRE_DROP:
+		drop(s, m->version.version);
+		return 0;
+	case WIRE_BOARD_ADD:
+		add_board(s, &m->board, fds[0]);
+		return 0;
+	case WIRE_BOARD_REMOVE:
+		remove_board(s, m->board.slot);
+		return 0;
+	case WIRE_SET:
+		s->class_id = m->set.class_id;
+		s->weight = m->set.weight;
+		sched_set_class(s->sched, m->set.class_id, m->set.weight);
+		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);
+		return 0;
+	default:
+		return -EPIPE;
+	}
+}
+
+int session_receive(struct session *s)
+{
+	union wire_message m;
+	int fds[8], err;
+	unsigned nfds;
+
+	for (;;) {
+		err = wire_recv(s->sock, &m, fds, &nfds);
+		if (err == -EAGAIN) {
+			return 0;
+		}
+		if (err != 1) {
+			return -EPIPE;
+		}
+		err = handle(s, &m, fds);
+		session_close_fds(fds, nfds);
+		if (err) {
+			return err;
+		}
+	}
+}
+
+static bool policy_is_awaited(const struct session *s)
+{
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		uint32_t g = s->gpu_index[i];
+		uint64_t version = g < SCHED_MAX_GPUS ? load_acquire(&s->dir->version[g]) : 0;
+
+		if (version && s->last_prepared < version) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void session_settle(struct session *s, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_now_ns() + timeout_ns;
+
+	while (policy_is_awaited(s) && session_wait(s, s->sock, deadline) == 0) {
+		if (session_receive(s) < 0) {
+			return;
+		}
+	}
+}
+
+void session_lose(struct session *s)
+{
+	session_set_sock(s, -1);
+	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
+		remove_board(s, i);
+	}
+	sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index);
+	if (s->dir) {
+		shm_unmap((void *)(uintptr_t)s->dir, SCHED_PAGE_BYTES);
+		s->dir = NULL;
+	}
+	s->last_prepared = 0;
+}
+
+void session_abandon(struct session *s)
+{
+	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
+	s->sock = fd_close(s->sock);
+	s->wake = fd_close(s->wake);
+	s->board_fd = fd_close(s->board_fd);
+	s->stats_fd = fd_close(s->stats_fd);
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		s->regions[i].fd = fd_close(s->regions[i].fd);
+	}
+}
+
+void session_note(struct session *s, const char *what, const char *text)
+{
+	union wire_message m = { 0 };
+
+	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
+	snprintf(m.note.text, sizeof(m.note.text), "%s", text);
+	pthread_mutex_lock(&sock_mutex);
+	if (s->sock >= 0) {
+		(void)wire_send(s->sock, &m, WIRE_NOTE, NULL, 0);
+	}
+	pthread_mutex_unlock(&sock_mutex);
+}
