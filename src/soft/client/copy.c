@@ -43,7 +43,7 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 		}
 		return oldest > bytes ? 0 : -1; /* never fill up: head == oldest means full */
 	}
-	return oldest - head > bytes ? head : -1;
+	return oldest - head > bytes ? (int64_t)head : -1;
 }
 
 /* Takes a piece of the staging buffer, waiting for older ones; staging_lock held. CUDA_ERROR_NOT_READY: the oldest piece is

@@ -1,0 +1,540 @@
+/* Programs on the soft GPU: results, order, events, host functions. Each test is a process of its own beside one server. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "rig.h"
+
+#define N 100000u
+
+static void add_program(void *arg)
+{
+	uint32_t *a = malloc(N * 4), *b = malloc(N * 4), *c = malloc(N * 4), n = N;
+	CUdeviceptr da, db, dc;
+	CUfunction f;
+
+	(void)arg;
+	rig_context();
+	f = rig_function("add");
+	for (uint32_t i = 0; i < N; i++) {
+		a[i] = i;
+		b[i] = i * 7;
+	}
+	CU(cuMemAlloc_v2(&da, N * 4));
+	CU(cuMemAlloc_v2(&db, N * 4));
+	CU(cuMemAlloc_v2(&dc, N * 4));
+	CU(cuMemcpyHtoD_v2(da, a, N * 4));
+	CU(cuMemcpyHtoD_v2(db, b, N * 4));
+	rig_launch(f, (N + 127) / 128, 128, NULL, (void *[]){ &da, &db, &dc, &n });
+	CU(cuMemcpyDtoH_v2(c, dc, N * 4));
+	for (uint32_t i = 0; i < N; i++) {
+		CHECK(c[i] == i * 8);
+	}
+	CU(cuMemFree_v2(da));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(da));
+}
+
+static void a_kernel_adds_vectors(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(add_program, NULL), 0);
+}
+
+static void four_processes_at_once_get_right_results(void **state)
+{
+	pid_t p[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		p[i] = rig_spawn(add_program, NULL);
+	}
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(rig_wait(p[i]), 0);
+	}
+}
+
+static void big_copies_program(void *arg)
+{
+	size_t bytes = 11 * 1000 * 1000 + 13;
+	uint8_t *h = malloc(bytes), *back = malloc(bytes), *pinned;
+	CUdeviceptr d, e;
+
+	(void)arg;
+	rig_context();
+	for (size_t i = 0; i < bytes; i++) {
+		h[i] = (uint8_t)(i * 2654435761u >> 13);
+	}
+	CU(cuMemAlloc_v2(&d, bytes));
+	CU(cuMemAlloc_v2(&e, bytes));
+	CU(cuMemHostAlloc((void **)&pinned, bytes, CU_MEMHOSTALLOC_DEVICEMAP));
+	CU(cuMemcpyHtoD_v2(d, h, bytes));
+	CU(cuMemcpyDtoD_v2(e, d, bytes));
+	CU(cuMemcpyDtoHAsync_v2(pinned, e, bytes, NULL));
+	CU(cuCtxSynchronize());
+	CHECK(memcmp(pinned, h, bytes) == 0);
+	CU(cuMemsetD8_v2(e, 0x5a, bytes));
+	CU(cuMemcpyAsync(e + 1, (CUdeviceptr)(uintptr_t)pinned, bytes - 2, NULL));
+	CU(cuMemcpyDtoH_v2(back, e, bytes));
+	CHECK(back[0] == 0x5a && back[bytes - 1] == 0x5a && memcmp(back + 1, h, bytes - 2) == 0);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(d + 1, h, bytes));
+	CU(cuMemFreeHost(pinned));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
+}
+
+static void copies_of_all_kinds_arrive(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(big_copies_program, NULL), 0);
+}
+
+static void pitched_program(void *arg)
+{
+	enum { W = 100, H = 37 };
+	uint8_t src[H * 128], dst[H * 200], one[W * H];
+	CUDA_MEMCPY2D c = { 0 };
+	CUdeviceptr d;
+	size_t pitch;
+
+	(void)arg;
+	rig_context();
+	for (size_t i = 0; i < sizeof(src); i++) {
+		src[i] = (uint8_t)(i * 31);
+	}
+	memset(dst, 0, sizeof(dst));
+	CU(cuMemAllocPitch_v2(&d, &pitch, W, H, 4));
+	CHECK(pitch >= W);
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = src, .srcPitch = 128,
+			     .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = d, .dstPitch = pitch,
+			     .WidthInBytes = W, .Height = H };
+	CU(cuMemcpy2D_v2(&c));
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = d, .srcPitch = pitch,
+			     .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dst, .dstPitch = 200, .dstXInBytes = 5,
+			     .WidthInBytes = W, .Height = H };
+	CU(cuMemcpy2D_v2(&c));
+	for (int y = 0; y < H; y++) {
+		CHECK(memcmp(dst + y * 200 + 5, src + y * 128, W) == 0);
+		CHECK(dst[y * 200 + 4] == 0);
+	}
+	CU(cuMemsetD2D16_v2(d, pitch, 0x1234, W / 2, H));
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = d, .srcPitch = pitch,
+			     .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = (CUdeviceptr)(uintptr_t)one,
+			     .dstPitch = W, .WidthInBytes = W, .Height = H };
+	CU(cuMemcpy2DAsync_v2(&c, NULL));
+	for (int i = 0; i < W * H; i += 2) {
+		CHECK(one[i] == 0x34 && one[i + 1] == 0x12);
+	}
+}
+
+static void pitched_copies_and_memsets_keep_to_their_rows(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(pitched_program, NULL), 0);
+}
+
+/* A stream waits for an event of another one: the flag kernel ends only when the host says so. */
+static void order_program(void *arg)
+{
+	CUstream a, b, c;
+	CUevent ev;
+	uint32_t *flag;
+	CUdeviceptr x, y, df;
+	uint32_t out = 0;
+	CUfunction until, first;
+
+	(void)arg;
+	rig_context();
+	until = rig_function("until");
+	first = rig_function("copy_first");
+	CU(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreateWithPriority(&c, CU_STREAM_NON_BLOCKING, -2));
+	CU(cuEventCreate(&ev, 0));
+	CU(cuMemHostAlloc((void **)&flag, 4096, 0));
+	*flag = 0;
+	CU(cuMemHostGetDevicePointer_v2(&df, flag, 0));
+	CU(cuMemAlloc_v2(&x, 4));
+	CU(cuMemAlloc_v2(&y, 4));
+	CU(cuMemsetD32_v2(x, 7, 1));
+	CU(cuMemsetD32_v2(y, 0, 1));
+	CU(cuCtxSynchronize());
+
+	rig_launch(until, 1, 1, a, (void *[]){ &df });
+	CU(cuMemsetD32Async(x, 42, 1, a));
+	CU(cuEventRecord(ev, a));
+	CU(cuStreamWaitEvent(b, ev, 0));
+	rig_launch(first, 1, 1, b, (void *[]){ &y, &x });
+	rig_launch(rig_function("empty"), 1, 1, c, NULL);
+	CU(cuStreamSynchronize(c)); /* runs beside the waiting kernel */
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(b));
+	CU_IS(CUDA_ERROR_NOT_READY, cuEventQuery(ev));
+	store_release(flag, 1u);
+	CU(cuStreamSynchronize(b));
+	CU(cuEventQuery(ev));
+	CU(cuMemcpyDtoH_v2(&out, y, 4));
+	CHECK(out == 42);
+	CU(cuStreamDestroy_v2(a));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(a));
+}
+
+static void events_order_streams(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(order_program, NULL), 0);
+}
+
+/* The legacy default stream waits for blocking streams and they for it; non-blocking ones go their way. */
+static void legacy_program(void *arg)
+{
+	CUstream blocking, free_one;
+	uint32_t *flag;
+	CUdeviceptr df;
+	CUfunction until, empty;
+
+	(void)arg;
+	rig_context();
+	until = rig_function("until");
+	empty = rig_function("empty");
+	CU(cuStreamCreate(&blocking, 0));
+	CU(cuStreamCreate(&free_one, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAllocHost_v2((void **)&flag, 4096));
+	df = (CUdeviceptr)(uintptr_t)flag;
+
+	*flag = 0;
+	rig_launch(until, 1, 1, blocking, (void *[]){ &df });
+	rig_launch(empty, 1, 1, NULL, NULL);
+	rig_launch(empty, 1, 1, free_one, NULL);
+	CU(cuStreamSynchronize(free_one));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+	store_release(flag, 1u);
+	CU(cuStreamSynchronize(NULL));
+
+	*flag = 0;
+	rig_launch(until, 1, 1, NULL, (void *[]){ &df });
+	rig_launch(empty, 1, 1, blocking, NULL);
+	rig_launch(empty, 1, 1, free_one, NULL);
+	CU(cuStreamSynchronize(free_one));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(blocking));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_LEGACY));
+	store_release(flag, 1u);
+	CU(cuCtxSynchronize());
+
+	*flag = 0; /* the per-thread default stream is a blocking stream */
+	CU(cuLaunchKernel_ptsz(until, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &df }, NULL));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery_ptsz(NULL));
+	CU(cuStreamQuery(NULL));
+	rig_launch(empty, 1, 1, NULL, NULL);
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+	store_release(flag, 1u);
+	CU(cuStreamSynchronize(NULL));
+	CU(cuStreamQuery(CU_STREAM_PER_THREAD));
+}
+
+static void the_default_streams_synchronize_as_documented(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(legacy_program, NULL), 0);
+}
+
+static void time_program(void *arg)
+{
+	uint32_t n = 200000, got = 0;
+	CUevent a, b, never;
+	CUdeviceptr out;
+	float ms = -1;
+
+	(void)arg;
+	rig_context();
+	CU(cuEventCreate(&a, 0));
+	CU(cuEventCreate(&b, CU_EVENT_BLOCKING_SYNC));
+	CU(cuEventCreate(&never, 0));
+	CU(cuMemAlloc_v2(&out, 64));
+	CU(cuEventQuery(never));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, a, b));
+	CU(cuEventRecord(a, NULL));
+	rig_launch(rig_function("spin"), 4, 32, NULL, (void *[]){ &out, &n });
+	CU(cuEventRecord(b, NULL));
+	CU(cuEventSynchronize(b));
+	CU(cuEventElapsedTime(&ms, a, b));
+	CHECK(ms > 0.1f && ms < 20000.0f);
+	CU(cuMemcpyDtoH_v2(&got, out + 12, 4));
+	CHECK(got == n);
+}
+
+static void events_tell_times(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(time_program, NULL), 0);
+}
+
+static uint32_t calls;
+
+static void on_host(void *p)
+{
+	/* In order: each call finds what the one before left. */
+	if (calls == (uint32_t)(uintptr_t)p) {
+		store_release(&calls, calls + 1);
+	}
+}
+
+static void on_callback(CUstream s, CUresult r, void *p)
+{
+	(void)s;
+	if (r == CUDA_SUCCESS) {
+		on_host(p);
+	}
+}
+
+static void host_program(void *arg)
+{
+	CUstream s;
+
+	(void)arg;
+	rig_context();
+	CU(cuStreamCreate(&s, 0));
+	for (uintptr_t i = 0; i < 200; i += 2) {
+		CU(cuLaunchHostFunc(s, on_host, (void *)i));
+		CU(cuStreamAddCallback(s, on_callback, (void *)(i + 1), 0));
+	}
+	CU(cuStreamSynchronize(s));
+	CHECK(load_acquire(&calls) == 200);
+}
+
+static void host_functions_run_in_stream_order(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(host_program, NULL), 0);
+}
+
+static void value_program(void *arg)
+{
+	CUdeviceptr word, out;
+	CUstream a, b;
+	uint32_t got = 0, *pinned;
+
+	(void)arg;
+	rig_context();
+	CU(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc_v2(&word, 64));
+	CU(cuMemAlloc_v2(&out, 64));
+	CU(cuMemAllocHost_v2((void **)&pinned, 64));
+	*pinned = 0;
+	CU(cuMemsetD32_v2(word, 0, 16));
+	CU(cuCtxSynchronize());
+	CU(cuStreamWaitValue32_v2(a, word, 5, CU_STREAM_WAIT_VALUE_GEQ));
+	CU(cuStreamWaitValue32_v2(a, (CUdeviceptr)(uintptr_t)pinned, 9, CU_STREAM_WAIT_VALUE_EQ));
+	CU(cuMemsetD32Async(out, 77, 1, a));
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
+	CU(cuStreamWriteValue32_v2(b, word, 6, 0));
+	CU(cuStreamSynchronize(b));
+	store_release(pinned, 9u);
+	CU(cuStreamSynchronize(a));
+	CU(cuMemcpyDtoH_v2(&got, out, 4));
+	CHECK(got == 77);
+}
+
+static void streams_wait_for_values_in_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(value_program, NULL), 0);
+}
+
+static void many_program(void *arg)
+{
+	uint32_t n = 3, out[64] = { 0 };
+	CUstream s[40];
+	CUdeviceptr d;
+	CUfunction f;
+
+	(void)arg;
+	rig_context();
+	f = rig_function("spin");
+	CU(cuMemAlloc_v2(&d, 40 * 256));
+	for (int i = 0; i < 40; i++) {
+		CU(cuStreamCreateWithPriority(&s[i], i % 3 ? CU_STREAM_NON_BLOCKING : 0, -(i % 6)));
+	}
+	for (int i = 0; i < 20000; i++) { /* more than the ring holds */
+		CUdeviceptr mine = d + (unsigned)(i % 40) * 256;
+
+		rig_launch(f, 2, 33, s[i % 40], (void *[]){ &mine, &n });
+	}
+	CU(cuCtxSynchronize());
+	for (unsigned i = 0; i < 40; i++) {
+		CU(cuMemcpyDtoH_v2(out, d + i * 256, 8));
+		CHECK(out[0] == 3 && out[1] == 3);
+		CU(cuStreamDestroy_v2(s[i]));
+	}
+}
+
+static void twenty_thousand_launches_in_forty_streams_all_run(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(many_program, NULL), 0);
+}
+
+static void async_memory_program(void *arg)
+{
+	size_t before, after, total;
+	CUdeviceptr p;
+
+	(void)arg;
+	rig_context();
+	CU(cuMemGetInfo_v2(&before, &total));
+	for (int i = 0; i < 300; i++) { /* 300 times 16 MiB: more than there is, so frees must take effect */
+		CU(cuMemAllocAsync(&p, 16u << 20, NULL));
+		CU(cuMemsetD8Async(p, 1, 4096, NULL));
+		CU(cuMemFreeAsync(p, NULL));
+	}
+	CU(cuCtxSynchronize());
+	CU(cuMemGetInfo_v2(&after, &total));
+	CHECK(before == after && total == 256u << 20);
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&p, 257u << 20));
+}
+
+static void stream_ordered_memory_is_reused(void **state)
+{
+	(void)state;
+	rig_settled(); /* memory of the programs before */
+	assert_int_equal(rig_run(async_memory_program, NULL), 0);
+}
+
+static void forked_program(void *arg)
+{
+	CUcontext ctx;
+	pid_t pid;
+
+	(void)arg;
+	ctx = rig_context();
+	pid = fork();
+	if (pid == 0) {
+		int n;
+
+		CU_IS(CUDA_ERROR_NOT_INITIALIZED, cuInit(0));
+		CU_IS(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&n));
+		CU_IS(CUDA_ERROR_NOT_INITIALIZED, cuCtxSetCurrent(ctx));
+		_exit(0);
+	}
+	CHECK(rig_wait(pid) == 0);
+	rig_launch(rig_function("empty"), 1, 1, NULL, NULL);
+	CU(cuCtxSynchronize());
+}
+
+static void a_forked_child_is_not_initialized(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(forked_program, NULL), 0);
+}
+
+static void contexts_program(void *arg)
+{
+	CUcontext a, b, now;
+	CUdeviceptr pa, pb;
+	uint32_t v = 5, got = 0;
+	CUmodule m;
+
+	(void)arg;
+	CU(cuInit(0));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc_v2(&pa, 4));
+	CU(cuDevicePrimaryCtxRetain(&a, 0));
+	CU(cuCtxSetCurrent(a));
+	CU(cuMemAlloc_v2(&pa, 4096));
+	CU(cuMemcpyHtoD_v2(pa, &v, 4));
+	CU(cuCtxCreate_v2(&b, 0, 0));
+	CU(cuMemAlloc_v2(&pb, 4096));
+	CHECK(pa != pb);
+	CU(cuMemcpyDtoD_v2(pb, pa, 4));
+	CU(cuMemcpyDtoH_v2(&got, pb, 4));
+	CHECK(got == 5);
+	CU(cuModuleLoadData(&m, rig_ptx));
+	CU(cuCtxGetCurrent(&now));
+	CHECK(now == b);
+	CU(cuCtxDestroy_v2(b));
+	CU(cuCtxGetCurrent(&now));
+	CHECK(now == a);
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxSetCurrent(b));
+	CU(cuDevicePrimaryCtxRelease_v2(0));
+	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc_v2(&pa, 4));
+}
+
+static void contexts_have_their_own_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(contexts_program, NULL), 0);
+}
+
+static void lookup_program(void *arg)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+
+	(void)arg;
+	CU(cuInit(0));
+	CU(cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, &status));
+	CHECK(p == (void *)cuMemAlloc_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS);
+	CU(cuGetProcAddress("cuMemAlloc", &p, 2000, 0));
+	CHECK(p == (void *)cuMemAlloc);
+	CU(cuGetProcAddress("cuLaunchKernel", &p, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CHECK(p == (void *)cuLaunchKernel_ptsz);
+	CU(cuGetProcAddress("cuMemcpyHtoD", &p, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CHECK(p == (void *)cuMemcpyHtoD_v2_ptds);
+	CU(cuGetProcAddress("cuGetProcAddress", &p, 12000, 0));
+	CHECK(p == (void *)cuGetProcAddress_v2);
+	CU(cuGetProcAddress_v2("cuLaunchKernelEx", &p, 11000, 0, &status));
+	CHECK(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphCreate((CUgraph *)&p, 0));
+}
+
+static void functions_are_found_by_name_and_version(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(lookup_program, NULL), 0);
+}
+
+static int start(void **state)
+{
+	const char *const args[] = { "--mem", "256M", "--sms", "4", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_are_found_by_name_and_version),
+		cmocka_unit_test(copies_of_all_kinds_arrive),
+		cmocka_unit_test(pitched_copies_and_memsets_keep_to_their_rows),
+		cmocka_unit_test(host_functions_run_in_stream_order),
+		cmocka_unit_test(stream_ordered_memory_is_reused),
+		cmocka_unit_test(streams_wait_for_values_in_memory),
+		cmocka_unit_test(a_kernel_adds_vectors),
+		cmocka_unit_test(four_processes_at_once_get_right_results),
+		cmocka_unit_test(events_order_streams),
+		cmocka_unit_test(the_default_streams_synchronize_as_documented),
+		cmocka_unit_test(events_tell_times),
+		cmocka_unit_test(twenty_thousand_launches_in_forty_streams_all_run),
+		cmocka_unit_test(a_forked_child_is_not_initialized),
+		cmocka_unit_test(contexts_have_their_own_memory),
+	};
+
+	return cmocka_run_group_tests_name("soft run", tests, start, stop);
+}
