@@ -173,6 +173,10 @@ void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t
 		put(c, json_pack("{s:I,s:O}", "id", id, "result", result));
 		return;
 	}
+	if (!r) {
+		put(c, error_json(id, "memory", exit_code, "out of memory", "", NULL));
+		return;
+	}
 	snprintf(message, sizeof(message), "%s%s%s", buf_text(&r->place), r->place.len ? ": " : "", buf_text(&r->message));
 	put(c, error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
 }

@@ -24,7 +24,6 @@ struct call {
 	int sock;
 	struct peer peer;
 	int *fd; /* descriptor that came with the line, or -1; a method that takes it sets -1 */
-	bool later; /* set by a method that answers later through control_answer */
 };
 
 /* result is taken; NULL counts as out of memory. */

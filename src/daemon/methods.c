@@ -60,7 +60,6 @@ static void order(struct call *c, struct policy_order *o)
 	o->reply = on_policy_done;
 	o->conn = c->conn;
 	o->id = c->id;
-	c->later = true;
 	err = policy_order(c->d, o);
 	if (err == -EBUSY) {
 		control_error(c, 7, "busy", "Try again in a moment", "%u policy operations are waiting already",
@@ -148,16 +147,21 @@ static void method_show(struct call *c)
 	}
 }
 
+static void switch_off(struct call *c, bool off)
+{
+	if (policy_set_off(c->d, off, c->conn, c->id) < 0) {
+		control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
 static void method_off(struct call *c)
 {
-	policy_set_off(c->d, true);
-	control_result(c, json_pack("{s:b}", "off", 1));
+	switch_off(c, true);
 }
 
 static void method_on(struct call *c)
 {
-	policy_set_off(c->d, false);
-	control_result(c, json_pack("{s:b}", "off", 0));
+	switch_off(c, false);
 }
 
 static void method_shutdown(struct call *c)

@@ -61,7 +61,8 @@ json_t *policy_show_json(struct daemon *d, uint64_t version); /* 0: active; NULL
 uint64_t policy_active_version(struct daemon *d, unsigned gpu);
 uint64_t policy_first_active(struct daemon *d); /* of the lowest GPU that has one; 0 */
 const char *policy_active_name(struct daemon *d, unsigned gpu); /* "" for none */
-void policy_set_off(struct daemon *d, bool off);
+/* At once; the connection is answered when it is on disk too. 0 or -ENOMEM. */
+int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id);
 bool policy_off(const struct daemon *d);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/strmap.h"
+#include "daemon/control.h"
 #include "daemon/hooks.h"
 
 #define DEFAULT_POLICY "fair"
@@ -153,8 +154,11 @@ void policies_begin(struct daemon *d)
 
 struct off_job {
 	struct job job; /* first */
+	struct daemon *d;
 	char dir[DAEMON_PATH];
 	char *text; /* owned */
+	uint64_t conn;
+	json_int_t id;
 };
 
 static void off_work(struct job *j)
@@ -166,7 +170,7 @@ static void off_work(struct job *j)
 	}
 }
 
-static void off_free(struct job *j)
+static void off_drop(struct job *j)
 {
 	struct off_job *o = (struct off_job *)j;
 
@@ -174,28 +178,41 @@ static void off_free(struct job *j)
 	free(o);
 }
 
+/* The switch has worked already; the answer says that it will outlive a restart too. */
+static void off_done(struct job *j)
+{
+	struct off_job *o = (struct off_job *)j;
+	json_t *result = json_pack("{s:b}", "off", (int)policy_off(o->d));
+
+	control_answer(o->d, o->conn, o->id, result, NULL, 1);
+	json_decref(result);
+	off_drop(j);
+}
+
 bool policy_off(const struct daemon *d)
 {
 	return d->policies->store.off;
 }
 
-void policy_set_off(struct daemon *d, bool off)
+int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
 {
+	struct store *st = &d->policies->store;
 	struct off_job *o;
 
 	store_seqcst(&daemon_directory(d)->off, (uint32_t)off);
-	if (d->policies->store.off == off) {
-		return;
+	if (st->off != off) {
+		st->off = off;
+		ticker_wake(d);
+		history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
+			    off ? "switched off: every call passes through" : "switched on again");
 	}
-	d->policies->store.off = off;
-	ticker_wake(d);
-	history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
-		    off ? "switched off: every call passes through" : "switched on again");
 	o = calloc(1, sizeof(*o));
-	if (o) {
-		o->job = (struct job){ .work = off_work, .done = off_free, .drop = off_free };
-		snprintf(o->dir, sizeof(o->dir), "%s", d->policies->store.dir);
-		o->text = store_state_text(&d->policies->store);
-		worker_submit(&d->worker, &o->job);
+	if (!o) {
+		return -ENOMEM;
 	}
+	*o = (struct off_job){ .job = { .work = off_work, .done = off_done, .drop = off_drop }, .d = d, .conn = conn, .id = id,
+			       .text = store_state_text(st) };
+	snprintf(o->dir, sizeof(o->dir), "%s", st->dir);
+	worker_submit(&d->worker, &o->job);
+	return 0;
 }
