@@ -1,5 +1,6 @@
-/* Any bytes as a program: the checked interpreter must end, touch nothing that it was not given, and write nothing beyond;
- * the compiler must refuse or translate without touching anything; what it takes, the program check takes. */
+/* Any bytes as a program: the checked interpreter must end, touch nothing that it was not given,
+ * and write nothing beyond; the compiler must refuse or translate without touching anything; what
+ * it takes, the program check takes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -24,8 +25,18 @@ static void setup(struct ebpf_env *env)
 {
 	static const struct ebpf_map_def defs[3] = {
 		{ .name = "a", .type = 2, .key_bytes = 4, .value_bytes = 12, .max_entries = 4 },
-		{ .name = "b", .type = 2, .key_bytes = 4, .value_bytes = 8, .max_entries = 4, .flags = 0x40000 },
-		{ .name = "c", .type = 2, .key_bytes = 4, .value_bytes = 64, .max_entries = 1, .flags = 0x10000,
+		{ .name = "b",
+		  .type = 2,
+		  .key_bytes = 4,
+		  .value_bytes = 8,
+		  .max_entries = 4,
+		  .flags = 0x40000 },
+		{ .name = "c",
+		  .type = 2,
+		  .key_bytes = 4,
+		  .value_bytes = 64,
+		  .max_entries = 1,
+		  .flags = 0x10000,
 		  .is_data = 1 },
 	};
 	size_t bytes[EBPF_REGIONS];
@@ -66,8 +77,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct ebpf_env env;
 	struct place p;
 	struct ebpf_memory region = { (uintptr_t)p.mem, MEM, 1 };
-	struct ebpf_checked_run run = { .regions = &region, .n_regions = 1, .r1 = (uintptr_t)p.mem, .r2 = MEM,
-					.fuel = 5000 };
+	struct ebpf_checked_run run = {
+		.regions = &region, .n_regions = 1, .r1 = (uintptr_t)p.mem, .r2 = MEM, .fuel = 5000
+	};
 	uint32_t n = (uint32_t)(size / 8), pc = 0;
 	struct ebpf_insn *insns;
 	uint64_t r0;
@@ -87,7 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	}
 	check_guards(&p);
-	if (ebpf_jit_x86(insns, n, env.maps, 3, code, sizeof(code), &len) >= 0 && ebpf_program_check(insns, n, 3, NULL)) {
+	if (ebpf_jit_x86(insns, n, env.maps, 3, code, sizeof(code), &len) >= 0 &&
+	    ebpf_program_check(insns, n, 3, NULL)) {
 		abort();
 	}
 	free(insns);

@@ -1,6 +1,7 @@
-/* Unverified programs. The interpreter checks each access itself. Compiled code cannot: it runs in a child that has the
- * program's memory between guard pages, a limit on processor time, a parent with a watch, and a system call filter that
- * leaves write and exit; whatever it does there ends with the child. */
+/* Unverified programs. The interpreter checks each access itself. Compiled code cannot: it runs in
+ * a child that has the program's memory between guard pages, a limit on processor time, a parent
+ * with a watch, and a system call filter that leaves write and exit; whatever it does there ends
+ * with the child. */
 #include "bpf/load/exec_raw.h"
 
 #include <errno.h>
@@ -40,9 +41,11 @@ static int refuse(struct report *r, int err, uint32_t pc)
 	switch (err) {
 	case -EFAULT:
 		report_hint(r, "r1 points to the memory, r2 holds its size; the frame ends at r10");
-		return report_set(r, err, "fault", "the access is outside of the memory and the stack");
+		return report_set(r, err, "fault",
+				  "the access is outside of the memory and the stack");
 	case -ETIME:
-		return report_set(r, err, "time", "the program does not end within %u instructions", RAW_FUEL);
+		return report_set(r, err, "time", "the program does not end within %u instructions",
+				  RAW_FUEL);
 	case -ELOOP:
 		return report_set(r, err, "frames", "more than %u frames", EBPF_MAX_FRAMES);
 	default:
@@ -51,12 +54,15 @@ static int refuse(struct report *r, int err, uint32_t pc)
 	}
 }
 
-static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes, uint64_t *ret_r0,
-		     struct report *r)
+static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes,
+		     uint64_t *ret_r0, struct report *r)
 {
 	struct ebpf_memory region = { (uintptr_t)mem, mem_bytes, 1 };
-	struct ebpf_checked_run run = { .regions = &region, .n_regions = 1, .r1 = mem_bytes ? (uintptr_t)mem : 0,
-					.r2 = mem_bytes, .fuel = RAW_FUEL };
+	struct ebpf_checked_run run = { .regions = &region,
+					.n_regions = 1,
+					.r1 = mem_bytes ? (uintptr_t)mem : 0,
+					.r2 = mem_bytes,
+					.fuel = RAW_FUEL };
 	uint32_t pc = 0;
 	int err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
 
@@ -70,19 +76,22 @@ struct raw {
 	ebpf_entry entry;
 	void *code; /* owned mapping */
 	size_t code_bytes;
-	uint8_t *guarded; /* owned mapping: a guard page, memory, a guard page; shared with the child */
+	uint8_t *guarded; /* owned mapping: a guard page, memory, a guard page; shared with the
+			     child */
 	size_t guarded_bytes;
 	uint8_t *mem; /* into guarded; it ends (but for alignment) where the guard page begins */
 };
 
-/* The entry gets only r1; the interpreter's other initial values are set by instructions in front. */
+/* The entry gets only r1; the interpreter's other initial values are set by instructions in front.
+ */
 static uint32_t add_prefix(struct ebpf_insn *out, size_t mem_bytes)
 {
 	uint32_t n = 0;
 
 	for (uint8_t reg = 0; reg < 10; reg++) {
 		if (reg != 1) {
-			out[n++] = (struct ebpf_insn){ .code = EBPF_ALU64 | EBPF_MOV, .dst = reg & 15,
+			out[n++] = (struct ebpf_insn){ .code = EBPF_ALU64 | EBPF_MOV,
+						       .dst = reg & 15,
 						       .imm = reg == 2 ? (int32_t)mem_bytes : 0 };
 		}
 	}
@@ -185,8 +194,8 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Only the result's descriptor stays, so that a forged write can reach nothing else. */
-	if (dup2(out, 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0 || setrlimit(RLIMIT_CORE, &none) < 0 ||
-	    setrlimit(RLIMIT_CPU, &cpu) < 0) {
+	if (dup2(out, 3) < 0 || syscall(SYS_close_range, 4, ~0u, 0) < 0 ||
+	    setrlimit(RLIMIT_CORE, &none) < 0 || setrlimit(RLIMIT_CPU, &cpu) < 0) {
 		_exit(99);
 	}
 	for (int fd = 0; fd < 3; fd++) {
@@ -196,7 +205,8 @@ static NORETURN void child(const struct raw *x, int out, int has_mem)
 		_exit(99);
 	}
 	r0 = x->entry(has_mem ? x->mem : NULL, NULL);
-	/* Bare calls: what the C library or a sanitizer does around them is not allowed any more. */
+	/* Bare calls: what the C library or a sanitizer does around them is not allowed any more.
+	 */
 	failed = syscall(SYS_write, 3, &r0, sizeof(r0)) != sizeof(r0);
 	for (;;) {
 		syscall(SYS_exit_group, failed);
@@ -234,7 +244,8 @@ static int judge(int status, size_t got, struct report *r)
 	}
 	if (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGTRAP) {
 		report_hint(r, "run it without --jit: the interpreter names the instruction");
-		return report_set(r, -EFAULT, "fault", "the compiled program accessed memory that is not its own");
+		return report_set(r, -EFAULT, "fault",
+				  "the compiled program accessed memory that is not its own");
 	}
 	if (sig == SIGKILL || sig == SIGXCPU) {
 		return report_set(r, -ETIME, "time", "the compiled program did not end within %d s",
@@ -244,7 +255,8 @@ static int judge(int status, size_t got, struct report *r)
 		report_hint(r, "run it without --jit");
 		return report_set(r, -ENOTSUP, "confine", "system call filters are refused here");
 	}
-	return report_set(r, -EFAULT, "fault", "the compiled program left its rules (signal %d)", sig);
+	return report_set(r, -EFAULT, "fault", "the compiled program left its rules (signal %d)",
+			  sig);
 }
 
 static int run_child(const struct raw *x, int has_mem, uint64_t *ret_r0, struct report *r)
@@ -277,8 +289,8 @@ static int run_child(const struct raw *x, int has_mem, uint64_t *ret_r0, struct 
 	return judge(status, got, r);
 }
 
-static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes, uint64_t *ret_r0,
-			struct report *r)
+static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, size_t mem_bytes,
+			uint64_t *ret_r0, struct report *r)
 {
 	struct raw x = { 0 };
 	uint64_t r0 = 0;
@@ -307,7 +319,8 @@ static int run_compiled(const struct ebpf_insn *insns, uint32_t n, void *mem, si
 	return err < 0 ? report_set(r, err, "system", "%s", strerror(-err)) : 0;
 }
 
-/* The compiler takes programs that are well formed and call no helper; says which instruction is not. */
+/* The compiler takes programs that are well formed and call no helper; says which instruction is
+ * not. */
 static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
 {
 	uint32_t pc = 0;
@@ -323,8 +336,8 @@ static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
 	return 0;
 }
 
-int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit, uint64_t *ret_r0,
-		  struct report *r)
+int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_bytes, int use_jit,
+		  uint64_t *ret_r0, struct report *r)
 {
 	size_t n = insn_bytes / sizeof(struct ebpf_insn);
 	struct ebpf_insn *copy;
@@ -332,10 +345,12 @@ int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_by
 
 	if (!n || insn_bytes % sizeof(struct ebpf_insn)) {
 		report_hint(r, "give 16 hexadecimal digits an instruction");
-		return report_set(r, -EINVAL, "insn", "%zu bytes are not a whole number of instructions", insn_bytes);
+		return report_set(r, -EINVAL, "insn",
+				  "%zu bytes are not a whole number of instructions", insn_bytes);
 	}
 	if (n > EBPF_MAX_INSNS - PREFIX_INSNS || mem_bytes > EBPF_RAW_MAX_MEM) {
-		return report_set(r, -E2BIG, "insn", "at most %u instructions and %u bytes of memory",
+		return report_set(r, -E2BIG, "insn",
+				  "at most %u instructions and %u bytes of memory",
 				  EBPF_MAX_INSNS - PREFIX_INSNS, EBPF_RAW_MAX_MEM);
 	}
 	copy = malloc(insn_bytes);
@@ -345,8 +360,8 @@ int ebpf_exec_raw(const void *insns, size_t insn_bytes, void *mem, size_t mem_by
 	memcpy(copy, insns, insn_bytes);
 	err = use_jit ? check(copy, (uint32_t)n, r) : 0;
 	if (!err) {
-		err = use_jit ? run_compiled(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r) :
-				interpret(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r);
+		err = use_jit ? run_compiled(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r)
+			      : interpret(copy, (uint32_t)n, mem, mem_bytes, ret_r0, r);
 	}
 	free(copy);
 	return err;

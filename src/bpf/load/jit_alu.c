@@ -77,7 +77,8 @@ static void move(struct code *c, const struct ebpf_insn *i, int wide, unsigned d
 	}
 }
 
-static void multiply(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst, unsigned src)
+static void multiply(struct code *c, const struct ebpf_insn *i, int wide, unsigned dst,
+		     unsigned src)
 {
 	if (EBPF_SRC(i->code) == EBPF_X) {
 		x86_rr(c, wide, 0x0faf, dst, src);

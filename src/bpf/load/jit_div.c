@@ -1,9 +1,9 @@
-/* Division and remainder. The machine faults on division by zero and on the overflow of a signed one, eBPF does not; and
- * division by constants is done by multiplication. */
+/* Division and remainder. The machine faults on division by zero and on the overflow of a signed
+ * one, eBPF does not; and division by constants is done by multiplication. */
 #include "bpf/load/jit_int.h"
 
-/* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx; whichever of them is
- * not the destination is kept. */
+/* dst = dst op divisor, for a divisor in JIT_SCRATCH that the machine accepts. Needs rax and rdx;
+ * whichever of them is not the destination is kept. */
 static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned dst)
 {
 	unsigned result = is_mod ? RDX : RAX;
@@ -35,7 +35,8 @@ static void divide(struct code *c, int wide, int is_mod, int is_signed, unsigned
 	}
 }
 
-static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, unsigned src)
+static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsigned dst,
+		       unsigned src)
 {
 	size_t by_zero, by_minus_one = 0, done, done2 = 0;
 
@@ -70,9 +71,10 @@ static void div_by_reg(struct code *c, int wide, int is_mod, int is_signed, unsi
 	}
 }
 
-/* Unsigned division by a constant d that is no power of two, as multiplication by a rounded-up reciprocal (Granlund and
- * Montgomery 1994, "Division by invariant integers using multiplication"): with 2^log <= d the quotient is
- * high(n * factor) >> log; where the factor needs one bit more than the register has, its top bit is done by an average. */
+/* Unsigned division by a constant d that is no power of two, as multiplication by a rounded-up
+ * reciprocal (Granlund and Montgomery 1994, "Division by invariant integers using multiplication"):
+ * with 2^log <= d the quotient is high(n * factor) >> log; where the factor needs one bit more than
+ * the register has, its top bit is done by an average. */
 struct reciprocal {
 	uint64_t factor;
 	unsigned log;
@@ -156,7 +158,8 @@ static void div_by_const32(struct code *c, int is_mod, unsigned dst, int32_t d)
 	}
 }
 
-static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsigned dst, int32_t imm)
+static void div_by_imm(struct code *c, int wide, int is_mod, int is_signed, unsigned dst,
+		       int32_t imm)
 {
 	uint64_t value = wide ? (uint64_t)(int64_t)imm : (uint32_t)imm;
 

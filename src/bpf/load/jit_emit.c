@@ -20,7 +20,8 @@ void x86_byte(struct code *c, unsigned byte)
 
 void x86_word32(struct code *c, uint32_t word)
 {
-	uint8_t b[4] = { (uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16), (uint8_t)(word >> 24) };
+	uint8_t b[4] = { (uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16),
+			 (uint8_t)(word >> 24) };
 
 	x86_bytes(c, b, 4);
 }
@@ -65,8 +66,8 @@ static void memory(struct code *c, unsigned reg, unsigned base, int32_t disp)
 	}
 }
 
-void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base, int32_t disp,
-	    int byte_reg)
+void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
+	    int32_t disp, int byte_reg)
 {
 	if (prefix) {
 		x86_byte(c, prefix);

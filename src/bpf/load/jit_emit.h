@@ -1,22 +1,30 @@
-/* x86-64 encodings that the compiler needs, and nothing about eBPF. Appending beyond the buffer only counts, so that a
- * first pass can measure. Encodings: Intel SDM volume 2, chapter 2 (REX, ModRM) and the instruction pages. */
+/* x86-64 encodings that the compiler needs, and nothing about eBPF. Appending beyond the buffer
+ * only counts, so that a first pass can measure. Encodings: Intel SDM volume 2, chapter 2 (REX,
+ * ModRM) and the instruction pages. */
 #ifndef GBPF_BPF_LOAD_JIT_EMIT_H
 #define GBPF_BPF_LOAD_JIT_EMIT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum x86_reg {
-	RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15
-};
+enum x86_reg { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
 
 /* Condition codes of Jcc. */
 enum x86_cond {
-	X86_B = 0x2, X86_AE = 0x3, X86_E = 0x4, X86_NE = 0x5, X86_BE = 0x6, X86_A = 0x7, X86_L = 0xc, X86_GE = 0xd,
-	X86_LE = 0xe, X86_G = 0xf
+	X86_B = 0x2,
+	X86_AE = 0x3,
+	X86_E = 0x4,
+	X86_NE = 0x5,
+	X86_BE = 0x6,
+	X86_A = 0x7,
+	X86_L = 0xc,
+	X86_GE = 0xd,
+	X86_LE = 0xe,
+	X86_G = 0xf
 };
 
-/* The /n of the 0x81 and 0x83 groups; times 8 plus 1 it is the opcode of the form with two registers. */
+/* The /n of the 0x81 and 0x83 groups; times 8 plus 1 it is the opcode of the form with two
+ * registers. */
 enum x86_alu { X86_ADD = 0, X86_OR = 1, X86_AND = 4, X86_SUB = 5, X86_XOR = 6, X86_CMP = 7 };
 
 /* The /n of the 0xc1 and 0xd3 groups. */
@@ -34,9 +42,10 @@ void x86_word32(struct code *c, uint32_t word);
 
 /* op with two registers; op > 0xff is a two-byte opcode (0x0fXX). wide: 64-bit operands. */
 void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm);
-/* op with a register (or /n) and memory at base + disp. prefix: 0, 0x66, 0xf0. byte_reg: reg is an 8-bit register. */
-void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base, int32_t disp,
-	    int byte_reg);
+/* op with a register (or /n) and memory at base + disp. prefix: 0, 0x66, 0xf0. byte_reg: reg is an
+ * 8-bit register. */
+void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
+	    int32_t disp, int byte_reg);
 /* ALU group with an immediate, in its shortest form. */
 void x86_alu_ri(struct code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm);
 void x86_shift_i(struct code *c, int wide, enum x86_shift op, unsigned rm, unsigned count);

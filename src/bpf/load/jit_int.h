@@ -1,5 +1,5 @@
-/* The compiler's own: what one compilation knows, shared by analysis (jit_plan.c), single instructions (jit_alu.c,
- * jit_div.c, jit_mem.c) and control (jit_x86.c). */
+/* The compiler's own: what one compilation knows, shared by analysis (jit_plan.c), single
+ * instructions (jit_alu.c, jit_div.c, jit_mem.c) and control (jit_x86.c). */
 #ifndef GBPF_BPF_LOAD_JIT_INT_H
 #define GBPF_BPF_LOAD_JIT_INT_H
 
@@ -12,19 +12,19 @@
 #define JIT_NO_MAP 0xff
 
 enum {
-	JIT_TARGET = 1,	 /* a jump comes here */
-	JIT_FUNC = 2,	 /* a function begins here */
-	JIT_SHORT = 4,	 /* its jump has an 8-bit displacement */
-	JIT_SKIP = 8,	 /* no code: done by another instruction, or its result is not needed */
-	JIT_LEA = 16,	 /* a move that does the addition after it, too */
+	JIT_TARGET = 1, /* a jump comes here */
+	JIT_FUNC = 2,	/* a function begins here */
+	JIT_SHORT = 4,	/* its jump has an 8-bit displacement */
+	JIT_SKIP = 8,	/* no code: done by another instruction, or its result is not needed */
+	JIT_LEA = 16,	/* a move that does the addition after it, too */
 };
 
 /* Per instruction. */
 struct jit_note {
 	uint8_t flags;
-	uint8_t map;	 /* a lookup of this map, to be done in line; or JIT_NO_MAP */
-	uint8_t func;	 /* index of the function that it belongs to */
-	uint32_t addr;	 /* where its code begins, after the function's prologue */
+	uint8_t map;   /* a lookup of this map, to be done in line; or JIT_NO_MAP */
+	uint8_t func;  /* index of the function that it belongs to */
+	uint32_t addr; /* where its code begins, after the function's prologue */
 };
 
 struct jit_func {

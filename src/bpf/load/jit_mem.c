@@ -61,11 +61,15 @@ static void store_imm(struct code *c, const struct ebpf_insn *i, unsigned dst)
 	}
 }
 
-/* and, or, xor that also give the old value: no such instruction exists, so compare and exchange until it fits. rax (r0)
- * is needed for the old value; base and operand are read from its copy when they live there. */
-static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsigned base, unsigned src)
+/* and, or, xor that also give the old value: no such instruction exists, so compare and exchange
+ * until it fits. rax (r0) is needed for the old value; base and operand are read from its copy when
+ * they live there. */
+static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsigned base,
+		       unsigned src)
 {
-	unsigned op = EBPF_OP(i->imm) == EBPF_AND ? X86_AND : EBPF_OP(i->imm) == EBPF_OR ? X86_OR : X86_XOR;
+	unsigned op = EBPF_OP(i->imm) == EBPF_AND  ? X86_AND
+		      : EBPF_OP(i->imm) == EBPF_OR ? X86_OR
+						   : X86_XOR;
 	unsigned from = base == RAX ? JIT_SCRATCH : base, operand = src == RAX ? JIT_SCRATCH : src;
 	size_t again;
 
@@ -139,7 +143,8 @@ void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 
 	switch (i->src) {
 	case EBPF_PSEUDO_MAP:
-		x86_lea(&j->code, dst, jit_env_reg(j), at - (int32_t)offsetof(struct ebpf_map, data));
+		x86_lea(&j->code, dst, jit_env_reg(j),
+			at - (int32_t)offsetof(struct ebpf_map, data));
 		break;
 	case EBPF_PSEUDO_MAP_VALUE:
 		x86_load64(&j->code, dst, jit_env_reg(j), at);
@@ -152,7 +157,8 @@ void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 	}
 }
 
-/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this process's. */
+/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this
+ * process's. */
 void jit_lookup(struct jit *j, const struct ebpf_map *map)
 {
 	struct code *c = &j->code;

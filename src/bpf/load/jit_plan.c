@@ -1,6 +1,7 @@
-/* Looks a program over before code is made: functions and their registers, jump targets, and three shortcuts inside basic
- * blocks: lookups of a known map are done in line, the load of a map handle that only they would read is left out, and a
- * move followed by an addition becomes one instruction. */
+/* Looks a program over before code is made: functions and their registers, jump targets, and three
+ * shortcuts inside basic blocks: lookups of a known map are done in line, the load of a map handle
+ * that only they would read is left out, and a move followed by an addition becomes one
+ * instruction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static struct uses jump_uses(const struct ebpf_insn *i)
 	case EBPF_EXIT:
 		return (struct uses){ R(0), 0 };
 	default:
-		return (struct uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0), 0 };
+		return (struct uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0),
+				      0 };
 	}
 }
 
@@ -62,7 +64,8 @@ static struct uses uses_of(const struct ebpf_insn *i)
 		if (EBPF_OP(i->code) == EBPF_END) {
 			by_reg = 0;
 		}
-		return (struct uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg : by_reg | R(i->dst), R(i->dst) };
+		return (struct uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg : by_reg | R(i->dst),
+				      R(i->dst) };
 	}
 }
 
@@ -95,7 +98,8 @@ static int mark_targets(struct jit *j)
 			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
 
 			if (!target) {
-				return -ENOTSUP; /* the entry takes other arguments than a local function */
+				return -ENOTSUP; /* the entry takes other arguments than a local
+						    function */
 			}
 			j->notes[target].flags |= JIT_FUNC;
 		}
@@ -166,8 +170,8 @@ static void plan_call(struct jit *j, struct known *k, uint32_t pc)
 	const struct ebpf_insn *i = &j->insns[pc];
 	struct jit_note *note = &j->notes[pc];
 
-	if (i->src == EBPF_CALL_HELPER && ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_map_lookup_elem &&
-	    k->map[1] != JIT_NO_MAP) {
+	if (i->src == EBPF_CALL_HELPER &&
+	    ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_map_lookup_elem && k->map[1] != JIT_NO_MAP) {
 		note->map = k->map[1];
 		if (k->unread & R(1)) {
 			j->notes[k->where[1]].flags |= JIT_SKIP;

@@ -1,9 +1,12 @@
-/* x86-64 back end: control, functions and passes of a one-pass compiler that translates instruction by instruction.
+/* x86-64 back end: control, functions and passes of a one-pass compiler that translates instruction
+ * by instruction.
  *
- * eBPF registers live where the kernel's compiler puts them (r0 rax, r1 rdi, r2 rsi, r3 rdx, r4 rcx, r5 r8, r6 rbx,
- * r7 r13, r8 r14, r9 r15, r10 rbp), so that arguments of helpers and of the entry need no moves. The hidden environment
- * arrives in rsi and stays in r12, or in r9 when nothing calls out; helpers get it as their sixth argument. r10 and r11 are
- * scratch. The code holds no address: maps and helpers are reached through the environment, functions by relative calls.
+ * eBPF registers live where the kernel's compiler puts them (r0 rax, r1 rdi, r2 rsi, r3 rdx, r4
+ * rcx, r5 r8, r6 rbx, r7 r13, r8 r14, r9 r15, r10 rbp), so that arguments of helpers and of the
+ * entry need no moves. The hidden environment arrives in rsi and stays in r12, or in r9 when
+ * nothing calls out; helpers get it as their sixth argument. r10 and r11 are scratch. The code
+ * holds no address: maps and helpers are reached through the environment, functions by relative
+ * calls.
  *
  * Why the code cannot leave its rules, and why the engines agree, is told in docs/ENGINES.md. */
 #include "bpf/load/jit.h"
@@ -19,7 +22,8 @@
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
-/* What a function pushes: callee-saved registers that it uses, at the entry also the environment's. */
+/* What a function pushes: callee-saved registers that it uses, at the entry also the environment's.
+ */
 static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_t regs[5])
 {
 	unsigned n = 0;
@@ -40,7 +44,8 @@ static int has_frame(const struct jit_func *f)
 	return f->used >> 10 & 1;
 }
 
-/* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame, pushes. */
+/* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame,
+ * pushes. */
 static int needs_pad(const struct jit_func *f, unsigned pushes)
 {
 	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) + 8 * pushes;
@@ -92,8 +97,9 @@ static void epilogue(struct jit *j, const struct jit_func *f)
 	x86_byte(c, 0xc3);
 }
 
-/* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a displacement that fits a
- * byte once will fit for good: short jumps stay short, and the passes end. */
+/* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a
+ * displacement that fits a byte once will fit for good: short jumps stay short, and the passes end.
+ */
 static void jump_to(struct jit *j, struct jit_note *note, int cond, uint32_t target)
 {
 	struct code *c = &j->code;
@@ -151,7 +157,8 @@ static void compare(struct code *c, const struct ebpf_insn *i)
 		x86_rr(c, wide, 0xf7, 0, dst);
 		x86_word32(c, (uint32_t)i->imm);
 	} else if (op == EBPF_JSET || (!by_reg && !i->imm)) {
-		x86_rr(c, wide, 0x85, by_reg ? src : dst, dst); /* test leaves the flags of a comparison with 0 */
+		x86_rr(c, wide, 0x85, by_reg ? src : dst,
+		       dst); /* test leaves the flags of a comparison with 0 */
 	} else if (by_reg) {
 		x86_rr(c, wide, 0x39, src, dst);
 	} else {
@@ -175,7 +182,9 @@ static void call(struct jit *j, const struct ebpf_insn *i, const struct jit_note
 
 		x86_mov(c, 1, R9, R12);
 		x86_rm(c, 0, 0, 0xff, 2, R12,
-		       (int32_t)(offsetof(struct ebpf_env, helpers) + (unsigned)slot * sizeof(ebpf_helper_fn)), 0);
+		       (int32_t)(offsetof(struct ebpf_env, helpers) +
+				 (unsigned)slot * sizeof(ebpf_helper_fn)),
+		       0);
 	}
 }
 
@@ -192,7 +201,8 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *n
 		if (op != EBPF_JA) {
 			compare(&j->code, i);
 		}
-		jump_to(j, note, op == EBPF_JA ? -1 : (int)condition(op), (uint32_t)((int64_t)pc + 1 + off));
+		jump_to(j, note, op == EBPF_JA ? -1 : (int)condition(op),
+			(uint32_t)((int64_t)pc + 1 + off));
 	}
 }
 
@@ -257,8 +267,8 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	return 0;
 }
 
-int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps, uint32_t n_maps, uint8_t *out,
-		 size_t cap, size_t *len)
+int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
+		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len)
 {
 #if defined(__x86_64__)
 	size_t entry = ROUND_UP(*len, 16u);
@@ -274,7 +284,9 @@ int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_ma
 	j->n_maps = n_maps;
 	err = jit_plan(j);
 	if (!err) {
-		err = entry > cap || entry > INT32_MAX ? -ENOSPC : compile(j, out ? out + entry : NULL, cap - entry);
+		err = entry > cap || entry > INT32_MAX
+			      ? -ENOSPC
+			      : compile(j, out ? out + entry : NULL, cap - entry);
 	}
 	if (!err) {
 		memset(out + *len, 0xcc, entry - *len);

@@ -1,5 +1,5 @@
-/* From an object's bytes to a sealed image: opens it, checks its maps, verifies every program, compiles, builds. Nothing
- * is kept of a policy that any step refuses. */
+/* From an object's bytes to a sealed image: opens it, checks its maps, verifies every program,
+ * compiles, builds. Nothing is kept of a policy that any step refuses. */
 #include "bpf/load/policy.h"
 
 #include <errno.h>
@@ -33,18 +33,24 @@ static int check_maps(struct build *c, struct report *r)
 		err = ebpf_map_check(&o->maps[i]);
 		if (err) {
 			report_place(r, "map %.*s", EBPF_NAME_BYTES, o->maps[i].name);
-			report_hint(r, "a map is an array with 4-byte keys, values of 1-%u bytes and 1-%u entries; "
-				       "its flags are GBPF_F_TENANT, or GBPF_F_DAEMON and GBPF_F_RDONLY",
-				    EBPF_MAX_VALUE_BYTES, EBPF_MAX_ENTRIES);
-			return report_set(r, -EINVAL, "map", "this map cannot be made (type %u, key %u, value %u "
-					  "bytes, %u entries, flags 0x%x)", o->maps[i].type,
-					  o->maps[i].key_bytes, o->maps[i].value_bytes, o->maps[i].max_entries,
+			report_hint(
+				r,
+				"a map is an array with 4-byte keys, values of 1-%u bytes and 1-%u "
+				"entries; "
+				"its flags are GBPF_F_TENANT, or GBPF_F_DAEMON and GBPF_F_RDONLY",
+				EBPF_MAX_VALUE_BYTES, EBPF_MAX_ENTRIES);
+			return report_set(r, -EINVAL, "map",
+					  "this map cannot be made (type %u, key %u, value %u "
+					  "bytes, %u entries, flags 0x%x)",
+					  o->maps[i].type, o->maps[i].key_bytes,
+					  o->maps[i].value_bytes, o->maps[i].max_entries,
 					  o->maps[i].flags);
 		}
 	}
 	err = ebpf_maps_layout(o->maps, o->n_maps, c->maps, c->out->region_bytes);
 	if (err) {
-		return report_set(r, -EINVAL, "map", "the maps together need more than %u MiB of one kind",
+		return report_set(r, -EINVAL, "map",
+				  "the maps together need more than %u MiB of one kind",
 				  EBPF_MAX_REGION_BYTES >> 20);
 	}
 	return 0;
@@ -61,12 +67,15 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 		int err;
 
 		if (prog->hook < 0 || prog->hook >= (int)EBPF_MAX_HOOKS || !prog->n_insns) {
-			return report_set(r, -EINVAL, "elf", "program %s belongs to no hook", prog->name);
+			return report_set(r, -EINVAL, "elf", "program %s belongs to no hook",
+					  prog->name);
 		}
 		if (c->out->stats[prog->hook].cost) {
-			return report_set(r, -EINVAL, "elf", "program %s: its hook is filled already", prog->name);
+			return report_set(r, -EINVAL, "elf",
+					  "program %s: its hook is filled already", prog->name);
 		}
-		err = ebpf_verify(prog, o->maps, o->n_maps, flags & ~(unsigned)EBPF_BUILD_NO_JIT, &stats, r);
+		err = ebpf_verify(prog, o->maps, o->n_maps, flags & ~(unsigned)EBPF_BUILD_NO_JIT,
+				  &stats, r);
 		if (err) {
 			return err;
 		}
@@ -95,8 +104,8 @@ static int compile(struct build *c, const struct ebpf_prog *prog, uint32_t *ret_
 {
 	*ret_offset = UINT32_MAX;
 	for (;;) {
-		int at = ebpf_jit_x86(prog->insns, prog->n_insns, c->maps, c->out->object.n_maps, c->code,
-				      c->code_cap, &c->code_bytes);
+		int at = ebpf_jit_x86(prog->insns, prog->n_insns, c->maps, c->out->object.n_maps,
+				      c->code, c->code_cap, &c->code_bytes);
 
 		if (at >= 0) {
 			*ret_offset = (uint32_t)at;
@@ -130,7 +139,8 @@ static int place_programs(struct build *c, unsigned flags)
 		int err = 0;
 
 		memcpy(&c->insns[at], prog->insns, prog->n_insns * sizeof(*c->insns));
-		*slot = (struct ebpf_image_prog){ at, prog->n_insns, UINT32_MAX, c->out->stats[prog->hook].cost };
+		*slot = (struct ebpf_image_prog){ at, prog->n_insns, UINT32_MAX,
+						  c->out->stats[prog->hook].cost };
 		at += prog->n_insns;
 		if (!(flags & EBPF_BUILD_NO_JIT)) {
 			err = compile(c, prog, &slot->code_offset);
@@ -150,8 +160,8 @@ static int build_image(struct build *c, uint64_t version)
 	memcpy(c->header.name, c->out->object.name, sizeof(c->header.name));
 	c->header.n_maps = c->out->object.n_maps;
 	c->out->code_bytes = (uint32_t)c->code_bytes;
-	return ebpf_image_build(&c->header, c->out->object.maps, c->insns, c->code_bytes ? c->code : NULL,
-				c->code_bytes);
+	return ebpf_image_build(&c->header, c->out->object.maps, c->insns,
+				c->code_bytes ? c->code : NULL, c->code_bytes);
 }
 
 static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
@@ -169,13 +179,14 @@ static int build_opened(struct build *c, uint64_t version, unsigned flags, struc
 		c->out->image_fd = err;
 	}
 	if (err < 0) {
-		return report_set(r, err, "memory", "the policy image cannot be made: %s", strerror(-err));
+		return report_set(r, err, "memory", "the policy image cannot be made: %s",
+				  strerror(-err));
 	}
 	return 0;
 }
 
-int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name, uint64_t version,
-		      unsigned flags, struct report *r)
+int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
+		      uint64_t version, unsigned flags, struct report *r)
 {
 	struct build *c;
 	int err;
@@ -222,7 +233,8 @@ void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region,
 	}
 	for (uint32_t i = 0; i < b->object.n_maps; i++) {
 		if (maps[i].region == region && b->object.init[i]) {
-			memcpy((uint8_t *)base + maps[i].region_offset, b->object.init[i], maps[i].value_bytes);
+			memcpy((uint8_t *)base + maps[i].region_offset, b->object.init[i],
+			       maps[i].value_bytes);
 		}
 	}
 }

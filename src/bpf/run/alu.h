@@ -1,6 +1,7 @@
-/* What an instruction computes: one definition of arithmetic, comparison and byte order, as pure inline functions.
- * Both interpreters are built from them; the operation is a constant there, so the switches cost nothing. Division by
- * zero, the overflow of signed division and shifts beyond the width are defined as RFC 9669 (section 4.1) says. */
+/* What an instruction computes: one definition of arithmetic, comparison and byte order, as pure
+ * inline functions. Both interpreters are built from them; the operation is a constant there, so
+ * the switches cost nothing. Division by zero, the overflow of signed division and shifts beyond
+ * the width are defined as RFC 9669 (section 4.1) says. */
 #ifndef GBPF_BPF_RUN_ALU_H
 #define GBPF_BPF_RUN_ALU_H
 
@@ -209,7 +210,8 @@ static ALWAYS_INLINE uint64_t ebpf_end(uint8_t code, uint64_t d, int bits)
 	return swap ? ebpf_swap(d, bits) : ebpf_truncate(d, bits);
 }
 
-/* Atomics, sequentially consistent; return what was in memory before. expected is r0, for CMPXCHG. */
+/* Atomics, sequentially consistent; return what was in memory before. expected is r0, for CMPXCHG.
+ */
 #define EBPF_ATOMIC_FUNCTION(name, type)                                                           \
 	static ALWAYS_INLINE type name(type *p, int32_t op, type s, type expected)                 \
 	{                                                                                          \

@@ -1,4 +1,5 @@
-/* Well-formedness of instructions, and of whole programs as far as it can be seen without running them. */
+/* Well-formedness of instructions, and of whole programs as far as it can be seen without running
+ * them. */
 #include "bpf/run/decode.h"
 
 #include <errno.h>
@@ -23,7 +24,8 @@ static int alu_ok(const struct ebpf_insn *i)
 		}
 		break;
 	case EBPF_MOV:
-		if (i->off && !(by_reg && (i->off == 8 || i->off == 16 || (is64 && i->off == 32)))) {
+		if (i->off &&
+		    !(by_reg && (i->off == 8 || i->off == 16 || (is64 && i->off == 32)))) {
 			return 0;
 		}
 		break;
@@ -187,7 +189,8 @@ int ebpf_program_check(const struct ebpf_insn *insns, uint32_t n, uint32_t n_map
 
 		*ret_pc = pc;
 		slots = ebpf_insn_slots(insns, n, pc);
-		if (slots < 0 || !operand_ok(i, n_maps) || (pc + (uint32_t)slots >= n && goes_on(i))) {
+		if (slots < 0 || !operand_ok(i, n_maps) ||
+		    (pc + (uint32_t)slots >= n && goes_on(i))) {
 			return -EINVAL;
 		}
 		/* A second half has opcode 0, which no instruction has. */

@@ -1,5 +1,5 @@
-/* The helpers, and the table through which running code reaches them. No helper blocks, allocates or calls the kernel
- * (reading the clock stays in the vDSO). */
+/* The helpers, and the table through which running code reaches them. No helper blocks, allocates
+ * or calls the kernel (reading the clock stays in the vDSO). */
 #include "bpf/run/env.h"
 
 #include <errno.h>
@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define ARGS \
-	uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, struct ebpf_env *env
+#define ARGS uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, struct ebpf_env *env
 
 static const void *ptr(uint64_t v)
 {
@@ -95,7 +94,8 @@ static uint64_t help_gbpf_note(ARGS)
 }
 
 static const ebpf_helper_fn all_helpers[EBPF_HELPER_SLOTS] = {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc) [EBPF_SLOT_##name] = help_##name,
+#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
+	[EBPF_SLOT_##name] = help_##name,
 #include "gbpf/hooks.def"
 };
 
@@ -110,8 +110,8 @@ void ebpf_env_init(struct ebpf_env *env)
 int ebpf_helper_slot(int32_t id)
 {
 	switch (id) {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc) \
-	case id:                                                         \
+#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
+	case id:                                                                                   \
 		return EBPF_SLOT_##name;
 #include "gbpf/hooks.def"
 	default:

@@ -1,6 +1,7 @@
-/* The only file that makes memory executable. Machine code is written through the descriptor, the memfd is sealed against
- * writes, and only then mapped, read and execute: at no time is any page of any process both writable and executable.
- * A private mapping of a write-sealed memfd also works on kernels that refuse shared ones (before 6.7). */
+/* The only file that makes memory executable. Machine code is written through the descriptor, the
+ * memfd is sealed against writes, and only then mapped, read and execute: at no time is any page of
+ * any process both writable and executable. A private mapping of a write-sealed memfd also works on
+ * kernels that refuse shared ones (before 6.7). */
 #include "bpf/run/exec_mem.h"
 
 #include <errno.h>
@@ -63,7 +64,8 @@ int ebpf_exec_check(int fd)
 
 int ebpf_exec_map(int fd, size_t offset, size_t bytes, void **ret)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_POPULATE, fd, (off_t)offset);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_POPULATE, fd,
+		       (off_t)offset);
 
 	if (p == MAP_FAILED) {
 		return -errno;

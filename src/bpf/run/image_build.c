@@ -10,8 +10,8 @@
 
 #define PAGE 4096u
 
-int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs, const struct ebpf_insn *insns,
-		     const void *code, size_t code_bytes)
+int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
+		     const struct ebpf_insn *insns, const void *code, size_t code_bytes)
 {
 	size_t defs_bytes = (size_t)h->n_maps * sizeof(*defs);
 	size_t insns_bytes = (size_t)h->n_insns * sizeof(*insns);
@@ -35,6 +35,7 @@ int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *def
 	h->code_offset = h->code_bytes ? (uint32_t)code_at : 0;
 	h->arch = h->code_bytes ? EM_X86_64 : 0;
 	h->reserved = 0;
-	return ebpf_exec_create("gbpf-image", h->code_bytes ? code_at + ROUND_UP(code_bytes, PAGE) : code_at, parts,
-				ARRAY_SIZE(parts));
+	return ebpf_exec_create("gbpf-image",
+				h->code_bytes ? code_at + ROUND_UP(code_bytes, PAGE) : code_at,
+				parts, ARRAY_SIZE(parts));
 }

@@ -1,6 +1,6 @@
-/* Opening an image: everything is checked before it is used, sizes are taken from private copies, and whatever cannot be
- * mapped executable is interpreted. The image itself is a private mapping of a memfd that nobody can write, so that what
- * was checked stays as it was. */
+/* Opening an image: everything is checked before it is used, sizes are taken from private copies,
+ * and whatever cannot be mapped executable is interpreted. The image itself is a private mapping of
+ * a memfd that nobody can write, so that what was checked stays as it was. */
 #include "bpf/run/image.h"
 
 #include <elf.h>
@@ -46,14 +46,15 @@ static int check_header(const struct ebpf_policy *p, const struct ebpf_image_hea
 			      (uint64_t)h->n_insns * sizeof(struct ebpf_insn);
 
 	if (h->magic != EBPF_IMAGE_MAGIC || h->header_bytes != sizeof(*h) || h->reserved ||
-	    !memchr(h->name, 0, sizeof(h->name)) || h->n_maps > EBPF_MAX_MAPS || data_bytes > p->image_bytes) {
+	    !memchr(h->name, 0, sizeof(h->name)) || h->n_maps > EBPF_MAX_MAPS ||
+	    data_bytes > p->image_bytes) {
 		return -EINVAL;
 	}
 	if (!h->code_bytes) {
 		return h->code_offset ? -EINVAL : 0;
 	}
-	if (h->code_offset % PAGE || h->code_offset < data_bytes || h->code_offset > p->image_bytes ||
-	    h->code_bytes > p->image_bytes - h->code_offset) {
+	if (h->code_offset % PAGE || h->code_offset < data_bytes ||
+	    h->code_offset > p->image_bytes || h->code_bytes > p->image_bytes - h->code_offset) {
 		return -EINVAL;
 	}
 	return 0;
@@ -84,7 +85,8 @@ static int map_region(struct ebpf_policy *p, enum ebpf_region region, int fd, in
 		return 0;
 	}
 	if (fd < 0 && region == EBPF_REGION_DAEMON) {
-		base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 		base = base == MAP_FAILED ? NULL : base;
 	} else if (fd < 0 || shm_check(fd, bytes) < 0) {
 		return -EINVAL;
@@ -118,7 +120,8 @@ static int map_regions(struct ebpf_policy *p, const int fds[EBPF_REGIONS], int d
 	return 0;
 }
 
-static void map_code(struct ebpf_policy *p, const struct ebpf_image_header *h, int fd, unsigned flags)
+static void map_code(struct ebpf_policy *p, const struct ebpf_image_header *h, int fd,
+		     unsigned flags)
 {
 #if defined(__x86_64__)
 	if (h->arch == EM_X86_64 && h->code_bytes && !(flags & EBPF_OPEN_NO_JIT) &&
@@ -128,8 +131,8 @@ static void map_code(struct ebpf_policy *p, const struct ebpf_image_header *h, i
 #endif
 }
 
-/* Programs of the other side are not filled in, and neither are local ones where there is no tenant's memory: nothing
- * can then run a program whose maps are absent. */
+/* Programs of the other side are not filled in, and neither are local ones where there is no
+ * tenant's memory: nothing can then run a program whose maps are absent. */
 static int runs_here(const struct ebpf_policy *p, unsigned hook, int daemon)
 {
 	if (hook_side[hook] == DAEMON) {
@@ -149,7 +152,8 @@ static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *
 		if (!prog->n_insns) {
 			continue;
 		}
-		if (prog->insn_first > h->n_insns || prog->n_insns > h->n_insns - prog->insn_first ||
+		if (prog->insn_first > h->n_insns ||
+		    prog->n_insns > h->n_insns - prog->insn_first ||
 		    (prog->code_offset != UINT32_MAX && prog->code_offset >= h->code_bytes) ||
 		    ebpf_program_check(all + prog->insn_first, prog->n_insns, h->n_maps, NULL)) {
 			return -EINVAL;
@@ -166,7 +170,8 @@ static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *
 	return 0;
 }
 
-int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS], unsigned flags)
+int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS],
+		     unsigned flags)
 {
 	int daemon = !!(flags & EBPF_OPEN_DAEMON);
 	struct ebpf_image_header h;

@@ -1,5 +1,6 @@
-/* The interpreter for verified programs: the body of interp_body.inc without checks. What it still guards against costs
- * nothing on the way: frames beyond the last one and opcodes that do not exist end the run with 0. */
+/* The interpreter for verified programs: the body of interp_body.inc without checks. What it still
+ * guards against costs nothing on the way: frames beyond the last one and opcodes that do not exist
+ * end the run with 0. */
 #include "bpf/run/interp.h"
 
 #include <string.h>
@@ -16,22 +17,23 @@ struct saved_frame {
 #define ACCESS(p, bytes, write) ((void)0)
 #define ALIGNED_ACCESS(p, bytes) ((void)0)
 #define MAP(index) ((void)0)
-#define HELPER(slot)              \
-	do {                      \
-		if ((slot) < 0) { \
-			return 0; \
-		}                 \
+#define HELPER(slot)                                                                               \
+	do {                                                                                       \
+		if ((slot) < 0) {                                                                  \
+			return 0;                                                                  \
+		}                                                                                  \
 	} while (0)
-#define ENTER()                                  \
-	do {                                     \
-		if (frame + 1 >= EBPF_MAX_FRAMES) { \
-			return 0;                \
-		}                                \
+#define ENTER()                                                                                    \
+	do {                                                                                       \
+		if (frame + 1 >= EBPF_MAX_FRAMES) {                                                \
+			return 0;                                                                  \
+		}                                                                                  \
 	} while (0)
 #define BAD() return 0
 #define DONE() return r[0]
 
-uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx, struct ebpf_env *env)
+uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
+			      struct ebpf_env *env)
 {
 	ALIGNED(16) uint8_t stacks[EBPF_MAX_FRAMES][EBPF_STACK_BYTES];
 	struct saved_frame saved[EBPF_MAX_FRAMES];
@@ -39,7 +41,8 @@ uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *c
 	unsigned frame = 0;
 	uint64_t r[16]; /* 16, so that a register field always indexes into it */
 
-	/* One by one: an initializer becomes a `rep stos`, which takes longer than many a program. */
+	/* One by one: an initializer becomes a `rep stos`, which takes longer than many a program.
+	 */
 	r[0] = r[2] = r[3] = r[4] = r[5] = r[6] = r[7] = r[8] = r[9] = 0;
 	r[1] = (uintptr_t)ctx;
 	r[10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES;

@@ -1,5 +1,6 @@
-/* The interpreter that trusts nothing: any bytes may be the program. It is the reference for the other engines, the judge
- * of the verifier's soundness tests, and what `policy exec` runs. Same body as interp.c, with the checks. */
+/* The interpreter that trusts nothing: any bytes may be the program. It is the reference for the
+ * other engines, the judge of the verifier's soundness tests, and what `policy exec` runs. Same
+ * body as interp.c, with the checks. */
 #include "bpf/run/interp.h"
 
 #include <errno.h>
@@ -13,12 +14,20 @@
 #include "gbpf/hooks.def"
 
 enum arg_kind {
-	ARG_NONE, ARG_SCALAR, ARG_CONST_MAP, ARG_MAP_KEY, ARG_MAP_VALUE, ARG_MEM, ARG_MEM_UNINIT, ARG_SIZE,
-	ARG_SIZE_OR_ZERO, ARG_CTX
+	ARG_NONE,
+	ARG_SCALAR,
+	ARG_CONST_MAP,
+	ARG_MAP_KEY,
+	ARG_MAP_VALUE,
+	ARG_MEM,
+	ARG_MEM_UNINIT,
+	ARG_SIZE,
+	ARG_SIZE_OR_ZERO,
+	ARG_CTX
 };
 
 static const uint8_t helper_args[EBPF_HELPER_SLOTS][5] = {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc) \
+#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
 	[EBPF_SLOT_##name] = { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },
 #include "gbpf/hooks.def"
 };
@@ -45,8 +54,8 @@ static int in_map(const struct ebpf_map *m, uint64_t p, uint64_t bytes, int writ
 	return (p - base) % m->stride + bytes <= m->value_bytes;
 }
 
-static int allowed(const struct ebpf_checked_run *run, uint8_t (*stacks)[EBPF_STACK_BYTES], unsigned frame,
-		   uint64_t p, uint64_t bytes, int write)
+static int allowed(const struct ebpf_checked_run *run, uint8_t (*stacks)[EBPF_STACK_BYTES],
+		   unsigned frame, uint64_t p, uint64_t bytes, int write)
 {
 	/* A function may have been passed a pointer into a caller's frame. */
 	for (unsigned i = 0; i <= frame; i++) {
@@ -80,8 +89,8 @@ static const struct ebpf_map *handle_of(const struct ebpf_env *env, uint64_t v)
 }
 
 /* The five arguments against the helper's signature. */
-static int call_allowed(const struct ebpf_checked_run *run, uint8_t (*stacks)[EBPF_STACK_BYTES], unsigned frame,
-			const uint64_t *r, int slot)
+static int call_allowed(const struct ebpf_checked_run *run, uint8_t (*stacks)[EBPF_STACK_BYTES],
+			unsigned frame, const uint64_t *r, int slot)
 {
 	const struct ebpf_map *map = NULL;
 
@@ -120,51 +129,51 @@ static int call_allowed(const struct ebpf_checked_run *run, uint8_t (*stacks)[EB
 	return 1;
 }
 
-#define STOP(e)            \
-	do {               \
-		err = (e); \
-		goto stop; \
+#define STOP(e)                                                                                    \
+	do {                                                                                       \
+		err = (e);                                                                         \
+		goto stop;                                                                         \
 	} while (0)
 #define DISPATCH() goto next
-#define ACCESS(p, bytes, write)                                            \
-	do {                                                               \
-		if (!allowed(run, stacks, frame, (p), (bytes), (write))) { \
-			STOP(-EFAULT);                                     \
-		}                                                          \
+#define ACCESS(p, bytes, write)                                                                    \
+	do {                                                                                       \
+		if (!allowed(run, stacks, frame, (p), (bytes), (write))) {                         \
+			STOP(-EFAULT);                                                             \
+		}                                                                                  \
 	} while (0)
-#define ALIGNED_ACCESS(p, bytes)                 \
-	do {                                     \
-		if ((p) % (bytes)) {             \
-			STOP(-EFAULT);           \
-		}                                \
-		ACCESS((p), (bytes), 1);         \
+#define ALIGNED_ACCESS(p, bytes)                                                                   \
+	do {                                                                                       \
+		if ((p) % (bytes)) {                                                               \
+			STOP(-EFAULT);                                                             \
+		}                                                                                  \
+		ACCESS((p), (bytes), 1);                                                           \
 	} while (0)
-#define MAP(index)                                                  \
-	do {                                                        \
-		if (!env || (index) >= MIN(env->n_maps, EBPF_MAX_MAPS)) { \
-			STOP(-EINVAL);                              \
-		}                                                   \
+#define MAP(index)                                                                                 \
+	do {                                                                                       \
+		if (!env || (index) >= MIN(env->n_maps, EBPF_MAX_MAPS)) {                          \
+			STOP(-EINVAL);                                                             \
+		}                                                                                  \
 	} while (0)
-#define HELPER(slot)                                                \
-	do {                                                        \
-		if (!env || (slot) < 0) {                           \
-			STOP(-EINVAL);                              \
-		}                                                   \
-		if (!call_allowed(run, stacks, frame, r, (slot))) { \
-			STOP(-EFAULT);                              \
-		}                                                   \
+#define HELPER(slot)                                                                               \
+	do {                                                                                       \
+		if (!env || (slot) < 0) {                                                          \
+			STOP(-EINVAL);                                                             \
+		}                                                                                  \
+		if (!call_allowed(run, stacks, frame, r, (slot))) {                                \
+			STOP(-EFAULT);                                                             \
+		}                                                                                  \
 	} while (0)
-#define ENTER()                                     \
-	do {                                        \
-		if (frame + 1 >= EBPF_MAX_FRAMES) { \
-			STOP(-ELOOP);               \
-		}                                   \
+#define ENTER()                                                                                    \
+	do {                                                                                       \
+		if (frame + 1 >= EBPF_MAX_FRAMES) {                                                \
+			STOP(-ELOOP);                                                              \
+		}                                                                                  \
 	} while (0)
 #define BAD() STOP(-EINVAL)
 #define DONE() STOP(0)
 
-int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_checked_run *run,
-			uint64_t *ret_r0, uint32_t *ret_pc)
+int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n,
+			const struct ebpf_checked_run *run, uint64_t *ret_r0, uint32_t *ret_pc)
 {
 	ALIGNED(16) uint8_t stacks[EBPF_MAX_FRAMES][EBPF_STACK_BYTES] = { 0 };
 	struct saved_frame saved[EBPF_MAX_FRAMES];
@@ -173,13 +182,16 @@ int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n, const struct 
 	uint64_t fuel = run->fuel;
 	unsigned frame = 0;
 	int err;
-	uint64_t r[16] = { [1] = run->r1, [2] = run->r2, [10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES };
+	uint64_t r[16] = {
+		[1] = run->r1, [2] = run->r2, [10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES
+	};
 
 #include "bpf/run/interp_body.inc"
 
 next:
 	/* Offsets are at most 2^31, so the pointer difference is exact. */
-	if (ip < insns || ip >= insns + n || ebpf_insn_slots(insns, n, (uint32_t)(ip - insns)) < 0) {
+	if (ip < insns || ip >= insns + n ||
+	    ebpf_insn_slots(insns, n, (uint32_t)(ip - insns)) < 0) {
 		STOP(-EINVAL);
 	}
 	if (!fuel--) {

@@ -1,5 +1,6 @@
-/* Maps: checking definitions, laying them out in regions, and the operations behind the helpers. Every process computes
- * the layout from its private copy of the definitions, so nothing here reads a size or an offset from shared memory. */
+/* Maps: checking definitions, laying them out in regions, and the operations behind the helpers.
+ * Every process computes the layout from its private copy of the definitions, so nothing here reads
+ * a size or an offset from shared memory. */
 #include "bpf/run/map.h"
 
 #include <errno.h>
@@ -39,7 +40,8 @@ static int flags_ok(uint32_t flags)
 	if (flags & ~MAP_FLAGS) {
 		return 0;
 	}
-	/* A tenant's instance is written by that tenant, so it is neither gbpfd's own nor constant. */
+	/* A tenant's instance is written by that tenant, so it is neither gbpfd's own nor constant.
+	 */
 	return !(flags & GBPF_F_TENANT) || flags == GBPF_F_TENANT;
 }
 

@@ -14,63 +14,85 @@ struct op {
 };
 
 static const struct op alu_ops[] = {
-	{ "add", EBPF_ADD, 0 }, { "sub", EBPF_SUB, 0 }, { "mul", EBPF_MUL, 0 }, { "div", EBPF_DIV, 0 },
-	{ "sdiv", EBPF_DIV, 1 }, { "mod", EBPF_MOD, 0 }, { "smod", EBPF_MOD, 1 }, { "or", EBPF_OR, 0 },
-	{ "and", EBPF_AND, 0 }, { "xor", EBPF_XOR, 0 }, { "lsh", EBPF_LSH, 0 }, { "rsh", EBPF_RSH, 0 },
-	{ "arsh", EBPF_ARSH, 0 }, { "mov", EBPF_MOV, 0 }, { NULL, 0, 0 },
+	{ "add", EBPF_ADD, 0 },	  { "sub", EBPF_SUB, 0 },  { "mul", EBPF_MUL, 0 },
+	{ "div", EBPF_DIV, 0 },	  { "sdiv", EBPF_DIV, 1 }, { "mod", EBPF_MOD, 0 },
+	{ "smod", EBPF_MOD, 1 },  { "or", EBPF_OR, 0 },	   { "and", EBPF_AND, 0 },
+	{ "xor", EBPF_XOR, 0 },	  { "lsh", EBPF_LSH, 0 },  { "rsh", EBPF_RSH, 0 },
+	{ "arsh", EBPF_ARSH, 0 }, { "mov", EBPF_MOV, 0 },  { NULL, 0, 0 },
 };
 
 static const struct op jump_ops[] = {
-	{ "jeq", EBPF_JEQ, 0 }, { "jne", EBPF_JNE, 0 }, { "jgt", EBPF_JGT, 0 }, { "jge", EBPF_JGE, 0 },
-	{ "jlt", EBPF_JLT, 0 }, { "jle", EBPF_JLE, 0 }, { "jset", EBPF_JSET, 0 }, { "jsgt", EBPF_JSGT, 0 },
-	{ "jsge", EBPF_JSGE, 0 }, { "jslt", EBPF_JSLT, 0 }, { "jsle", EBPF_JSLE, 0 }, { NULL, 0, 0 },
+	{ "jeq", EBPF_JEQ, 0 },	  { "jne", EBPF_JNE, 0 },   { "jgt", EBPF_JGT, 0 },
+	{ "jge", EBPF_JGE, 0 },	  { "jlt", EBPF_JLT, 0 },   { "jle", EBPF_JLE, 0 },
+	{ "jset", EBPF_JSET, 0 }, { "jsgt", EBPF_JSGT, 0 }, { "jsge", EBPF_JSGE, 0 },
+	{ "jslt", EBPF_JSLT, 0 }, { "jsle", EBPF_JSLE, 0 }, { NULL, 0, 0 },
 };
 
 /* Whole opcodes; off is the value of the off field. */
 static const struct op unary_ops[] = {
-	{ "neg", EBPF_ALU64 | EBPF_NEG, 0 }, { "neg32", EBPF_ALU | EBPF_NEG, 0 },
+	{ "neg", EBPF_ALU64 | EBPF_NEG, 0 },	      { "neg32", EBPF_ALU | EBPF_NEG, 0 },
 	{ "le16", EBPF_ALU | EBPF_END | EBPF_K, 16 }, { "le32", EBPF_ALU | EBPF_END | EBPF_K, 32 },
 	{ "le64", EBPF_ALU | EBPF_END | EBPF_K, 64 }, { "be16", EBPF_ALU | EBPF_END | EBPF_X, 16 },
 	{ "be32", EBPF_ALU | EBPF_END | EBPF_X, 32 }, { "be64", EBPF_ALU | EBPF_END | EBPF_X, 64 },
-	{ "bswap16", EBPF_ALU64 | EBPF_END, 16 }, { "bswap32", EBPF_ALU64 | EBPF_END, 32 },
-	{ "bswap64", EBPF_ALU64 | EBPF_END, 64 }, { NULL, 0, 0 },
+	{ "bswap16", EBPF_ALU64 | EBPF_END, 16 },     { "bswap32", EBPF_ALU64 | EBPF_END, 32 },
+	{ "bswap64", EBPF_ALU64 | EBPF_END, 64 },     { NULL, 0, 0 },
 };
 
 static const struct op move_ops[] = {
-	{ "movsx8", EBPF_ALU64 | EBPF_MOV | EBPF_X, 8 }, { "movsx16", EBPF_ALU64 | EBPF_MOV | EBPF_X, 16 },
-	{ "movsx32", EBPF_ALU64 | EBPF_MOV | EBPF_X, 32 }, { "movsx8w", EBPF_ALU | EBPF_MOV | EBPF_X, 8 },
-	{ "movsx16w", EBPF_ALU | EBPF_MOV | EBPF_X, 16 }, { NULL, 0, 0 },
+	{ "movsx8", EBPF_ALU64 | EBPF_MOV | EBPF_X, 8 },
+	{ "movsx16", EBPF_ALU64 | EBPF_MOV | EBPF_X, 16 },
+	{ "movsx32", EBPF_ALU64 | EBPF_MOV | EBPF_X, 32 },
+	{ "movsx8w", EBPF_ALU | EBPF_MOV | EBPF_X, 8 },
+	{ "movsx16w", EBPF_ALU | EBPF_MOV | EBPF_X, 16 },
+	{ NULL, 0, 0 },
 };
 
 static const struct op load_ops[] = {
-	{ "ldxb", EBPF_LDX | EBPF_MEM | EBPF_B, 0 }, { "ldxh", EBPF_LDX | EBPF_MEM | EBPF_H, 0 },
-	{ "ldxw", EBPF_LDX | EBPF_MEM | EBPF_W, 0 }, { "ldxdw", EBPF_LDX | EBPF_MEM | EBPF_DW, 0 },
-	{ "ldsxb", EBPF_LDX | EBPF_MEMSX | EBPF_B, 0 }, { "ldsxh", EBPF_LDX | EBPF_MEMSX | EBPF_H, 0 },
-	{ "ldsxw", EBPF_LDX | EBPF_MEMSX | EBPF_W, 0 }, { NULL, 0, 0 },
+	{ "ldxb", EBPF_LDX | EBPF_MEM | EBPF_B, 0 },
+	{ "ldxh", EBPF_LDX | EBPF_MEM | EBPF_H, 0 },
+	{ "ldxw", EBPF_LDX | EBPF_MEM | EBPF_W, 0 },
+	{ "ldxdw", EBPF_LDX | EBPF_MEM | EBPF_DW, 0 },
+	{ "ldsxb", EBPF_LDX | EBPF_MEMSX | EBPF_B, 0 },
+	{ "ldsxh", EBPF_LDX | EBPF_MEMSX | EBPF_H, 0 },
+	{ "ldsxw", EBPF_LDX | EBPF_MEMSX | EBPF_W, 0 },
+	{ NULL, 0, 0 },
 };
 
 static const struct op store_ops[] = {
-	{ "stb", EBPF_ST | EBPF_MEM | EBPF_B, 0 }, { "sth", EBPF_ST | EBPF_MEM | EBPF_H, 0 },
-	{ "stw", EBPF_ST | EBPF_MEM | EBPF_W, 0 }, { "stdw", EBPF_ST | EBPF_MEM | EBPF_DW, 0 },
-	{ "stxb", EBPF_STX | EBPF_MEM | EBPF_B, 0 }, { "stxh", EBPF_STX | EBPF_MEM | EBPF_H, 0 },
-	{ "stxw", EBPF_STX | EBPF_MEM | EBPF_W, 0 }, { "stxdw", EBPF_STX | EBPF_MEM | EBPF_DW, 0 },
+	{ "stb", EBPF_ST | EBPF_MEM | EBPF_B, 0 },
+	{ "sth", EBPF_ST | EBPF_MEM | EBPF_H, 0 },
+	{ "stw", EBPF_ST | EBPF_MEM | EBPF_W, 0 },
+	{ "stdw", EBPF_ST | EBPF_MEM | EBPF_DW, 0 },
+	{ "stxb", EBPF_STX | EBPF_MEM | EBPF_B, 0 },
+	{ "stxh", EBPF_STX | EBPF_MEM | EBPF_H, 0 },
+	{ "stxw", EBPF_STX | EBPF_MEM | EBPF_W, 0 },
+	{ "stxdw", EBPF_STX | EBPF_MEM | EBPF_DW, 0 },
 	{ NULL, 0, 0 },
 };
 
 static const struct op atomic_ops[] = {
-	{ "aadd", EBPF_ADD, 0 }, { "aor", EBPF_OR, 0 }, { "aand", EBPF_AND, 0 }, { "axor", EBPF_XOR, 0 },
-	{ "afadd", EBPF_ADD | EBPF_FETCH, 0 }, { "afor", EBPF_OR | EBPF_FETCH, 0 },
-	{ "afand", EBPF_AND | EBPF_FETCH, 0 }, { "afxor", EBPF_XOR | EBPF_FETCH, 0 },
-	{ "axchg", EBPF_XCHG, 0 }, { "acmpxchg", EBPF_CMPXCHG, 0 }, { NULL, 0, 0 },
+	{ "aadd", EBPF_ADD, 0 },
+	{ "aor", EBPF_OR, 0 },
+	{ "aand", EBPF_AND, 0 },
+	{ "axor", EBPF_XOR, 0 },
+	{ "afadd", EBPF_ADD | EBPF_FETCH, 0 },
+	{ "afor", EBPF_OR | EBPF_FETCH, 0 },
+	{ "afand", EBPF_AND | EBPF_FETCH, 0 },
+	{ "afxor", EBPF_XOR | EBPF_FETCH, 0 },
+	{ "axchg", EBPF_XCHG, 0 },
+	{ "acmpxchg", EBPF_CMPXCHG, 0 },
+	{ NULL, 0, 0 },
 };
 
 /* Finds name, which may end in suffix; whether it did is stored. */
-static const struct op *find_op(const struct op *ops, const char *name, const char *suffix, int *ret_suffixed)
+static const struct op *find_op(const struct op *ops, const char *name, const char *suffix,
+				int *ret_suffixed)
 {
 	for (const struct op *o = ops; o->name; o++) {
 		size_t len = strlen(o->name);
 
-		if (strncmp(name, o->name, len) == 0 && (!name[len] || strcmp(name + len, suffix) == 0)) {
+		if (strncmp(name, o->name, len) == 0 &&
+		    (!name[len] || strcmp(name + len, suffix) == 0)) {
 			*ret_suffixed = name[len] != 0;
 			return o;
 		}
@@ -117,8 +139,8 @@ static int add(struct asm_unit *u, uint8_t code, int dst, int src, int64_t off, 
 	if (u->n >= ASM_MAX_INSNS || off < INT16_MIN || off > INT16_MAX) {
 		return fail(u, "too long or offset out of range", "");
 	}
-	u->insns[u->n++] = (struct ebpf_insn){ code, (uint8_t)(dst & 15), (uint8_t)(src & 15), (int16_t)off,
-					       (int32_t)imm };
+	u->insns[u->n++] = (struct ebpf_insn){ code, (uint8_t)(dst & 15), (uint8_t)(src & 15),
+					       (int16_t)off, (int32_t)imm };
 	return 0;
 }
 
@@ -173,7 +195,8 @@ static int parse_mem(const char *s, int *ret_reg, int64_t *ret_off)
 	return 0;
 }
 
-static int add_operands(struct asm_unit *u, uint8_t code, const char *d, const char *s, int64_t off, const char *line)
+static int add_operands(struct asm_unit *u, uint8_t code, const char *d, const char *s, int64_t off,
+			const char *line)
 {
 	int dst = parse_reg(d), src = parse_reg(s);
 	int64_t imm;
@@ -192,7 +215,9 @@ static int add_operands(struct asm_unit *u, uint8_t code, const char *d, const c
 
 static int asm_wide(struct asm_unit *u, const char *m, char a[4][48], const char *line)
 {
-	int dst = parse_reg(a[0]), src = strcmp(m, "lddw") == 0 ? 0 : strcmp(m, "ldmap") == 0 ? 1 : 2;
+	int dst = parse_reg(a[0]), src = strcmp(m, "lddw") == 0	   ? 0
+					 : strcmp(m, "ldmap") == 0 ? 1
+								   : 2;
 	int64_t v = 0, off = 0;
 
 	if (dst < 0 || parse_number(a[1], &v) < 0 || (src == 2 && parse_number(a[2], &off) < 0)) {
@@ -212,10 +237,15 @@ static int asm_control(struct asm_unit *u, const char *m, char a[4][48], const c
 		return add(u, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
 	}
 	if (strcmp(m, "ja") == 0 || strcmp(m, "jal") == 0) {
-		return add_label(u, a[0], 1) ? -1 : add(u, m[2] ? EBPF_JMP32 | EBPF_JA : EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+		return add_label(u, a[0], 1)
+			       ? -1
+			       : add(u, m[2] ? EBPF_JMP32 | EBPF_JA : EBPF_JMP | EBPF_JA, 0, 0, 0,
+				     0);
 	}
 	if (strcmp(m, "callf") == 0) {
-		return add_label(u, a[0], 1) ? -1 : add(u, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+		return add_label(u, a[0], 1)
+			       ? -1
+			       : add(u, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
 	}
 	if (parse_number(a[0], &v) < 0) {
 		return fail(u, "no helper number", line);
@@ -242,7 +272,8 @@ static int asm_memory(struct asm_unit *u, const char *m, char a[4][48], const ch
 	other = parse_reg(a[1]);
 	o = find_op(store_ops, m, "", &unused);
 	if (o && EBPF_CLASS(o->code) == EBPF_ST) {
-		return parse_number(a[1], &imm) < 0 ? fail(u, "no number", line) : add(u, o->code, reg, 0, off, imm);
+		return parse_number(a[1], &imm) < 0 ? fail(u, "no number", line)
+						    : add(u, o->code, reg, 0, off, imm);
 	}
 	if (other < 0) {
 		return fail(u, "no register", line);
@@ -255,8 +286,8 @@ static int asm_memory(struct asm_unit *u, const char *m, char a[4][48], const ch
 		return add(u, EBPF_STX | EBPF_ATOMIC | EBPF_DW, reg, other, off, o->code);
 	}
 	o = find_op(atomic_ops, m, "32", &wide);
-	return o ? add(u, EBPF_STX | EBPF_ATOMIC | EBPF_W, reg, other, off, o->code) :
-		   fail(u, "no such instruction", line);
+	return o ? add(u, EBPF_STX | EBPF_ATOMIC | EBPF_W, reg, other, off, o->code)
+		 : fail(u, "no such instruction", line);
 }
 
 static int asm_hex(struct asm_unit *u, const char *digits, const char *line)
@@ -290,7 +321,8 @@ static int assemble(struct asm_unit *u, const char *m, char a[4][48], const char
 	if (strcmp(m, "lddw") == 0 || strcmp(m, "ldmap") == 0 || strcmp(m, "ldval") == 0) {
 		return asm_wide(u, m, a, line);
 	}
-	if (strcmp(m, "exit") == 0 || strcmp(m, "ja") == 0 || strcmp(m, "jal") == 0 || strncmp(m, "call", 4) == 0) {
+	if (strcmp(m, "exit") == 0 || strcmp(m, "ja") == 0 || strcmp(m, "jal") == 0 ||
+	    strncmp(m, "call", 4) == 0) {
 		return asm_control(u, m, a, line);
 	}
 	code = asm_alu_op(m, &off);
@@ -299,7 +331,8 @@ static int assemble(struct asm_unit *u, const char *m, char a[4][48], const char
 	}
 	code = asm_jump_op(m);
 	if (code >= 0) {
-		return add_label(u, a[2], 1) ? -1 : add_operands(u, (uint8_t)code, a[0], a[1], 0, line);
+		return add_label(u, a[2], 1) ? -1
+					     : add_operands(u, (uint8_t)code, a[0], a[1], 0, line);
 	}
 	o = find_op(unary_ops, m, "", &unused);
 	if (o && parse_reg(a[0]) >= 0) {

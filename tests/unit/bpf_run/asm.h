@@ -1,12 +1,19 @@
-/* A small assembler for readable test cases. One instruction a line, "label:" lines, "#" begins a comment:
- *	add sub mul div sdiv mod smod or and xor lsh rsh arsh mov	rD, rS|imm	(suffix 32: 32-bit class)
- *	neg neg32 rD    movsx8 movsx16 movsx32 movsx8w movsx16w rD, rS    le16 be32 bswap64 ... rD
- *	ldxb ldxh ldxw ldxdw ldsxb ldsxh ldsxw rD, [rS+off]    stb sth stw stdw [rD+off], imm
- *	stxb stxh stxw stxdw [rD+off], rS
- *	aadd aor aand axor afadd afor afand afxor axchg acmpxchg, with 32 or 64: aadd64 [rD+off], rS
- *	lddw rD, imm64    ldmap rD, index    ldval rD, index, offset
- *	ja label    jal label (32-bit offset)    jeq jne jgt jge jlt jle jset jsgt jsge jslt jsle rD, rS|imm, label (suffix 32)
- *	call id    callf label    exit    hex 0123456789abcdef (the eight bytes of one slot) */
+/* A small assembler for readable test cases: one instruction a line, "label:" lines, "#" begins a
+ * comment. D and S are registers, V is a register or a number, M is [rN+off], L a label.
+ * - add sub mul div sdiv mod smod or and xor lsh rsh arsh mov D, V; with suffix 32: 32-bit class
+ * - neg neg32 le16 be32 bswap64 (and the other widths) D
+ * - movsx8 movsx16 movsx32 movsx8w movsx16w D, S
+ * - ldxb ldxh ldxw ldxdw ldsxb ldsxh ldsxw D, M
+ * - stb sth stw stdw M, number
+ * - stxb stxh stxw stxdw M, S
+ * - aadd aor aand axor afadd afor afand afxor axchg acmpxchg, with 32 or 64, M, S
+ * - lddw D, number of 64 bits
+ * - ldmap D, index
+ * - ldval D, index, offset
+ * - ja L; jal L (32-bit distance)
+ * - jeq jne jgt jge jlt jle jset jsgt jsge jslt jsle D, V, L; with suffix 32: 32-bit class
+ * - call number; callf L; exit
+ * - hex 0123456789abcdef: the eight bytes of one slot */
 #ifndef GBPF_TESTS_BPF_ASM_H
 #define GBPF_TESTS_BPF_ASM_H
 

@@ -18,7 +18,8 @@ void pool_init(struct code_pool *p, size_t cap)
 	*p = (struct code_pool){ .plain = malloc(cap), .cap = cap };
 }
 
-int pool_add(struct code_pool *p, const struct ebpf_insn *insns, uint32_t n, const struct ebpf_env *env)
+int pool_add(struct code_pool *p, const struct ebpf_insn *insns, uint32_t n,
+	     const struct ebpf_env *env)
 {
 	return ebpf_jit_x86(insns, n, env->maps, env->n_maps, p->plain, p->cap, &p->len);
 }
@@ -62,16 +63,20 @@ void test_env_init(struct test_env *t)
 	ebpf_env_init(&t->env);
 }
 
-int test_env_add(struct test_env *t, const char *name, uint32_t value_bytes, uint32_t entries, uint32_t flags,
-		 uint32_t is_data)
+int test_env_add(struct test_env *t, const char *name, uint32_t value_bytes, uint32_t entries,
+		 uint32_t flags, uint32_t is_data)
 {
 	struct ebpf_map_def *d = &t->defs[t->n];
 
 	if (t->n == EBPF_MAX_MAPS) {
 		return -E2BIG;
 	}
-	*d = (struct ebpf_map_def){ .type = 2, .key_bytes = 4, .value_bytes = value_bytes, .max_entries = entries,
-				    .flags = flags, .is_data = is_data };
+	*d = (struct ebpf_map_def){ .type = 2,
+				    .key_bytes = 4,
+				    .value_bytes = value_bytes,
+				    .max_entries = entries,
+				    .flags = flags,
+				    .is_data = is_data };
 	snprintf(d->name, sizeof(d->name), "%s", name);
 	t->n++;
 	return 0;

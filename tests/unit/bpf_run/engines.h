@@ -1,4 +1,5 @@
-/* Every engine behind one call: both interpreters and the compiled code, over the same memory and environment. */
+/* Every engine behind one call: both interpreters and the compiled code, over the same memory and
+ * environment. */
 #ifndef GBPF_TESTS_BPF_ENGINES_H
 #define GBPF_TESTS_BPF_ENGINES_H
 
@@ -16,7 +17,8 @@ struct code_pool {
 
 void pool_init(struct code_pool *p, size_t cap);
 /* Offset of the program's entry, or what ebpf_jit_x86 returned. */
-int pool_add(struct code_pool *p, const struct ebpf_insn *insns, uint32_t n, const struct ebpf_env *env);
+int pool_add(struct code_pool *p, const struct ebpf_insn *insns, uint32_t n,
+	     const struct ebpf_env *env);
 /* Makes what was added executable. 0 or -errno. */
 int pool_map(struct code_pool *p);
 uint64_t pool_run(const struct code_pool *p, int entry, void *ctx, struct ebpf_env *env);
@@ -34,8 +36,8 @@ struct test_env {
 };
 
 void test_env_init(struct test_env *t);
-int test_env_add(struct test_env *t, const char *name, uint32_t value_bytes, uint32_t entries, uint32_t flags,
-		 uint32_t is_data);
+int test_env_add(struct test_env *t, const char *name, uint32_t value_bytes, uint32_t entries,
+		 uint32_t flags, uint32_t is_data);
 /* Lays out and binds (zeroed). 0 or -errno. */
 int test_env_bind(struct test_env *t);
 /* Zeroes all map memory and counters. */

@@ -1,12 +1,13 @@
-/* Runs the text cases of tests/data/<name>.bpft on every engine: the results must be the expected ones, to the bit.
- *	test NAME		begins a case; then assembly (asm.h), and:
- *	.mem HEX		memory that r1 points to
- *	.map NAME VALUE_BYTES ENTRIES [FLAGS [data]]	a map; the index counts from 0
- *	.r0 VALUE		expected result
- *	.memout HEX		expected memory afterwards
- *	.error fault|insn|fuel|frames	only for the checked interpreter: the run ends so
- *	alu OP A [B] = R	rows of arithmetic and of conditions: tried on many pairs of registers, and with
- *	jmp OP A B = 0|1	B as an immediate where it fits */
+/* Runs the text cases of tests/data/<name>.bpft on every engine: the results must be the expected
+ * ones, to the bit.
+ * - test NAME: begins a case; the lines after it are assembly (asm.h) and directives
+ * - .mem HEX: memory that r1 points to
+ * - .map NAME VALUE_BYTES ENTRIES [FLAGS [data]]: a map; the index counts from 0
+ * - .r0 VALUE: expected result
+ * - .memout HEX: expected memory afterwards
+ * - .error fault|insn|fuel|frames: only for the checked interpreter: the run ends so
+ * - alu OP A [B] = R and jmp OP A B = 0|1: rows of arithmetic and of conditions, tried on many
+ * pairs of registers, and with B as an immediate where it fits */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,11 +42,13 @@ static struct test_env no_maps;
 
 /* ---- one program on every engine ---- */
 
-static struct ebpf_checked_run checked_run(struct ebpf_memory *region, struct ebpf_env *env, uint8_t *mem, size_t bytes)
+static struct ebpf_checked_run checked_run(struct ebpf_memory *region, struct ebpf_env *env,
+					   uint8_t *mem, size_t bytes)
 {
 	*region = (struct ebpf_memory){ (uintptr_t)mem, bytes, 1 };
-	return (struct ebpf_checked_run){ .regions = region, .n_regions = 1, .r1 = (uintptr_t)mem, .fuel = FUEL,
-					  .env = env };
+	return (struct ebpf_checked_run){
+		.regions = region, .n_regions = 1, .r1 = (uintptr_t)mem, .fuel = FUEL, .env = env
+	};
 }
 
 struct expected {
@@ -57,15 +60,16 @@ struct expected {
 static void same(const struct expected *e, const char *engine, uint64_t r0, const uint8_t *mem)
 {
 	if (r0 != e->r0) {
-		fail_msg("%s: %s gives r0 = 0x%llx, not 0x%llx", e->what, engine, (unsigned long long)r0,
-			 (unsigned long long)e->r0);
+		fail_msg("%s: %s gives r0 = 0x%llx, not 0x%llx", e->what, engine,
+			 (unsigned long long)r0, (unsigned long long)e->r0);
 	}
 	if (e->mem_out->given && memcmp(mem, e->mem_out->bytes, e->mem_out->n) != 0) {
 		fail_msg("%s: %s leaves other memory", e->what, engine);
 	}
 }
 
-static void run_interpreters(const struct expected *e, const struct ebpf_insn *insns, uint32_t n, struct test_env *t)
+static void run_interpreters(const struct expected *e, const struct ebpf_insn *insns, uint32_t n,
+			     struct test_env *t)
 {
 	ALIGNED(16) uint8_t mem[MEM_BYTES];
 	struct ebpf_memory region;
@@ -118,7 +122,8 @@ static void emit_load(unsigned reg, uint64_t v)
 
 #define FILLER(reg) (0x01010101 * (int32_t)((reg) + 1))
 
-/* All registers get known values, the operation runs on two of them, and all others must be as they were. */
+/* All registers get known values, the operation runs on two of them, and all others must be as they
+ * were. */
 static void alu_program(const struct row *row, unsigned dst, unsigned src, int by_imm)
 {
 	unsigned t = src == 0 ? 1 : 0, to_fail[12], n_fail = 0;
@@ -129,27 +134,32 @@ static void alu_program(const struct row *row, unsigned dst, unsigned src, int b
 	}
 	if (!by_imm) {
 		emit_load(src, row->b);
-		emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, (uint8_t)src & 15, -8, 0 });
+		emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, (uint8_t)src & 15, -8,
+					 0 });
 	}
 	emit_load(dst, row->a);
 	if (row->unary) {
-		emit((struct ebpf_insn){ (uint8_t)row->code, (uint8_t)dst & 15, 0, row->off, row->imm });
+		emit((struct ebpf_insn){ (uint8_t)row->code, (uint8_t)dst & 15, 0, row->off,
+					 row->imm });
 	} else {
-		emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)), (uint8_t)dst & 15,
-					 (uint8_t)((by_imm ? 0 : src) & 15), row->off,
-					 by_imm ? (int32_t)row->b : 0 });
+		emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)),
+					 (uint8_t)dst & 15, (uint8_t)((by_imm ? 0 : src) & 15),
+					 row->off, by_imm ? (int32_t)row->b : 0 });
 	}
 	emit((struct ebpf_insn){ EBPF_STX | EBPF_MEM | EBPF_DW, 10, (uint8_t)dst & 15, -16, 0 });
 	for (unsigned r = 0; r < 10; r++) {
 		if (r != dst && (by_imm || r != src)) {
 			to_fail[n_fail++] = unit.n;
-			emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE, (uint8_t)r & 15, 0, 0, FILLER(r) });
+			emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE, (uint8_t)r & 15, 0, 0,
+						 FILLER(r) });
 		}
 	}
 	if (!by_imm && dst != src) {
-		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, (uint8_t)t & 15, 10, -8, 0 });
+		emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, (uint8_t)t & 15, 10, -8,
+					 0 });
 		to_fail[n_fail++] = unit.n;
-		emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE | EBPF_X, (uint8_t)t & 15, (uint8_t)src & 15, 0, 0 });
+		emit((struct ebpf_insn){ EBPF_JMP | EBPF_JNE | EBPF_X, (uint8_t)t & 15,
+					 (uint8_t)src & 15, 0, 0 });
 	}
 	emit((struct ebpf_insn){ EBPF_LDX | EBPF_MEM | EBPF_DW, 0, 10, -16, 0 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
@@ -167,8 +177,9 @@ static void jump_program(const struct row *row, unsigned dst, unsigned src, int 
 		emit_load(src, row->b);
 	}
 	emit_load(dst, row->a);
-	emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)), (uint8_t)dst & 15,
-				 (uint8_t)((by_imm ? 0 : src) & 15), 2, by_imm ? (int32_t)row->b : 0 });
+	emit((struct ebpf_insn){ (uint8_t)(row->code | (by_imm ? EBPF_K : EBPF_X)),
+				 (uint8_t)dst & 15, (uint8_t)((by_imm ? 0 : src) & 15), 2,
+				 by_imm ? (int32_t)row->b : 0 });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 0 });
 	emit((struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT });
 	emit((struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 1 });
@@ -181,7 +192,8 @@ struct pending {
 };
 
 /* A variant: interpreted at once, compiled and run with the next batch. */
-static void add_variant(const struct row *row, unsigned dst, unsigned src, int by_imm, struct pending *p)
+static void add_variant(const struct row *row, unsigned dst, unsigned src, int by_imm,
+			struct pending *p)
 {
 	static const struct hex none;
 
@@ -206,7 +218,8 @@ static int fits_imm(const struct row *row)
 	       (!is64 || (int64_t)row->b == (int32_t)row->b);
 }
 
-/* Seven pairs of registers a row; a file has rows enough to reach all hundred for each operation. */
+/* Seven pairs of registers a row; a file has rows enough to reach all hundred for each operation.
+ */
 #define VARIANTS 8u
 static void run_row(const struct row *row, unsigned number, struct pending *pending, unsigned *n)
 {
@@ -238,7 +251,7 @@ static void flush_rows(struct pending *pending, unsigned *n)
 
 struct file_case {
 	char name[100];
-	char *lines; /* owned */
+	char *lines;	  /* owned */
 	struct row *rows; /* owned */
 	unsigned n_rows;
 };
@@ -260,10 +273,10 @@ static void parse_hex(struct hex *h, const char *text)
 
 static int error_named(const char *name)
 {
-	return strcmp(name, "fault") == 0 ? -EFAULT :
-	       strcmp(name, "insn") == 0  ? -EINVAL :
-	       strcmp(name, "fuel") == 0  ? -ETIME :
-					    -ELOOP;
+	return strcmp(name, "fault") == 0  ? -EFAULT
+	       : strcmp(name, "insn") == 0 ? -EINVAL
+	       : strcmp(name, "fuel") == 0 ? -ETIME
+					   : -ELOOP;
 }
 
 struct test_text {
@@ -282,11 +295,13 @@ static void parse_directive(const char *line, struct test_text *x, struct test_e
 	} else if (strncmp(line, ".mem ", 5) == 0) {
 		parse_hex(&x->mem_in, line + 5);
 	} else if (strncmp(line, ".r0 ", 4) == 0) {
-		x->r0 = line[4] == '-' ? (uint64_t)strtoll(line + 4, NULL, 0) : strtoull(line + 4, NULL, 0);
+		x->r0 = line[4] == '-' ? (uint64_t)strtoll(line + 4, NULL, 0)
+				       : strtoull(line + 4, NULL, 0);
 		x->has_r0 = 1;
 	} else if (sscanf(line, ".error %39s", name) == 1) {
 		x->error = error_named(name);
-	} else if (sscanf(line, ".map %39s %u %u %i %7s", name, &value, &entries, (int *)&flags, data) >= 3) {
+	} else if (sscanf(line, ".map %39s %u %u %i %7s", name, &value, &entries, (int *)&flags,
+			  data) >= 3) {
 		assert_int_equal(test_env_add(t, name, value, entries, flags, !!data[0]), 0);
 	} else {
 		fail_msg("unknown directive: %s", line);

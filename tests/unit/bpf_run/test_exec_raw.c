@@ -59,7 +59,9 @@ static void both_engines_run_programs(void **state)
 	both_give("mov r0, 42; exit", NULL, 0, 42);
 	both_give("mov r0, r1; exit", NULL, 0, 0);
 	both_give("mov r0, r2; exit", mem, 5, 5);
-	both_give("mov r0, r3; or r0, r4; or r0, r5; or r0, r6; or r0, r7; or r0, r8; or r0, r9; exit", mem, 5, 0);
+	both_give("mov r0, r3; or r0, r4; or r0, r5; or r0, r6; or r0, r7; or r0, r8; or r0, r9; "
+		  "exit",
+		  mem, 5, 0);
 	both_give("ldxdw r0, [r1]; exit", mem, 8, 0x0807060504030201);
 	both_give("callf f; add r0, 1; exit; f:; mov r0, 8; exit", NULL, 0, 9);
 	both_give("mov r0, -1; rsh32 r0, 4; exit", NULL, 0, 0x0fffffff);
@@ -71,7 +73,8 @@ static void changed_memory_comes_back(void **state)
 		uint8_t mem[5] = { 1, 2, 3, 4, 5 };
 		uint64_t r0;
 
-		assert_int_equal(run("ldxb r0, [r1+4]; stb [r1], 9; exit", mem, sizeof(mem), jit, &r0), 0);
+		assert_int_equal(
+			run("ldxb r0, [r1+4]; stb [r1], 9; exit", mem, sizeof(mem), jit, &r0), 0);
 		assert_int_equal(r0, 5);
 		assert_int_equal(mem[0], 9);
 		assert_int_equal(mem[4], 5);

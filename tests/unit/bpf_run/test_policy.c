@@ -1,5 +1,6 @@
-/* From an object to a policy that runs: the shipped policies (their objects are the arguments) are accepted, compiled whole,
- * and decide the same compiled and interpreted, on thousands of random contexts under a fixed seed. */
+/* From an object to a policy that runs: the shipped policies (their objects are the arguments) are
+ * accepted, compiled whole, and decide the same compiled and interpreted, on thousands of random
+ * contexts under a fixed seed. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -69,7 +70,8 @@ static void *tenant_region(void *ctx, uint32_t tenant)
 {
 	struct stage *s = ctx;
 
-	return tenant < TENANTS ? s->tenants + tenant * s->built.region_bytes[EBPF_REGION_TENANT] : NULL;
+	return tenant < TENANTS ? s->tenants + tenant * s->built.region_bytes[EBPF_REGION_TENANT]
+				: NULL;
 }
 
 static int tenant_class(void *ctx, uint32_t tenant)
@@ -77,7 +79,8 @@ static int tenant_class(void *ctx, uint32_t tenant)
 	return tenant < TENANTS ? (int)tenant % 3 : -ENOENT;
 }
 
-static struct ebpf_tenant_ops tenant_ops = { .region = tenant_region, .class_id = tenant_class,
+static struct ebpf_tenant_ops tenant_ops = { .region = tenant_region,
+					     .class_id = tenant_class,
 					     .weight = tenant_class };
 
 static void open_stage(struct stage *s, const char *path)
@@ -96,9 +99,11 @@ static void open_stage(struct stage *s, const char *path)
 		}
 	}
 	s->tenants = calloc(TENANTS, s->built.region_bytes[EBPF_REGION_TENANT] + 1);
-	assert_int_equal(ebpf_policy_open(&s->compiled, s->built.image_fd, s->fds, EBPF_OPEN_DAEMON), 0);
+	assert_int_equal(
+		ebpf_policy_open(&s->compiled, s->built.image_fd, s->fds, EBPF_OPEN_DAEMON), 0);
 	assert_int_equal(ebpf_policy_open(&s->interpreted, s->built.image_fd, s->fds,
-					  EBPF_OPEN_DAEMON | EBPF_OPEN_NO_JIT), 0);
+					  EBPF_OPEN_DAEMON | EBPF_OPEN_NO_JIT),
+			 0);
 	tenant_ops.ctx = s;
 	s->compiled.env.tenants = s->interpreted.env.tenants = &tenant_ops;
 	s->compiled.env.random_state = s->interpreted.env.random_state = 1;
@@ -124,7 +129,8 @@ static void copy_memory(struct stage *s, uint8_t **to, uint8_t **from)
 {
 	for (int r = 0; r < EBPF_REGIONS; r++) {
 		if (s->mem[r]) {
-			memcpy(to ? to[r] : s->mem[r], from ? from[r] : s->mem[r], s->built.region_bytes[r]);
+			memcpy(to ? to[r] : s->mem[r], from ? from[r] : s->mem[r],
+			       s->built.region_bytes[r]);
 		}
 	}
 }
@@ -167,7 +173,8 @@ static void compare(struct stage *s, unsigned hook)
 			assert_memory_equal(s->mem[r], s->after[r], s->built.region_bytes[r]);
 		}
 	}
-	assert_memory_equal(s->compiled.env.notes, s->interpreted.env.notes, sizeof(s->compiled.env.notes));
+	assert_memory_equal(s->compiled.env.notes, s->interpreted.env.notes,
+			    sizeof(s->compiled.env.notes));
 }
 
 static void shipped_policies_decide_alike_on_both_engines(void **state)

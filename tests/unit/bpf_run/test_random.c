@@ -1,6 +1,7 @@
-/* Random programs on every engine: arithmetic, forward jumps, counted loops, stack and map memory, atomics, helpers, local
- * calls. Each program is valid by construction (nothing uninitialized is read, no pointer's value reaches the result), so
- * the engines must agree on the result, the map memory and the notes, to the bit. The seed is fixed. */
+/* Random programs on every engine: arithmetic, forward jumps, counted loops, stack and map memory,
+ * atomics, helpers, local calls. Each program is valid by construction (nothing uninitialized is
+ * read, no pointer's value reaches the result), so the engines must agree on the result, the map
+ * memory and the notes, to the bit. The seed is fixed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,9 +54,27 @@ static unsigned below(unsigned n)
 
 static uint64_t value(void)
 {
-	static const uint64_t edges[] = { 0, 1, 2, 31, 32, 63, 64, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0x7fffffff,
-					  0x80000000, 0xffffffff, 0x100000000, INT64_MAX, (uint64_t)INT64_MIN,
-					  UINT64_MAX, UINT64_MAX - 1, UINT64_C(0xffffffff80000000) };
+	static const uint64_t edges[] = { 0,
+					  1,
+					  2,
+					  31,
+					  32,
+					  63,
+					  64,
+					  0x7f,
+					  0x80,
+					  0xff,
+					  0x7fff,
+					  0x8000,
+					  0x7fffffff,
+					  0x80000000,
+					  0xffffffff,
+					  0x100000000,
+					  INT64_MAX,
+					  (uint64_t)INT64_MIN,
+					  UINT64_MAX,
+					  UINT64_MAX - 1,
+					  UINT64_C(0xffffffff80000000) };
 
 	switch (below(4)) {
 	case 0:
@@ -72,8 +91,9 @@ static uint64_t value(void)
 static void put(struct program *p, unsigned code, unsigned dst, unsigned src, int off, int64_t imm)
 {
 	if (p->n < MAX_INSNS) {
-		p->insns[p->n++] = (struct ebpf_insn){ (uint8_t)code, (uint8_t)(dst & 15), (uint8_t)(src & 15),
-						       (int16_t)off, (int32_t)imm };
+		p->insns[p->n++] =
+			(struct ebpf_insn){ (uint8_t)code, (uint8_t)(dst & 15), (uint8_t)(src & 15),
+					    (int16_t)off, (int32_t)imm };
 	}
 }
 
@@ -89,8 +109,10 @@ static void put_const(struct program *p, unsigned reg, uint64_t v)
 
 static void put_alu(struct program *p)
 {
-	static const uint8_t ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR, EBPF_AND, EBPF_LSH, EBPF_RSH,
-				       EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH };
+	static const uint8_t ops[] = {
+		EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR,  EBPF_AND,
+		EBPF_LSH, EBPF_RSH, EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH
+	};
 	unsigned op = ops[below(ARRAY_SIZE(ops))], class = below(2) ? EBPF_ALU64 : EBPF_ALU;
 	int by_reg = below(2), off = 0;
 
@@ -106,8 +128,9 @@ static void put_alu(struct program *p)
 
 static void put_unary(struct program *p)
 {
-	static const uint8_t codes[] = { EBPF_ALU64 | EBPF_NEG, EBPF_ALU | EBPF_NEG, EBPF_ALU | EBPF_END,
-					 EBPF_ALU | EBPF_END | EBPF_X, EBPF_ALU64 | EBPF_END };
+	static const uint8_t codes[] = { EBPF_ALU64 | EBPF_NEG, EBPF_ALU | EBPF_NEG,
+					 EBPF_ALU | EBPF_END, EBPF_ALU | EBPF_END | EBPF_X,
+					 EBPF_ALU64 | EBPF_END };
 	uint8_t code = codes[below(ARRAY_SIZE(codes))];
 
 	put(p, code, below(10), 0, 0, EBPF_OP(code) == EBPF_END ? 16 << below(3) : 0);
@@ -134,11 +157,20 @@ static void put_stack(struct program *p)
 	}
 }
 
-/* Sometimes through a copy of the frame pointer in any register, which gets a number again afterwards. */
+/* Sometimes through a copy of the frame pointer in any register, which gets a number again
+ * afterwards. */
 static void put_atomic(struct program *p)
 {
-	static const int ops[] = { EBPF_ADD, EBPF_OR, EBPF_AND, EBPF_XOR, EBPF_ADD | EBPF_FETCH, EBPF_OR | EBPF_FETCH,
-				   EBPF_AND | EBPF_FETCH, EBPF_XOR | EBPF_FETCH, EBPF_XCHG, EBPF_CMPXCHG };
+	static const int ops[] = { EBPF_ADD,
+				   EBPF_OR,
+				   EBPF_AND,
+				   EBPF_XOR,
+				   EBPF_ADD | EBPF_FETCH,
+				   EBPF_OR | EBPF_FETCH,
+				   EBPF_AND | EBPF_FETCH,
+				   EBPF_XOR | EBPF_FETCH,
+				   EBPF_XCHG,
+				   EBPF_CMPXCHG };
 	int wide = (int)below(2), op = ops[below(ARRAY_SIZE(ops))];
 	int off = -(wide ? 8 : 4) * (int)(1 + below(wide ? SLOTS : SLOTS * 2));
 	unsigned base = 10, src = below(10);
@@ -259,16 +291,17 @@ static void put_item(struct program *p, int level)
 
 static void put_jump(struct program *p)
 {
-	static const uint8_t ops[] = { EBPF_JEQ, EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT, EBPF_JSGE,
-				       EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
+	static const uint8_t ops[] = { EBPF_JEQ, EBPF_JGT,  EBPF_JGE,  EBPF_JSET,
+				       EBPF_JNE, EBPF_JSGT, EBPF_JSGE, EBPF_JLT,
+				       EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 	unsigned op = ops[below(ARRAY_SIZE(ops))], class = below(2) ? EBPF_JMP : EBPF_JMP32;
 	int by_reg = below(2);
 
 	if (!below(8)) {
 		put(p, below(2) ? EBPF_JMP | EBPF_JA : EBPF_JMP32 | EBPF_JA, 0, 0, 0, 0);
 	} else {
-		put(p, class | op | (by_reg ? EBPF_X : EBPF_K), below(10), by_reg ? below(10) : 0, 0,
-		    by_reg ? 0 : (int32_t)value());
+		put(p, class | op | (by_reg ? EBPF_X : EBPF_K), below(10), by_reg ? below(10) : 0,
+		    0, by_reg ? 0 : (int32_t)value());
 	}
 }
 
@@ -334,8 +367,8 @@ static void put_function(struct program *p, int level)
 	for (int k = 1; k <= SLOTS; k++) {
 		put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 10, below(10), -8 * k, 0);
 	}
-	for (unsigned k = (level ? 4 : 12) + below(level ? 8 : 30); k && p->n < MAX_INSNS / 5 * (unsigned)(level + 1);
-	     k--) {
+	for (unsigned k = (level ? 4 : 12) + below(level ? 8 : 30);
+	     k && p->n < MAX_INSNS / 5 * (unsigned)(level + 1); k--) {
 		switch (below(5)) {
 		case 0:
 			put_skipped(p, level);
@@ -357,7 +390,8 @@ static void generate(struct program *p)
 		put_function(p, level);
 	}
 	for (uint32_t k = 0; k < p->n_calls; k++) {
-		p->insns[p->call_at[k]].imm = (int32_t)p->func_at[p->call_to[k]] - (int32_t)p->call_at[k] - 1;
+		p->insns[p->call_at[k]].imm =
+			(int32_t)p->func_at[p->call_to[k]] - (int32_t)p->call_at[k] - 1;
 	}
 }
 
@@ -392,8 +426,9 @@ static void same(unsigned number, const char *engine, struct outcome a, struct o
 		fail_msg("program %u of seed 0x%llx: %s gives r0 0x%llx notes 0x%llx maps 0x%llx, "
 			 "the checked interpreter 0x%llx 0x%llx 0x%llx",
 			 number, (unsigned long long)SEED, engine, (unsigned long long)b.r0,
-			 (unsigned long long)b.notes, (unsigned long long)b.hash, (unsigned long long)a.r0,
-			 (unsigned long long)a.notes, (unsigned long long)a.hash);
+			 (unsigned long long)b.notes, (unsigned long long)b.hash,
+			 (unsigned long long)a.r0, (unsigned long long)a.notes,
+			 (unsigned long long)a.hash);
 	}
 }
 
@@ -408,11 +443,13 @@ static struct outcome interpret(const struct program *p, unsigned number)
 	test_env_reset(&t);
 	err = ebpf_interp_checked(p->insns, p->n, &run, &r0, &pc);
 	if (err) {
-		fail_msg("program %u of seed 0x%llx: %d at %u", number, (unsigned long long)SEED, err, pc);
+		fail_msg("program %u of seed 0x%llx: %d at %u", number, (unsigned long long)SEED,
+			 err, pc);
 	}
 	a = outcome_of(r0);
 	test_env_reset(&t);
-	same(number, "the interpreter", a, outcome_of(ebpf_interp_verified(p->insns, p->n, NULL, &t.env)));
+	same(number, "the interpreter", a,
+	     outcome_of(ebpf_interp_verified(p->insns, p->n, NULL, &t.env)));
 	return a;
 }
 

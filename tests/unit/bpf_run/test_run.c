@@ -44,9 +44,13 @@ static void assemble(const char *text)
 	free(copy);
 }
 
-static struct ebpf_map_def def(const char *name, uint32_t value_bytes, uint32_t entries, uint32_t flags)
+static struct ebpf_map_def def(const char *name, uint32_t value_bytes, uint32_t entries,
+			       uint32_t flags)
 {
-	struct ebpf_map_def d = { .type = 2, .key_bytes = 4, .value_bytes = value_bytes, .max_entries = entries,
+	struct ebpf_map_def d = { .type = 2,
+				  .key_bytes = 4,
+				  .value_bytes = value_bytes,
+				  .max_entries = entries,
 				  .flags = flags };
 
 	snprintf(d.name, sizeof(d.name), "%s", name);
@@ -116,7 +120,8 @@ static void maps_lie_apart_in_their_regions(void **state)
 
 static void regions_have_a_limit(void **state)
 {
-	struct ebpf_map_def d[] = { def("a", 65536, 4095, 0), def("b", 65536, 1, 0), def("c", 1, 1, 0) };
+	struct ebpf_map_def d[] = { def("a", 65536, 4095, 0), def("b", 65536, 1, 0),
+				    def("c", 1, 1, 0) };
 	struct ebpf_map maps[3];
 	size_t bytes[EBPF_REGIONS];
 
@@ -141,9 +146,12 @@ static int class_of(void *ctx, uint32_t tenant)
 	return tenant == 7 ? 2 : -ENOENT;
 }
 
-static const struct ebpf_tenant_ops tenant_ops = { .region = region_of, .class_id = class_of, .weight = class_of };
+static const struct ebpf_tenant_ops tenant_ops = { .region = region_of,
+						   .class_id = class_of,
+						   .weight = class_of };
 
-static uint64_t helper(struct test_env *t, enum ebpf_helper_slot slot, uint64_t a1, uint64_t a2, uint64_t a3)
+static uint64_t helper(struct test_env *t, enum ebpf_helper_slot slot, uint64_t a1, uint64_t a2,
+		       uint64_t a3)
 {
 	return t->env.helpers[slot](a1, a2, a3, 0, 0, &t->env);
 }
@@ -162,11 +170,14 @@ static void tenants_are_reached_by_number(void **state)
 	map = (uintptr_t)&t.env.maps[1];
 	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7, key_at), 0);
 	t.env.tenants = &tenant_ops;
-	assert_ptr_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7, key_at), tenant_memory + 128 + 16);
+	assert_ptr_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7, key_at),
+			 tenant_memory + 128 + 16);
 	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 8, key_at), 0);
-	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7 + (UINT64_C(1) << 32), key_at), 0);
+	assert_int_equal(
+		helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7 + (UINT64_C(1) << 32), key_at), 0);
 	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, map, 7, (uintptr_t)&beyond), 0);
-	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_lookup, (uintptr_t)&t.env.maps[2], 7, key_at), 0);
+	assert_int_equal(
+		helper(&t, EBPF_SLOT_gbpf_tenant_lookup, (uintptr_t)&t.env.maps[2], 7, key_at), 0);
 	assert_int_equal(helper(&t, EBPF_SLOT_gbpf_tenant_class, 7, 0, 0), 2);
 	assert_int_equal((int64_t)helper(&t, EBPF_SLOT_gbpf_tenant_class, 8, 0, 0), -ENOENT);
 	test_env_finish(&t);
@@ -181,7 +192,8 @@ static void failed_helpers_are_counted(void **state)
 	test_env_init(&t);
 	test_env_add(&t, "m", 8, 2, 0, 0);
 	assert_int_equal(test_env_bind(&t), 0);
-	helper(&t, EBPF_SLOT_bpf_map_update_elem, (uintptr_t)&t.env.maps[0], (uintptr_t)&key, (uintptr_t)&value);
+	helper(&t, EBPF_SLOT_bpf_map_update_elem, (uintptr_t)&t.env.maps[0], (uintptr_t)&key,
+	       (uintptr_t)&value);
 	helper(&t, EBPF_SLOT_gbpf_note, EBPF_NOTES, 1, 0);
 	assert_int_equal(t.env.helper_errors, 2);
 	helper(&t, EBPF_SLOT_gbpf_note, 2, 5, 0);
@@ -202,7 +214,8 @@ static void lookups_of_absent_regions_give_null(void **state)
 	test_env_add(&t, "d", 24, 2, DAEMON, 0);
 	assert_int_equal(test_env_bind(&t), 0);
 	assemble("stw [r10-4], 1; mov r2, r10; add r2, -4; ldmap r1, 0; call 1; jne r0, 0, bad;"
-		 "mov r2, r10; add r2, -4; ldmap r1, 1; call 1; jne r0, 0, bad; exit; bad:; mov r0, 1; exit");
+		 "mov r2, r10; add r2, -4; ldmap r1, 1; call 1; jne r0, 0, bad; exit; bad:; mov "
+		 "r0, 1; exit");
 	pool_init(&pool, 4096);
 	entry = pool_add(&pool, unit.insns, unit.n, &t.env);
 	assert_int_equal(pool_map(&pool), 0);
@@ -219,15 +232,16 @@ static void lookups_of_absent_regions_give_null(void **state)
 
 static unsigned misaligned, helper_runs;
 
-static NOINLINE uint64_t checks_stack(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
-				      struct ebpf_env *env)
+static NOINLINE uint64_t checks_stack(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+				      uint64_t a5, struct ebpf_env *env)
 {
 	misaligned += (uintptr_t)__builtin_frame_address(0) % 16 != 0;
 	helper_runs++;
 	return 0;
 }
 
-/* Every number of saved registers, with and without a frame, called from the entry and from a function. */
+/* Every number of saved registers, with and without a frame, called from the entry and from a
+ * function. */
 static void stack_is_aligned_at_calls(void **state)
 {
 	static struct test_env t;
@@ -243,9 +257,11 @@ static void stack_is_aligned_at_calls(void **state)
 
 			regs[0] = 0;
 			for (int r = 6; r < 6 + saved; r++) {
-				snprintf(regs + strlen(regs), sizeof(regs) - strlen(regs), "mov r%d, 1;", r);
+				snprintf(regs + strlen(regs), sizeof(regs) - strlen(regs),
+					 "mov r%d, 1;", r);
 			}
-			snprintf(text, sizeof(text), "%s %s call 1003; callf f; exit; f:; %s %s call 1003; exit",
+			snprintf(text, sizeof(text),
+				 "%s %s call 1003; callf f; exit; f:; %s %s call 1003; exit",
 				 saved & 1 ? regs : "", frames & 1 ? "stb [r10-1], 1;" : "", regs,
 				 frames & 2 ? "stb [r10-1], 1;" : "");
 			assemble(text);
@@ -271,15 +287,19 @@ struct kept_regs {
 static void call_with_known_registers(const void *code, struct ebpf_env *env, struct kept_regs *k)
 {
 	/* below the red zone, which the compiler may be using */
-	__asm__ volatile("lea -128(%%rsp), %%rsp; push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15\n\t"
+	__asm__ volatile("lea -128(%%rsp), %%rsp; push %%rbx; push %%rbp; push %%r12; push %%r13; "
+			 "push %%r14; push %%r15\n\t"
 			 "push %[k]; sub $8, %%rsp; mov %%rsp, %%r10; push %%r10; push %%r10\n\t"
 			 "mov $0x1111, %%ebx; mov $0x2222, %%ebp; mov $0x3333, %%r12d\n\t"
 			 "mov $0x4444, %%r13d; mov $0x5555, %%r14d; mov $0x6666, %%r15d\n\t"
 			 "call *%[code]\n\t"
 			 "pop %%r10; pop %%r11; mov %%rsp, %%r11; add $8, %%rsp; pop %%rax\n\t"
-			 "mov %%rbx, 0(%%rax); mov %%rbp, 8(%%rax); mov %%r12, 16(%%rax); mov %%r13, 24(%%rax)\n\t"
-			 "mov %%r14, 32(%%rax); mov %%r15, 40(%%rax); sub %%r10, %%r11; mov %%r11, 48(%%rax)\n\t"
-			 "pop %%r15; pop %%r14; pop %%r13; pop %%r12; pop %%rbp; pop %%rbx; lea 128(%%rsp), %%rsp"
+			 "mov %%rbx, 0(%%rax); mov %%rbp, 8(%%rax); mov %%r12, 16(%%rax); mov "
+			 "%%r13, 24(%%rax)\n\t"
+			 "mov %%r14, 32(%%rax); mov %%r15, 40(%%rax); sub %%r10, %%r11; mov %%r11, "
+			 "48(%%rax)\n\t"
+			 "pop %%r15; pop %%r14; pop %%r13; pop %%r12; pop %%rbp; pop %%rbx; lea "
+			 "128(%%rsp), %%rsp"
 			 : "+S"(env)
 			 : [code] "a"(code), [k] "d"(k)
 			 : "rcx", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
@@ -324,14 +344,18 @@ static void callee_saved_registers_are_kept(void **state)
 static void compiler_refuses_what_leaves_a_function(void **state)
 {
 	static const char *const programs[] = {
-		"callf f; exit; f:; ja out; exit; g:; out:; mov r0, 0; exit; callf g; exit", /* jump into another */
-		"callf f; mov r0, 0; f:; mov r0, 0; exit",				       /* fall into another */
-		"f:; callf f; exit",						       /* the entry is no function */
-		"mov r0, 0",								       /* fall off the end */
-		"hex 0500feff00000000",							       /* jump to -1 */
-		"hex 06000000feffffff",							       /* the same, far */
-		"hex 85100000feffffff; exit",						       /* call of -1 */
-		"hex 0500010000000000; exit",						       /* jump to the end */
+		/* jump into another function, fall into one */
+		"callf f; exit; f:; ja out; exit; g:; out:; mov r0, 0; exit; callf g; exit",
+		"callf f; mov r0, 0; f:; mov r0, 0; exit",
+		/* the entry is no local function */
+		"f:; callf f; exit",
+		/* fall off the end */
+		"mov r0, 0",
+		/* jump to -1, the same by 32 bits, call of -1, jump to the end */
+		"hex 0500feff00000000",
+		"hex 06000000feffffff",
+		"hex 85100000feffffff; exit",
+		"hex 0500010000000000; exit",
 	};
 	static struct test_env t;
 	struct code_pool pool;
@@ -356,7 +380,8 @@ static void compiler_says_when_it_does_not_fit(void **state)
 	assemble("lddw r0, 0x1234567812345678; exit");
 	for (size_t cap = 0; cap < 16 + 15; cap++) {
 		memset(out, 0xee, sizeof(out));
-		assert_int_equal(ebpf_jit_x86(unit.insns, unit.n, t.env.maps, 0, out, cap, &len), -ENOSPC);
+		assert_int_equal(ebpf_jit_x86(unit.insns, unit.n, t.env.maps, 0, out, cap, &len),
+				 -ENOSPC);
 		assert_int_equal(len, 3);
 		for (size_t i = 0; i < sizeof(out); i++) {
 			assert_int_equal(out[i], 0xee);
@@ -382,7 +407,8 @@ struct image {
 
 enum { HOOK_SUBMIT = 3, HOOK_TICK = 6 };
 
-/* submit and tick run the same program: ++ element 1 of the tenant's map, plus what the global one holds. */
+/* submit and tick run the same program: ++ element 1 of the tenant's map, plus what the global one
+ * holds. */
 static void make_image(struct image *m)
 {
 	int entry;
@@ -392,10 +418,13 @@ static void make_image(struct image *m)
 	m->defs[1] = def("t", 8, 2, TENANT);
 	m->defs[2] = def("d", 8, 2, DAEMON);
 	assert_int_equal(ebpf_maps_layout(m->defs, 3, m->maps, m->bytes), 0);
-	assemble("stw [r10-4], 1; mov r2, r10; add r2, -4; ldmap r1, 1; call 1; jeq r0, 0, out; ldxdw r6, [r0];"
-		 "add r6, 1; stxdw [r0], r6; mov r2, r10; add r2, -4; ldmap r1, 0; call 1; jeq r0, 0, out;"
+	assemble("stw [r10-4], 1; mov r2, r10; add r2, -4; ldmap r1, 1; call 1; jeq r0, 0, out; "
+		 "ldxdw r6, [r0];"
+		 "add r6, 1; stxdw [r0], r6; mov r2, r10; add r2, -4; ldmap r1, 0; call 1; jeq r0, "
+		 "0, out;"
 		 "ldxdw r0, [r0]; add r0, r6; exit; out:; mov r0, -1; exit");
-	entry = ebpf_jit_x86(unit.insns, unit.n, m->maps, 3, m->code, sizeof(m->code), &m->code_bytes);
+	entry = ebpf_jit_x86(unit.insns, unit.n, m->maps, 3, m->code, sizeof(m->code),
+			     &m->code_bytes);
 	assert_int_equal(entry, 0);
 	m->h.version = 42;
 	snprintf(m->h.name, sizeof(m->h.name), "policy");
@@ -404,7 +433,8 @@ static void make_image(struct image *m)
 	m->h.progs[HOOK_SUBMIT] = (struct ebpf_image_prog){ 0, unit.n, 0, 20 };
 	m->h.progs[HOOK_TICK] = (struct ebpf_image_prog){ 0, unit.n, UINT32_MAX, 20 };
 	for (int r = 0; r < EBPF_REGIONS; r++) {
-		m->fds[r] = r == EBPF_REGION_DAEMON ? -1 : shm_create("region", m->bytes[r], SHM_NOEXEC);
+		m->fds[r] = r == EBPF_REGION_DAEMON ? -1
+						    : shm_create("region", m->bytes[r], SHM_NOEXEC);
 	}
 	m->fd = ebpf_image_build(&m->h, m->defs, unit.insns, m->code, m->code_bytes);
 	assert_true(m->fd >= 0);
@@ -445,7 +475,8 @@ static void one_image_serves_two_processes_views(void **state)
 	assert_null(daemon.insns[HOOK_SUBMIT]);
 	assert_non_null(daemon.insns[HOOK_TICK]);
 	assert_null(daemon.entry[HOOK_TICK]);
-	assert_int_equal(ebpf_policy_run(&daemon, HOOK_TICK, NULL), -1); /* there is no tenant's element */
+	assert_int_equal(ebpf_policy_run(&daemon, HOOK_TICK, NULL),
+			 -1); /* there is no tenant's element */
 	assert_non_null(daemon.env.maps[2].data);
 	assert_null(shim.env.maps[2].data);
 	ebpf_policy_close(&shim);
@@ -487,12 +518,14 @@ static void where_executable_mappings_are_refused_it_is_interpreted(void **state
 	make_image(&m);
 	pid = fork();
 	if (pid == 0) {
-		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
 			_exit(77);
 		}
-		_exit(ebpf_policy_open(&p, m.fd, m.fds, 0) ? 1 :
-		      p.code || p.entry[HOOK_SUBMIT]	   ? 2 :
-							     (int)ebpf_policy_run(&p, HOOK_SUBMIT, NULL) + 10);
+		_exit(ebpf_policy_open(&p, m.fd, m.fds, 0) ? 1
+		      : p.code || p.entry[HOOK_SUBMIT]
+			      ? 2
+			      : (int)ebpf_policy_run(&p, HOOK_SUBMIT, NULL) + 10);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
@@ -522,7 +555,8 @@ static void regions_must_fit(void **state)
 {
 	static struct ebpf_policy p;
 	struct image m;
-	int fds[EBPF_REGIONS], small = shm_create("small", 2048, SHM_NOEXEC), loose = memfd_create("loose", 0);
+	int fds[EBPF_REGIONS], small = shm_create("small", 2048, SHM_NOEXEC),
+			       loose = memfd_create("loose", 0);
 
 	assert_int_equal(ftruncate(loose, 4096), 0);
 	make_image(&m);
@@ -559,11 +593,13 @@ static void images_that_can_change_are_refused(void **state)
 	finish_image(&m);
 }
 
-/* Every 32-bit word of header, definitions and bytecode set to values that hurt: opening may succeed or not, but it must
- * come back, and what it gives must stay inside the image. */
+/* Every 32-bit word of header, definitions and bytecode set to values that hurt: opening may
+ * succeed or not, but it must come back, and what it gives must stay inside the image. */
 static void damaged_images_do_no_harm(void **state)
 {
-	static const uint32_t values[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff8, 4096, 65536, 64 };
+	static const uint32_t values[] = {
+		0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff8, 4096, 65536, 64,
+	};
 	static struct ebpf_policy p;
 	struct image m;
 	char bytes[8192] = { 0 };
@@ -573,7 +609,9 @@ static void damaged_images_do_no_harm(void **state)
 	make_image(&m);
 	size = pread(m.fd, bytes, sizeof(bytes), 0);
 	assert_int_equal(size, 8192);
-	for (size_t at = 0; at < sizeof(struct ebpf_image_header) + 3 * sizeof(struct ebpf_map_def) + 200; at += 4) {
+	for (size_t at = 0;
+	     at < sizeof(struct ebpf_image_header) + 3 * sizeof(struct ebpf_map_def) + 200;
+	     at += 4) {
 		for (unsigned k = 0; k < ARRAY_SIZE(values); k++) {
 			struct ebpf_exec_part part = { bytes, 0, (size_t)size };
 			char saved[4];
@@ -589,9 +627,11 @@ static void damaged_images_do_no_harm(void **state)
 					const char *first = (const char *)p.insns[h];
 
 					assert_true(!first || (first >= (char *)p.image &&
-							       first + p.n_insns[h] * 8u <= (char *)p.image + size));
+							       first + p.n_insns[h] * 8u <=
+								       (char *)p.image + size));
 					assert_true(!p.entry[h] ||
-						    (uintptr_t)p.entry[h] - (uintptr_t)p.code < p.code_bytes);
+						    (uintptr_t)p.entry[h] - (uintptr_t)p.code <
+							    p.code_bytes);
 				}
 				ebpf_policy_close(&p);
 			}
