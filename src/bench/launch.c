@@ -44,12 +44,13 @@ struct settings {
 };
 
 struct round {
-	double p10[2], p50[2], p90[2];
+	double p10[2], p50[2], p90[2]; /* of single launches */
+	double mean[2];		       /* median of the batches' means: finer than one tick of the clock */
 };
 
 struct session {
-	int wanted, found;
-	unsigned long long policy_version, launches;
+	int found;
+	unsigned long long policy_version;
 };
 
 static int fail(const char *what, const char *why)
@@ -108,27 +109,63 @@ static int set_up(const struct calls *f, CUfunction *ret)
 	return e ? fail(what, number) : 0;
 }
 
-static int measure(const struct calls *f, CUfunction fn, unsigned n, double *v[2])
+/* Times of single launches in one[], of whole batches, a launch, in all[]. */
+struct samples {
+	double *one[2], *all[2];
+	unsigned n, n_all;
+};
+
+static int samples_init(struct samples *v, unsigned n)
 {
-	unsigned done[2] = {0};
+	int bad = 0;
 
-	for (unsigned i = 0; done[SHIM] < n; i++) {
-		unsigned which = (i / BATCH) & 1;
-		uint64_t begin = clock_now_ns();
-		CUresult e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
-		uint64_t end = clock_now_ns();
+	v->n = n / BATCH * BATCH;
+	v->n_all = n / BATCH;
+	for (int w = 0; w < 2; w++) {
+		v->one[w] = calloc(v->n, sizeof(double));
+		v->all[w] = calloc(v->n_all, sizeof(double));
+		bad |= !v->one[w] || !v->all[w];
+	}
+	return bad ? fail("memory", "there is not enough") : 0;
+}
 
+static void samples_finish(struct samples *v)
+{
+	for (int w = 0; w < 2; w++) {
+		free(v->one[w]);
+		free(v->all[w]);
+	}
+}
+
+/* One batch through one library, then a synchronization that is not timed. */
+static int measure_batch(const struct calls *f, CUfunction fn, int which, double *one, double *all)
+{
+	uint64_t first = clock_now_ns(), begin = first, end = first;
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		CUresult e;
+
+		begin = clock_now_ns();
+		e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+		end = clock_now_ns();
 		if (e) {
 			return fail("cuLaunchKernel", which == SHIM ? "error through the shim" : "error of the real library");
 		}
-		if (done[which] < n) {
-			v[which][done[which]++] = (double)(end - begin);
-		}
-		if (i % BATCH == BATCH - 1 && f->sync()) {
-			return fail("cuCtxSynchronize", "error");
-		}
+		one[i] = (double)(end - begin);
 	}
-	return 0;
+	*all = (double)(end - first) / BATCH;
+	return f->sync() ? fail("cuCtxSynchronize", "error") : 0;
+}
+
+static int measure(const struct calls *f, CUfunction fn, struct samples *v, unsigned batches)
+{
+	int err = 0;
+
+	for (unsigned k = 0; k < batches && !err; k++) {
+		err = measure_batch(f, fn, REAL, v->one[REAL] + k * BATCH, &v->all[REAL][k]) ||
+		      measure_batch(f, fn, SHIM, v->one[SHIM] + k * BATCH, &v->all[SHIM][k]);
+	}
+	return err;
 }
 
 /* Our line of gbpfd's list of programs: the proof that the shim works under the policy that it should. */
@@ -143,8 +180,6 @@ static int look(struct session *se, struct gbpf *g)
 		if (json_integer_value(json_object_get(t, "pid")) == getpid()) {
 			se->found = 1;
 			se->policy_version = (unsigned long long)json_integer_value(json_object_get(t, "policy_version"));
-			se->launches = (unsigned long long)json_integer_value(
-				json_object_get(json_object_get(t, "stats"), "launches"));
 		}
 	}
 	json_decref(doc);
@@ -171,52 +206,60 @@ static int await_session(const struct settings *s, const struct calls *f, CUfunc
 	return fail("no session", policy ? "the shim does not use the policy after 5 s" : "gbpfd does not list the shim");
 }
 
-static void summarize(double *v[2], unsigned n, struct round *r)
+static void summarize(struct samples *v, struct round *r)
 {
 	for (int w = 0; w < 2; w++) {
-		stats_sort(v[w], n);
-		r->p10[w] = stats_quantile(v[w], n, 0.1);
-		r->p50[w] = stats_quantile(v[w], n, 0.5);
-		r->p90[w] = stats_quantile(v[w], n, 0.9);
+		stats_sort(v->one[w], v->n);
+		stats_sort(v->all[w], v->n_all);
+		r->p10[w] = stats_quantile(v->one[w], v->n, 0.1);
+		r->p50[w] = stats_quantile(v->one[w], v->n, 0.5);
+		r->p90[w] = stats_quantile(v->one[w], v->n, 0.9);
+		r->mean[w] = stats_quantile(v->all[w], v->n_all, 0.5);
 	}
+}
+
+static json_t *figures(double p10, double p50, double p90, double mean)
+{
+	return json_pack("{s:f, s:f, s:f, s:f}", "p10", p10, "p50", p50, "p90", p90, "batch_mean", mean);
 }
 
 static json_t *round_json(const struct round *r)
 {
-	json_t *o = json_object();
+	return json_pack("{s:o, s:o, s:o}", "real_ns", figures(r->p10[REAL], r->p50[REAL], r->p90[REAL], r->mean[REAL]),
+			 "shim_ns", figures(r->p10[SHIM], r->p50[SHIM], r->p90[SHIM], r->mean[SHIM]), "added_ns",
+			 figures(r->p10[SHIM] - r->p10[REAL], r->p50[SHIM] - r->p50[REAL], r->p90[SHIM] - r->p90[REAL],
+				 r->mean[SHIM] - r->mean[REAL]));
+}
 
-	for (int w = 0; w < 2; w++) {
-		json_object_set_new(o, w == REAL ? "real_ns" : "shim_ns",
-				    json_pack("{s:f, s:f, s:f}", "p10", r->p10[w], "p50", r->p50[w], "p90", r->p90[w]));
+static void print_json(const struct settings *s, const struct round *r, const struct session *se)
+{
+	json_t *rounds = json_array(), *doc;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		json_array_append_new(rounds, round_json(&r[i]));
 	}
-	json_object_set_new(o, "added_ns", json_pack("{s:f, s:f, s:f}", "p10", r->p10[SHIM] - r->p10[REAL], "p50",
-						     r->p50[SHIM] - r->p50[REAL], "p90", r->p90[SHIM] - r->p90[REAL]));
-	return o;
+	doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy", s->policy, "launches",
+			(int)s->n, "session", se->found, "policy_version", (json_int_t)se->policy_version, "rounds",
+			rounds);
+	if (doc) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(doc);
 }
 
 static void print(const struct settings *s, const struct round *r, const struct session *se)
 {
-	if (s->json) {
-		json_t *rounds = json_array(), *doc;
-
-		for (unsigned i = 0; i < ROUNDS; i++) {
-			json_array_append_new(rounds, round_json(&r[i]));
-		}
-		doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy", s->policy,
-				"launches", (int)s->n, "session", se->found, "policy_version",
-				(json_int_t)se->policy_version, "rounds", rounds);
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-		json_decref(doc);
-		return;
-	}
-	printf("ns a launch; policy %s%s\n%-6s %10s %10s %10s\n", s->policy, se->found ? "" : ", no session", "", "P10", "P50",
-	       "P90");
+	printf("ns a launch; policy %s%s; MEAN is that of a batch of %u, with the clock's own cost\n", s->policy,
+	       se->found ? "" : ", no session", BATCH);
+	printf("%-6s %10s %10s %10s %10s\n", "", "P10", "P50", "P90", "MEAN");
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		printf("%-6s %10.0f %10.0f %10.0f\n", "real", r[i].p10[REAL], r[i].p50[REAL], r[i].p90[REAL]);
-		printf("%-6s %10.0f %10.0f %10.0f\n", "shim", r[i].p10[SHIM], r[i].p50[SHIM], r[i].p90[SHIM]);
-		printf("%-6s %+10.0f %+10.0f %+10.0f\n", "added", r[i].p10[SHIM] - r[i].p10[REAL],
-		       r[i].p50[SHIM] - r[i].p50[REAL], r[i].p90[SHIM] - r[i].p90[REAL]);
+		for (int w = 0; w < 2; w++) {
+			printf("%-6s %10.0f %10.0f %10.0f %10.1f\n", w == REAL ? "real" : "shim", r[i].p10[w], r[i].p50[w],
+			       r[i].p90[w], r[i].mean[w]);
+		}
+		printf("%-6s %+10.0f %+10.0f %+10.0f %+10.1f\n", "added", r[i].p10[SHIM] - r[i].p10[REAL],
+		       r[i].p50[SHIM] - r[i].p50[REAL], r[i].p90[SHIM] - r[i].p90[REAL], r[i].mean[SHIM] - r[i].mean[REAL]);
 	}
 }
 
@@ -242,28 +285,29 @@ static int parse(struct settings *s, int argc, char **argv)
 
 static int bench(const struct settings *s, struct gbpf *g)
 {
-	double *v[2] = {calloc(s->n, sizeof(double)), calloc(s->n, sizeof(double))};
-	struct session se = {.wanted = g != NULL};
+	struct session se = {0};
 	struct round r[ROUNDS];
+	struct samples v = {0};
 	struct calls f;
 	CUfunction fn;
-	int err = v[0] && v[1] ? bind(s, &f) || set_up(&f, &fn) : fail("memory", "there is not enough");
+	int err = samples_init(&v, s->n) || bind(s, &f) || set_up(&f, &fn);
 
 	if (!err && g) {
 		err = await_session(s, &f, fn, g, &se);
 	}
 	if (!err) {
-		err = measure(&f, fn, MIN(s->n, 2048u), v); /* warm */
+		err = measure(&f, fn, &v, MIN(v.n_all, 32u)); /* warm */
 	}
 	for (unsigned i = 0; i < ROUNDS && !err; i++) {
-		err = measure(&f, fn, s->n, v);
-		summarize(v, s->n, &r[i]);
+		err = measure(&f, fn, &v, v.n_all);
+		summarize(&v, &r[i]);
 	}
-	if (!err) {
+	if (!err && s->json) {
+		print_json(s, r, &se);
+	} else if (!err) {
 		print(s, r, &se);
 	}
-	free(v[0]);
-	free(v[1]);
+	samples_finish(&v);
 	return err || fflush(stdout) ? 1 : 0;
 }
 

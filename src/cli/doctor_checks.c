@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/paths.h"
-#include "base/shm.h"
+#include "bpf/run/exec_mem.h"
 #include "cli/client.h"
 #include "cli/doctor.h"
 
@@ -154,19 +154,18 @@ void doctor_check_device(struct doctor *d)
 static void check_code(struct doctor *d)
 {
 	static const unsigned char ret[] = {0xc3};
-	int fd = shm_create("gbpf-doctor", 4096, SHM_EXEC);
-	void *p = MAP_FAILED;
+	const struct ebpf_exec_part part = {ret, 0, sizeof(ret)};
+	void *p = NULL;
+	int fd = ebpf_exec_create("gbpf-doctor", 4096, &part, 1);
+	int err = fd < 0 ? fd : ebpf_exec_map(fd, 0, 4096, &p);
 
-	if (fd >= 0 && pwrite(fd, ret, sizeof(ret), 0) == (ssize_t)sizeof(ret)) {
-		p = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
-	}
 	if (fd < 0) {
 		doctor_find(d, DOCTOR_BAD, "shared memory", "Allow memfd_create (seccomp profile of the container?)",
 			    "memfd_create: %s", strerror(-fd));
-	} else if (p == MAP_FAILED) {
+	} else if (err) {
 		doctor_find(d, DOCTOR_BAD, "compiled policies", "sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
 			    "executable memfds are forbidden here (%s): policies run in the interpreter, slower",
-			    strerror(errno));
+			    strerror(-err));
 	} else {
 		munmap(p, 4096);
 		doctor_find(d, DOCTOR_OK, "compiled policies", NULL, "executable memfds are allowed");

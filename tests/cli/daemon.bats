@@ -206,7 +206,8 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	follower=$!
 	wait_for test -s log
 	"$GBPF" -q shutdown
-	run wait $follower
+	status=0
+	wait $follower || status=$?
 	[ "$status" -ne 0 ]
 	grep -q '^gbpf: events:' err
 }
