@@ -11,7 +11,9 @@ typedef int32_t bench_s32;
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) bench_##type name;
-#define GBPF_CTX_END(hook) };
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 

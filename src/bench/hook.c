@@ -1,5 +1,6 @@
-/* `gbpf bench hook`: nanoseconds of one call of a policy's program, compiled and interpreted, above an empty loop that runs
- * beside it. Contexts vary as they do in use, so that branches are not all predicted. */
+/* `gbpf bench hook`: nanoseconds of one call of a policy's program, compiled and interpreted, above
+ * an empty loop that runs beside it. Contexts vary as they do in use, so that branches are not all
+ * predicted. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -43,8 +44,11 @@ static const struct {
 	unsigned hook;
 	const char *name;
 } hooks[] = {
-	{HOOK_submit, "submit"}, {HOOK_retire, "retire"}, {HOOK_dispatch, "dispatch"},
-	{HOOK_queue_create, "queue_create"}, {HOOK_queue_destroy, "queue_destroy"},
+	{ HOOK_submit, "submit" },
+	{ HOOK_retire, "retire" },
+	{ HOOK_dispatch, "dispatch" },
+	{ HOOK_queue_create, "queue_create" },
+	{ HOOK_queue_destroy, "queue_destroy" },
 };
 
 static void fill_submit(struct gbpf_submit_ctx *c, unsigned i)
@@ -71,20 +75,32 @@ static void fill(union context *c, unsigned hook, unsigned i)
 		fill_submit(&c->submit, i);
 		break;
 	case HOOK_retire:
-		c->retire = (struct gbpf_retire_ctx){.kernel = i, .duration_ns = 20000 + 500 * i, .submit_version = 1,
-						     .tenant = HOOK_TENANT, .queue = i % 3, .class_id = GBPF_CLASS_BATCH,
-						     .weight = 100, .count = 1 + i % 4, .linger_ns = 200000};
+		c->retire = (struct gbpf_retire_ctx){ .kernel = i,
+						      .duration_ns = 20000 + 500 * i,
+						      .submit_version = 1,
+						      .tenant = HOOK_TENANT,
+						      .queue = i % 3,
+						      .class_id = GBPF_CLASS_BATCH,
+						      .weight = 100,
+						      .count = 1 + i % 4,
+						      .linger_ns = 200000 };
 		break;
 	case HOOK_dispatch:
-		c->dispatch = (struct gbpf_dispatch_ctx){.held_ns = 1000 * i, .est_ns = 20000, .tenant = HOOK_TENANT,
-							 .queue = i % 3, .class_id = i % 3};
+		c->dispatch = (struct gbpf_dispatch_ctx){ .held_ns = 1000 * i,
+							  .est_ns = 20000,
+							  .tenant = HOOK_TENANT,
+							  .queue = i % 3,
+							  .class_id = i % 3 };
 		break;
 	case HOOK_queue_create:
-		c->queue_create = (struct gbpf_queue_create_ctx){.tenant = HOOK_TENANT, .queue = i,
-								 .class_id = GBPF_CLASS_BATCH};
+		c->queue_create = (struct gbpf_queue_create_ctx){ .tenant = HOOK_TENANT,
+								  .queue = i,
+								  .class_id = GBPF_CLASS_BATCH };
 		break;
 	default:
-		c->queue_destroy = (struct gbpf_queue_destroy_ctx){.tenant = HOOK_TENANT, .queue = i, .launches = i};
+		c->queue_destroy = (struct gbpf_queue_destroy_ctx){ .tenant = HOOK_TENANT,
+								    .queue = i,
+								    .launches = i };
 	}
 }
 
@@ -142,32 +158,38 @@ static void run(struct hook_policy *p, unsigned hook, const struct settings *s, 
 
 static json_t *quantiles(const double *v, unsigned n)
 {
-	return json_pack("{s:f, s:f, s:f}", "min", v[0], "median", stats_quantile(v, n, 0.5), "max", v[n - 1]);
+	return json_pack("{s:f, s:f, s:f}", "min", v[0], "median", stats_quantile(v, n, 0.5), "max",
+			 v[n - 1]);
 }
 
-static void report(const struct settings *s, const struct hook_policy *p, unsigned k, const struct result *r, json_t *all)
+static void report(const struct settings *s, const struct hook_policy *p, unsigned k,
+		   const struct result *r, json_t *all)
 {
-	const char *engine = p->compiled.entry[hooks[k].hook] ? "" : " (interpreted: no machine code here)";
+	const char *engine =
+		p->compiled.entry[hooks[k].hook] ? "" : " (interpreted: no machine code here)";
 	unsigned hook = hooks[k].hook, n = s->repeat;
 
 	if (s->json) {
-		json_array_append_new(all, json_pack("{s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o}", "policy", p->name, "hook",
-						     hooks[k].name, "insns", (int)p->n_insns[hook], "cost",
-						     (int)p->cost[hook], "machine_code",
-						     p->compiled.entry[hook] != NULL, "compiled_ns",
-						     quantiles(r->compiled, n), "interpreted_ns",
-						     quantiles(r->interpreted, n), "loop_ns", quantiles(r->loop, n)));
+		json_array_append_new(all,
+				      json_pack("{s:s, s:s, s:i, s:i, s:b, s:o, s:o, s:o}",
+						"policy", p->name, "hook", hooks[k].name, "insns",
+						(int)p->n_insns[hook], "cost", (int)p->cost[hook],
+						"machine_code", p->compiled.entry[hook] != NULL,
+						"compiled_ns", quantiles(r->compiled, n),
+						"interpreted_ns", quantiles(r->interpreted, n),
+						"loop_ns", quantiles(r->loop, n)));
 		return;
 	}
-	printf("%-12s %-13s %6u %8.1f %8.1f %8.1f %12.1f %8.2f%s\n", p->name, hooks[k].name, p->n_insns[hook], r->compiled[0],
-	       stats_quantile(r->compiled, n, 0.5), r->compiled[n - 1], stats_quantile(r->interpreted, n, 0.5),
+	printf("%-12s %-13s %6u %8.1f %8.1f %8.1f %12.1f %8.2f%s\n", p->name, hooks[k].name,
+	       p->n_insns[hook], r->compiled[0], stats_quantile(r->compiled, n, 0.5),
+	       r->compiled[n - 1], stats_quantile(r->interpreted, n, 0.5),
 	       stats_quantile(r->loop, n, 0.5), engine);
 }
 
 static int bench_policy(const struct settings *s, const char *name, json_t *all)
 {
 	struct hook_policy *p = calloc(1, sizeof(*p));
-	struct result r = {0};
+	struct result r = { 0 };
 	char path[PATH_MAX];
 	struct report why;
 	const char *slash = strrchr(name, '/');
@@ -182,8 +204,9 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all)
 	if (!p || result_init(&r, s->repeat) < 0) {
 		err = report_set(&why, -ENOMEM, "memory", "out of memory");
 	} else {
-		err = strcmp(name, "empty") == 0 ? hook_policy_empty(p, &why)
-						 : hook_policy_load(p, path, slash ? slash + 1 : name, &why);
+		err = strcmp(name, "empty") == 0
+			      ? hook_policy_empty(p, &why)
+			      : hook_policy_load(p, path, slash ? slash + 1 : name, &why);
 	}
 	if (!err) {
 		for (unsigned k = 0; k < ARRAY_SIZE(hooks); k++) {
@@ -194,8 +217,8 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all)
 		}
 		hook_policy_close(p);
 	} else {
-		fprintf(stderr, "gbpf: bench hook: %s%s%s\n", buf_text(&why.place), why.place.len ? ": " : "",
-			buf_text(&why.message));
+		fprintf(stderr, "gbpf: bench hook: %s%s%s\n", buf_text(&why.place),
+			why.place.len ? ": " : "", buf_text(&why.message));
 	}
 	result_finish(&r);
 	report_finish(&why);
@@ -205,7 +228,7 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all)
 
 static int parse(struct settings *s, int argc, char **argv)
 {
-	static const char *const defaults[] = {"empty", "fifo", "fair", "lc_first"};
+	static const char *const defaults[] = { "empty", "fifo", "fair", "lc_first" };
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--json") == 0) {
@@ -226,29 +249,33 @@ static int parse(struct settings *s, int argc, char **argv)
 		memcpy(s->names, defaults, sizeof(defaults));
 		s->n_names = ARRAY_SIZE(defaults);
 	}
-	return s->policies && s->repeat >= 1 && s->repeat <= MAX_REPEAT && s->calls >= 100 ? 0 : -EINVAL;
+	return s->policies && s->repeat >= 1 && s->repeat <= MAX_REPEAT && s->calls >= 100
+		       ? 0
+		       : -EINVAL;
 }
 
 int main(int argc, char **argv)
 {
-	struct settings s = {.repeat = 25, .calls = 200000};
+	struct settings s = { .repeat = 25, .calls = 200000 };
 	json_t *all, *document;
 	int err = 0;
 
 	if (parse(&s, argc, argv) < 0) {
-		fputs("gbpf: bench hook: started with arguments that make no sense. Use: gbpf bench hook\n", stderr);
+		fputs("gbpf: bench hook: started with arguments that make no sense. Use: gbpf "
+		      "bench hook\n",
+		      stderr);
 		return 2;
 	}
 	all = json_array();
 	if (!s.json) {
-		printf("ns a call, above the empty loop\n%-12s %-13s %6s %8s %8s %8s %12s %8s\n", "POLICY", "HOOK", "INSNS",
-		       "MIN", "MEDIAN", "MAX", "INTERPRETED", "LOOP");
+		printf("ns a call, above the empty loop\n%-12s %-13s %6s %8s %8s %8s %12s %8s\n",
+		       "POLICY", "HOOK", "INSNS", "MIN", "MEDIAN", "MAX", "INTERPRETED", "LOOP");
 	}
 	for (unsigned i = 0; i < s.n_names; i++) {
 		err |= bench_policy(&s, s.names[i], all);
 	}
-	document = json_pack("{s:s, s:i, s:i, s:o}", "schema", "gbpf.bench.hook/1", "repeat", (int)s.repeat, "calls",
-			     (int)s.calls, "programs", all);
+	document = json_pack("{s:s, s:i, s:i, s:o}", "schema", "gbpf.bench.hook/1", "repeat",
+			     (int)s.repeat, "calls", (int)s.calls, "programs", all);
 	if (s.json && document) {
 		json_dumpf(document, stdout, JSON_INDENT(2));
 		putchar('\n');

@@ -72,10 +72,12 @@ static int tenant_weight(void *ctx, uint32_t tenant)
 /* Plays gbpfd: admits the tenant and ticks, so that the maps hold what they hold in use. */
 static int prime(struct place *pl, int image_fd)
 {
-	struct ebpf_tenant_ops ops = {tenant_region, tenant_class, tenant_weight, pl};
+	struct ebpf_tenant_ops ops = { tenant_region, tenant_class, tenant_weight, pl };
 	struct ebpf_policy *p = malloc(sizeof(*p));
-	struct gbpf_admit_ctx admit = {.tenant = HOOK_TENANT, .class_id = GBPF_CLASS_BATCH, .weight = 100};
-	int fds[EBPF_REGIONS] = {pl->fd[EBPF_REGION_GLOBAL], -1, -1};
+	struct gbpf_admit_ctx admit = { .tenant = HOOK_TENANT,
+					.class_id = GBPF_CLASS_BATCH,
+					.weight = 100 };
+	int fds[EBPF_REGIONS] = { pl->fd[EBPF_REGION_GLOBAL], -1, -1 };
 	int err = p ? ebpf_policy_open(p, image_fd, fds, EBPF_OPEN_DAEMON) : -ENOMEM;
 
 	if (err) {
@@ -88,8 +90,11 @@ static int prime(struct place *pl, int image_fd)
 		ebpf_policy_run(p, HOOK_admit, &admit);
 	}
 	for (unsigned i = 0; i < PRIME_TICKS && p->insns[HOOK_tick]; i++) {
-		struct gbpf_tick_ctx tick = {.now_ns = admit.now_ns + i * UINT64_C(1000000), .period_ns = 1000000,
-					     .epoch = i, .tenants = HOOK_TENANT + 1, .active = 1};
+		struct gbpf_tick_ctx tick = { .now_ns = admit.now_ns + i * UINT64_C(1000000),
+					      .period_ns = 1000000,
+					      .epoch = i,
+					      .tenants = HOOK_TENANT + 1,
+					      .active = 1 };
 
 		ebpf_policy_run(p, HOOK_tick, &tick);
 	}
@@ -108,7 +113,8 @@ static int open_both(struct hook_policy *p, int image_fd, const struct place *pl
 			ebpf_policy_close(&p->compiled);
 		}
 	}
-	return err ? report_set(r, err, "open", "%s: cannot be opened: %s", p->name, strerror(-err)) : 0;
+	return err ? report_set(r, err, "open", "%s: cannot be opened: %s", p->name, strerror(-err))
+		   : 0;
 }
 
 static void note_program(struct hook_policy *p, const struct ebpf_built *b)
@@ -124,7 +130,7 @@ static void note_program(struct hook_policy *p, const struct ebpf_built *b)
 int hook_policy_load(struct hook_policy *p, const char *path, const char *name, struct report *r)
 {
 	struct ebpf_built *b = calloc(1, sizeof(*b));
-	struct buf elf = {0};
+	struct buf elf = { 0 };
 	struct place pl;
 	int err;
 
@@ -160,7 +166,8 @@ out:
 
 int hook_policy_empty(struct hook_policy *p, struct report *r)
 {
-	static const struct ebpf_insn insns[] = {{.code = EBPF_ALU64 | EBPF_MOV | EBPF_K}, {.code = EBPF_JMP | EBPF_EXIT}};
+	static const struct ebpf_insn insns[] = { { .code = EBPF_ALU64 | EBPF_MOV | EBPF_K },
+						  { .code = EBPF_JMP | EBPF_EXIT } };
 	struct ebpf_image_header *h = calloc(1, sizeof(*h));
 	uint8_t code[256];
 	size_t bytes = 0;
@@ -177,10 +184,13 @@ int hook_policy_empty(struct hook_policy *p, struct report *r)
 	snprintf(h->name, sizeof(h->name), "empty");
 	h->n_insns = ARRAY_SIZE(insns);
 	at = ebpf_jit_x86(insns, ARRAY_SIZE(insns), NULL, 0, code, sizeof(code), &bytes);
-	h->progs[HOOK_submit] = (struct ebpf_image_prog){.n_insns = ARRAY_SIZE(insns), .cost = 2,
-							 .code_offset = at < 0 ? UINT32_MAX : (uint32_t)at};
+	h->progs[HOOK_submit] =
+		(struct ebpf_image_prog){ .n_insns = ARRAY_SIZE(insns),
+					  .cost = 2,
+					  .code_offset = at < 0 ? UINT32_MAX : (uint32_t)at };
 	fd = ebpf_image_build(h, NULL, insns, at < 0 ? NULL : code, at < 0 ? 0 : bytes);
-	err = fd < 0 ? report_set(r, fd, "image", "empty: %s", strerror(-fd)) : open_both(p, fd, &pl, r);
+	err = fd < 0 ? report_set(r, fd, "image", "empty: %s", strerror(-fd))
+		     : open_both(p, fd, &pl, r);
 	p->n_insns[HOOK_submit] = p->cost[HOOK_submit] = 2;
 	fd_close(fd);
 	free(h);

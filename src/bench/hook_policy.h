@@ -1,4 +1,5 @@
-/* One policy as a tenant's process has it, compiled and interpreted, with maps as gbpfd fills them. */
+/* One policy as a tenant's process has it, compiled and interpreted, with maps as gbpfd fills them.
+ */
 #ifndef GBPF_BENCH_HOOK_POLICY_H
 #define GBPF_BENCH_HOOK_POLICY_H
 

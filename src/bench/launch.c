@@ -1,5 +1,6 @@
-/* `gbpf bench launch`: the same empty launch, alternately through the real library and through the shim, in one process.
- * Batches of 64 alternate, so that both see the same machine; each launch is timed by itself. */
+/* `gbpf bench launch`: the same empty launch, alternately through the real library and through the
+ * shim, in one process. Batches of 64 alternate, so that both see the same machine; each launch is
+ * timed by itself. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <jansson.h>
@@ -19,10 +20,12 @@
 #define MAX_N 10000000u
 #define SESSION_NS UINT64_C(5000000000)
 
-static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
+static const char ptx[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
 
-typedef CUresult (*launch_fn)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-			      unsigned smem, CUstream s, void **params, void **extra);
+typedef CUresult (*launch_fn)(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			      unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,
+			      void **extra);
 
 /* The few calls of the set-up. All go through the shim, so that it knows context and kernel. */
 struct calls {
@@ -45,7 +48,7 @@ struct settings {
 
 struct round {
 	double p10[2], p50[2], p90[2]; /* of single launches */
-	double mean[2];		       /* median of the batches' means: finer than one tick of the clock */
+	double mean[2]; /* median of the batches' means: finer than one tick of the clock */
 };
 
 struct session {
@@ -75,10 +78,13 @@ static int bind(const struct settings *s, struct calls *f)
 	if (!real) {
 		return fail(shim ? s->real : s->shim, dlerror());
 	}
-	return find(shim, "cuInit", &f->init) || find(shim, "cuDevicePrimaryCtxRetain", &f->retain) ||
+	return find(shim, "cuInit", &f->init) ||
+	       find(shim, "cuDevicePrimaryCtxRetain", &f->retain) ||
 	       find(shim, "cuCtxSetCurrent", &f->set) || find(shim, "cuModuleLoadData", &f->load) ||
-	       find(shim, "cuModuleGetFunction", &f->function) || find(shim, "cuCtxSynchronize", &f->sync) ||
-	       find(shim, "cuLaunchKernel", &f->launch[SHIM]) || find(real, "cuLaunchKernel", &f->launch[REAL]);
+	       find(shim, "cuModuleGetFunction", &f->function) ||
+	       find(shim, "cuCtxSynchronize", &f->sync) ||
+	       find(shim, "cuLaunchKernel", &f->launch[SHIM]) ||
+	       find(real, "cuLaunchKernel", &f->launch[REAL]);
 }
 
 static int set_up(const struct calls *f, CUfunction *ret)
@@ -149,7 +155,8 @@ static int measure_batch(const struct calls *f, CUfunction fn, int which, double
 		e = f->launch[which](fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
 		end = clock_now_ns();
 		if (e) {
-			return fail("cuLaunchKernel", which == SHIM ? "error through the shim" : "error of the real library");
+			return fail("cuLaunchKernel", which == SHIM ? "error through the shim"
+								    : "error of the real library");
 		}
 		one[i] = (double)(end - begin);
 	}
@@ -168,7 +175,8 @@ static int measure(const struct calls *f, CUfunction fn, struct samples *v, unsi
 	return err;
 }
 
-/* Our line of gbpfd's list of programs: the proof that the shim works under the policy that it should. */
+/* Our line of gbpfd's list of programs: the proof that the shim works under the policy that it
+ * should. */
 static int look(struct session *se, struct gbpf *g)
 {
 	char *text = NULL;
@@ -176,10 +184,12 @@ static int look(struct session *se, struct gbpf *g)
 	json_t *t;
 	size_t i;
 
-	json_array_foreach(json_object_get(doc, "tenants"), i, t) {
+	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	{
 		if (json_integer_value(json_object_get(t, "pid")) == getpid()) {
 			se->found = 1;
-			se->policy_version = (unsigned long long)json_integer_value(json_object_get(t, "policy_version"));
+			se->policy_version = (unsigned long long)json_integer_value(
+				json_object_get(t, "policy_version"));
 		}
 	}
 	json_decref(doc);
@@ -187,9 +197,10 @@ static int look(struct session *se, struct gbpf *g)
 	return se->found;
 }
 
-/* Launches until gbpfd has us, with the policy in use when there is one: it comes to us while we work. */
-static int await_session(const struct settings *s, const struct calls *f, CUfunction fn, struct gbpf *g,
-			 struct session *se)
+/* Launches until gbpfd has us, with the policy in use when there is one: it comes to us while we
+ * work. */
+static int await_session(const struct settings *s, const struct calls *f, CUfunction fn,
+			 struct gbpf *g, struct session *se)
 {
 	uint64_t end = clock_now_ns() + SESSION_NS;
 	int policy = strcmp(s->policy, "none") != 0;
@@ -203,7 +214,8 @@ static int await_session(const struct settings *s, const struct calls *f, CUfunc
 			return 0;
 		}
 	} while (clock_now_ns() < end);
-	return fail("no session", policy ? "the shim does not use the policy after 5 s" : "gbpfd does not list the shim");
+	return fail("no session", policy ? "the shim does not use the policy after 5 s"
+					 : "gbpfd does not list the shim");
 }
 
 static void summarize(struct samples *v, struct round *r)
@@ -220,15 +232,18 @@ static void summarize(struct samples *v, struct round *r)
 
 static json_t *figures(double p10, double p50, double p90, double mean)
 {
-	return json_pack("{s:f, s:f, s:f, s:f}", "p10", p10, "p50", p50, "p90", p90, "batch_mean", mean);
+	return json_pack("{s:f, s:f, s:f, s:f}", "p10", p10, "p50", p50, "p90", p90, "batch_mean",
+			 mean);
 }
 
 static json_t *round_json(const struct round *r)
 {
-	return json_pack("{s:o, s:o, s:o}", "real_ns", figures(r->p10[REAL], r->p50[REAL], r->p90[REAL], r->mean[REAL]),
-			 "shim_ns", figures(r->p10[SHIM], r->p50[SHIM], r->p90[SHIM], r->mean[SHIM]), "added_ns",
-			 figures(r->p10[SHIM] - r->p10[REAL], r->p50[SHIM] - r->p50[REAL], r->p90[SHIM] - r->p90[REAL],
-				 r->mean[SHIM] - r->mean[REAL]));
+	return json_pack(
+		"{s:o, s:o, s:o}", "real_ns",
+		figures(r->p10[REAL], r->p50[REAL], r->p90[REAL], r->mean[REAL]), "shim_ns",
+		figures(r->p10[SHIM], r->p50[SHIM], r->p90[SHIM], r->mean[SHIM]), "added_ns",
+		figures(r->p10[SHIM] - r->p10[REAL], r->p50[SHIM] - r->p50[REAL],
+			r->p90[SHIM] - r->p90[REAL], r->mean[SHIM] - r->mean[REAL]));
 }
 
 static void print_json(const struct settings *s, const struct round *r, const struct session *se)
@@ -238,9 +253,9 @@ static void print_json(const struct settings *s, const struct round *r, const st
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		json_array_append_new(rounds, round_json(&r[i]));
 	}
-	doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy", s->policy, "launches",
-			(int)s->n, "session", se->found, "policy_version", (json_int_t)se->policy_version, "rounds",
-			rounds);
+	doc = json_pack("{s:s, s:s, s:i, s:b, s:I, s:o}", "schema", "gbpf.bench.launch/1", "policy",
+			s->policy, "launches", (int)s->n, "session", se->found, "policy_version",
+			(json_int_t)se->policy_version, "rounds", rounds);
 	if (doc) {
 		json_dumpf(doc, stdout, JSON_INDENT(2));
 		putchar('\n');
@@ -250,16 +265,18 @@ static void print_json(const struct settings *s, const struct round *r, const st
 
 static void print(const struct settings *s, const struct round *r, const struct session *se)
 {
-	printf("ns a launch; policy %s%s; MEAN is that of a batch of %u, with the clock's own cost\n", s->policy,
-	       se->found ? "" : ", no session", BATCH);
+	printf("ns a launch; policy %s%s; MEAN is that of a batch of %u, with the clock's own "
+	       "cost\n",
+	       s->policy, se->found ? "" : ", no session", BATCH);
 	printf("%-6s %10s %10s %10s %10s\n", "", "P10", "P50", "P90", "MEAN");
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		for (int w = 0; w < 2; w++) {
-			printf("%-6s %10.0f %10.0f %10.0f %10.1f\n", w == REAL ? "real" : "shim", r[i].p10[w], r[i].p50[w],
-			       r[i].p90[w], r[i].mean[w]);
+			printf("%-6s %10.0f %10.0f %10.0f %10.1f\n", w == REAL ? "real" : "shim",
+			       r[i].p10[w], r[i].p50[w], r[i].p90[w], r[i].mean[w]);
 		}
-		printf("%-6s %+10.0f %+10.0f %+10.0f %+10.1f\n", "added", r[i].p10[SHIM] - r[i].p10[REAL],
-		       r[i].p50[SHIM] - r[i].p50[REAL], r[i].p90[SHIM] - r[i].p90[REAL], r[i].mean[SHIM] - r[i].mean[REAL]);
+		printf("%-6s %+10.0f %+10.0f %+10.0f %+10.1f\n", "added",
+		       r[i].p10[SHIM] - r[i].p10[REAL], r[i].p50[SHIM] - r[i].p50[REAL],
+		       r[i].p90[SHIM] - r[i].p90[REAL], r[i].mean[SHIM] - r[i].mean[REAL]);
 	}
 }
 
@@ -285,9 +302,9 @@ static int parse(struct settings *s, int argc, char **argv)
 
 static int bench(const struct settings *s, struct gbpf *g)
 {
-	struct session se = {0};
+	struct session se = { 0 };
 	struct round r[ROUNDS];
-	struct samples v = {0};
+	struct samples v = { 0 };
 	struct calls f;
 	CUfunction fn;
 	int err = samples_init(&v, s->n) || bind(s, &f) || set_up(&f, &fn);
@@ -313,12 +330,14 @@ static int bench(const struct settings *s, struct gbpf *g)
 
 int main(int argc, char **argv)
 {
-	struct settings s = {.policy = "none", .n = 60000};
+	struct settings s = { .policy = "none", .n = 60000 };
 	struct gbpf *g = NULL;
 	int code;
 
 	if (parse(&s, argc, argv) < 0) {
-		fputs("gbpf: bench launch: started with arguments that make no sense. Use: gbpf bench launch\n", stderr);
+		fputs("gbpf: bench launch: started with arguments that make no sense. Use: gbpf "
+		      "bench launch\n",
+		      stderr);
 		return 2;
 	}
 	if (strcmp(s.policy, "off") != 0 && gbpf_open(&g, NULL, 0) < 0) {

@@ -1,4 +1,5 @@
-/* Order statistics: benchmarks report quantiles, since means of times are at the mercy of the worst interrupt. */
+/* Order statistics: benchmarks report quantiles, since means of times are at the mercy of the worst
+ * interrupt. */
 #include "bench/stats.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* From argv to a verb, its options and its arguments. Words are exact; a wrong one names the nearest. */
+/* From argv to a verb, its options and its arguments. Words are exact; a wrong one names the
+ * nearest. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -55,14 +56,16 @@ static int PRINTF_LIKE(3, 4) usage_error(struct cli *c, const char *nearest, con
 	} else {
 		snprintf(hint, sizeof(hint), "See: gbpf help");
 	}
-	return cli_fail(c, CLI_USAGE, "usage", hint, "%s%s", verb_prefix(c, prefix, sizeof(prefix)), text);
+	return cli_fail(c, CLI_USAGE, "usage", hint, "%s%s", verb_prefix(c, prefix, sizeof(prefix)),
+			text);
 }
 
-static bool scan(const struct cli_option *options, const char **values, const char *name, size_t len, char letter,
-		 struct found *ret)
+static bool scan(const struct cli_option *options, const char **values, const char *name,
+		 size_t len, char letter, struct found *ret)
 {
 	for (int i = 0; options && options[i].name; i++) {
-		bool hit = name ? strlen(options[i].name) == len && strncmp(options[i].name, name, len) == 0
+		bool hit = name ? strlen(options[i].name) == len &&
+					   strncmp(options[i].name, name, len) == 0
 				: options[i].letter == letter;
 
 		if (hit) {
@@ -82,7 +85,7 @@ static bool find_option(struct cli *c, const char *name, size_t len, char letter
 
 static int unknown_option(struct cli *c, const char *name, size_t len)
 {
-	const struct cli_option *sets[2] = {c->verb ? c->verb->options : NULL, cli_globals};
+	const struct cli_option *sets[2] = { c->verb ? c->verb->options : NULL, cli_globals };
 	char word[64], nearest[72];
 	struct cli_nearest n;
 	const char *best;
@@ -122,17 +125,20 @@ static int check_choice(struct cli *c, const struct cli_option *o, const char *v
 		}
 		cli_nearest_offer(&n, w);
 	}
-	return usage_error(c, cli_nearest_best(&n), "--%s: '%s' is not one of %s", o->name, value, o->arg);
+	return usage_error(c, cli_nearest_best(&n), "--%s: '%s' is not one of %s", o->name, value,
+			   o->arg);
 }
 
 /* Takes the option's value from after '=' or from the next word. *i: index of the word in use. */
-static int take_value(struct cli *c, const struct found *f, const char *inline_value, int argc, char **argv, int *i)
+static int take_value(struct cli *c, const struct found *f, const char *inline_value, int argc,
+		      char **argv, int *i)
 {
 	const char *value = inline_value;
 
 	if (!f->option->arg) {
 		if (inline_value) {
-			return usage_error(c, NULL, "option '--%s' takes no value", f->option->name);
+			return usage_error(c, NULL, "option '--%s' takes no value",
+					   f->option->name);
 		}
 		*f->value = "";
 		return 0;
@@ -219,7 +225,8 @@ static int apply_globals(struct cli *c)
 	c->quiet = c->global[CLI_QUIET] != NULL;
 	c->timeout_ns = UINT64_C(10) * 1000000000;
 	if (c->global[CLI_TIMEOUT_OPT] &&
-	    cli_parse_duration(c->global[CLI_TIMEOUT_OPT], UINT64_C(1000000000), &c->timeout_ns) < 0) {
+	    cli_parse_duration(c->global[CLI_TIMEOUT_OPT], UINT64_C(1000000000), &c->timeout_ns) <
+		    0) {
 		return usage_error(c, NULL, "--timeout: '%s' is not a time, e.g. 5 or 200ms",
 				   c->global[CLI_TIMEOUT_OPT]);
 	}
@@ -263,7 +270,8 @@ int cli_parse(struct cli *c, int argc, char **argv)
 	return err ? err : check_arguments(c);
 }
 
-int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
+int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, uint64_t max,
+	       uint64_t *ret)
 {
 	char *end;
 	unsigned long long v;
@@ -271,8 +279,8 @@ int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, 
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (text[0] < '0' || text[0] > '9' || *end || errno || v < min || v > max) {
-		return usage_error(c, NULL, "%s: '%s' is not a number from %llu to %llu", what, text,
-				   (unsigned long long)min, (unsigned long long)max);
+		return usage_error(c, NULL, "%s: '%s' is not a number from %llu to %llu", what,
+				   text, (unsigned long long)min, (unsigned long long)max);
 	}
 	*ret = v;
 	return 0;

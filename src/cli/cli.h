@@ -1,5 +1,6 @@
-/* What the verbs of `gbpf` share: the table they are entered in, parsed arguments, errors, output. Data goes to standard
- * output, everything else to standard error; a verb returns the program's exit code. */
+/* What the verbs of `gbpf` share: the table they are entered in, parsed arguments, errors, output.
+ * Data goes to standard output, everything else to standard error; a verb returns the program's
+ * exit code. */
 #ifndef GBPF_CLI_CLI_H
 #define GBPF_CLI_CLI_H
 
@@ -33,7 +34,8 @@ enum cli_exit {
 struct cli_option {
 	const char *name; /* without dashes */
 	char letter;	  /* or 0 */
-	const char *arg;  /* NULL: a flag; "a|b|c": one of these, checked by the parser; else, in capitals, its name */
+	const char *arg;  /* NULL: a flag; "a|b|c": one of these, checked by the parser; else, in
+			     capitals, its name */
 	const char *doc;
 };
 
@@ -44,20 +46,29 @@ struct cli_verb {
 	const char *name;
 	const char *args; /* as in the usage line; "" when there are none */
 	const char *doc;
-	const char *page;			/* manual page that has its section, "gbpf-run.1" */
-	const struct cli_option *options;	/* ends with a NULL name; may be NULL */
-	const struct cli_verb *const *subs;	/* ends with NULL; then run is NULL */
-	int min_args, max_args;			/* max -1: any number */
-	bool command;				/* the rest after the first argument is a command line, not ours */
+	const char *page;		    /* manual page that has its section, "gbpf-run.1" */
+	const struct cli_option *options;   /* ends with a NULL name; may be NULL */
+	const struct cli_verb *const *subs; /* ends with NULL; then run is NULL */
+	int min_args, max_args;		    /* max -1: any number */
+	bool command; /* the rest after the first argument is a command line, not ours */
 	int (*run)(struct cli *c);
 };
 
-enum cli_global { CLI_JSON, CLI_QUIET, CLI_SOCKET, CLI_TIMEOUT_OPT, CLI_COLOR, CLI_VERSION, CLI_HELP };
+enum cli_global {
+	CLI_JSON,
+	CLI_QUIET,
+	CLI_SOCKET,
+	CLI_TIMEOUT_OPT,
+	CLI_COLOR,
+	CLI_VERSION,
+	CLI_HELP
+};
 
 struct cli {
 	const struct cli_verb *group; /* "policy" of "policy load", or NULL */
 	const struct cli_verb *verb;
-	const char *opt[CLI_MAX_OPTIONS]; /* by index into verb->options: value, "" for a flag, NULL when absent */
+	const char *opt[CLI_MAX_OPTIONS]; /* by index into verb->options: value, "" for a flag, NULL
+					     when absent */
 	const char *global[CLI_MAX_OPTIONS];
 	char **arg; /* borrowed from argv; arg[n_args] == NULL */
 	int n_args;
@@ -77,7 +88,8 @@ const char *cli_verb_name(const struct cli *c, char *out, size_t cap);
 /* True when its values are listed in ->arg. */
 bool cli_is_choice(const struct cli_option *o);
 /* Whole number in range, or a usage error: 0 or CLI_USAGE. what: "--weight". */
-int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *ret);
+int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, uint64_t max,
+	       uint64_t *ret);
 
 /* usage.c */
 void cli_usage(const struct cli *c, FILE *to); /* of c->verb, or of the program */
@@ -93,12 +105,14 @@ void cli_nearest_init(struct cli_nearest *n, const char *word);
 void cli_nearest_offer(struct cli_nearest *n, const char *candidate);
 const char *cli_nearest_best(const struct cli_nearest *n);
 
-/* out.c: "gbpf: message. hint", or the error document with --json. Return exit_code. hint may be NULL. */
+/* out.c: "gbpf: message. hint", or the error document with --json. Return exit_code. hint may be
+ * NULL. */
 int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
 	PRINTF_LIKE(5, 6);
 int cli_fail_report(struct cli *c, int exit_code, const char *what, const struct report *r);
 void cli_print_hint(FILE *to, const char *hint);
-void cli_note(struct cli *c, const char *fmt, ...) PRINTF_LIKE(2, 3); /* to standard error, not with -q */
+void cli_note(struct cli *c, const char *fmt, ...)
+	PRINTF_LIKE(2, 3); /* to standard error, not with -q */
 /* Prints a document and gives it up. verb: "ps" of the schema "gbpf.ps/1". */
 int cli_json(struct cli *c, const char *verb, json_t *document);
 /* Codes of errors that have one meaning everywhere. */
@@ -129,9 +143,10 @@ void cli_safe_text(struct buf *out, const char *text);
 const char *cli_duration(char out[24], uint64_t ns); /* "41.2 µs" */
 const char *cli_count(char out[24], uint64_t n);     /* "1.25M" */
 const char *cli_plain(char out[24], uint64_t n);
-const char *cli_bytes(char out[24], uint64_t n);     /* "3.1 MiB" */
+const char *cli_bytes(char out[24], uint64_t n); /* "3.1 MiB" */
 const char *cli_when(char out[40], uint64_t wall_ns);
-/* "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is needed). 0 or -EINVAL. */
+/* "200ms", "5s", "2m", "1h", "3d"; a bare number is in units of bare_ns (0: a unit is needed). 0 or
+ * -EINVAL. */
 int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns);
 
 #endif

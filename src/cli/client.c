@@ -1,4 +1,5 @@
-/* Talking to gbpfd. All that the daemon says is treated as outside input: missing members read as nothing. */
+/* Talking to gbpfd. All that the daemon says is treated as outside input: missing members read as
+ * nothing. */
 #include "cli/client.h"
 
 #include <stdlib.h>
@@ -52,7 +53,8 @@ int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *js
 	free(json);
 	if (!json_is_object(v)) {
 		json_decref(v);
-		return cli_fail(c, CLI_FAILED, "protocol", "Do gbpf and gbpfd have the same version? See: gbpf status",
+		return cli_fail(c, CLI_FAILED, "protocol",
+				"Do gbpf and gbpfd have the same version? See: gbpf status",
 				"%s: gbpfd's answer is not a JSON object", what);
 	}
 	*ret = v;
@@ -84,7 +86,8 @@ uint64_t cli_u64(const json_t *o, const char *key)
 	if (json_is_real(v)) {
 		return json_real_value(v) > 0 ? (uint64_t)json_real_value(v) : 0;
 	}
-	return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v) : 0;
+	return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v)
+							       : 0;
 }
 
 const char *cli_text(const json_t *o, const char *key)

@@ -1,4 +1,5 @@
-/* `gbpf bench`: the group, and `hook`. What measures are programs of src/bench, which load what this one never does. */
+/* `gbpf bench`: the group, and `hook`. What measures are programs of src/bench, which load what
+ * this one never does. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 	if (path_lib(path, BENCH_PATH, leaf) == 0 && access(path, X_OK) == 0) {
 		return CLI_OK;
 	}
-	return cli_fail(c, CLI_FAILED, "install", "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+	return cli_fail(c, CLI_FAILED, "install",
+			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
 			"%s: the program is missing: %s", name, path);
 }
 
@@ -33,9 +35,9 @@ void bench_push(char **argv, int *n, const char *flag, const char *value)
 enum { H_REPEAT, H_CALLS };
 
 static const struct cli_option hook_options[] = {
-	[H_REPEAT] = {"repeat", 'r', "N", "measurements of each program (default 25)"},
-	[H_CALLS] = {"calls", 'n', "N", "calls in one measurement (default 200000)"},
-	{NULL, 0, NULL, NULL},
+	[H_REPEAT] = { "repeat", 'r', "N", "measurements of each program (default 25)" },
+	[H_CALLS] = { "calls", 'n', "N", "calls in one measurement (default 200000)" },
+	{ NULL, 0, NULL, NULL },
 };
 
 static int cmd_hook(struct cli *c)
@@ -50,7 +52,8 @@ static int cmd_hook(struct cli *c)
 		return CLI_USAGE;
 	}
 	if (path_lib(policies, sizeof(policies), "policies") < 0) {
-		return cli_fail(c, CLI_FAILED, "install", NULL, "bench hook: the path of the policies is too long");
+		return cli_fail(c, CLI_FAILED, "install", NULL,
+				"bench hook: the path of the policies is too long");
 	}
 	bench_push(argv, &n, "bench-hook", NULL);
 	bench_push(argv, &n, "--policies", policies);
@@ -79,7 +82,7 @@ const struct cli_verb verb_bench_hook = {
 	.run = cmd_hook,
 };
 
-static const struct cli_verb *const subs[] = {&verb_bench_launch, &verb_bench_hook, NULL};
+static const struct cli_verb *const subs[] = { &verb_bench_launch, &verb_bench_hook, NULL };
 
 const struct cli_verb verb_bench = {
 	.name = "bench",

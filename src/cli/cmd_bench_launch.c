@@ -1,5 +1,5 @@
-/* `gbpf bench launch`: measures under a gbpfd of its own, in a folder of its own, so that the policy that others run under
- * stays as it is. */
+/* `gbpf bench launch`: measures under a gbpfd of its own, in a folder of its own, so that the
+ * policy that others run under stays as it is. */
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
@@ -18,11 +18,13 @@
 enum { L_N, L_POLICY, L_DEVICE, L_CLASS };
 
 static const struct cli_option options[] = {
-	[L_N] = {"n", 'n', "N", "launches of each kind (default 60000)"},
-	[L_POLICY] = {"policy", 'p', "NAME|FILE", "what decides while it measures; none (default): no policy; off: no gbpfd"},
-	[L_DEVICE] = {"device", 'd', "soft|nvidia|auto", "which GPU (default auto)"},
-	[L_CLASS] = {"class", 'c', "latency|normal|batch", "class of the launches (default normal)"},
-	{NULL, 0, NULL, NULL},
+	[L_N] = { "n", 'n', "N", "launches of each kind (default 60000)" },
+	[L_POLICY] = { "policy", 'p', "NAME|FILE",
+		       "what decides while it measures; none (default): no policy; off: no gbpfd" },
+	[L_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
+	[L_CLASS] = { "class", 'c', "latency|normal|batch",
+		      "class of the launches (default normal)" },
+	{ NULL, 0, NULL, NULL },
 };
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where)
@@ -35,9 +37,12 @@ static int make_place(struct cli *c, char dir[64])
 {
 	snprintf(dir, 64, "/tmp/gbpf-bench-XXXXXX");
 	if (!mkdtemp(dir)) {
-		return cli_fail(c, CLI_FAILED, "runtime", NULL, "bench launch: %s: %s", dir, strerror(errno));
+		return cli_fail(c, CLI_FAILED, "runtime", NULL, "bench launch: %s: %s", dir,
+				strerror(errno));
 	}
-	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 && setenv("GBPF_STATE_DIR", dir, 1) == 0 ? CLI_OK : CLI_FAILED;
+	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 && setenv("GBPF_STATE_DIR", dir, 1) == 0
+		       ? CLI_OK
+		       : CLI_FAILED;
 }
 
 static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
@@ -57,9 +62,10 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 	return code;
 }
 
-static int start_daemon(struct cli *c, const char *policy, const struct run_device *d, struct gbpf **ret)
+static int start_daemon(struct cli *c, const char *policy, const struct run_device *d,
+			struct gbpf **ret)
 {
-	struct gbpf_start_options o = {.size = sizeof(o), .device = d->soft ? "soft" : "nvidia"};
+	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
 	int code;
 
 	c->global[CLI_SOCKET] = NULL;
@@ -89,8 +95,8 @@ static int run_program(struct cli *c, char **argv)
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (pid < 0 || !WIFEXITED(status)) {
-		return cli_fail(c, CLI_FAILED, "failed", "See: gbpf doctor", "bench launch: %s %s", path,
-				pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
+		return cli_fail(c, CLI_FAILED, "failed", "See: gbpf doctor", "bench launch: %s %s",
+				path, pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
 	}
 	return WEXITSTATUS(status);
 }
@@ -145,9 +151,10 @@ static int cmd_launch(struct cli *c)
 	if (run_choose_device(c->opt[L_DEVICE], &d, &r) < 0) {
 		code = cli_fail_report(c, CLI_NOT_FOUND, "bench launch", &r);
 	} else if (run_find_shim(shim) < 0) {
-		code = cli_fail(c, CLI_FAILED, "install",
-				"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
-				"bench launch: the shim is missing: %s", shim);
+		code = cli_fail(
+			c, CLI_FAILED, "install",
+			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+			"bench launch: the shim is missing: %s", shim);
 	}
 	report_finish(&r);
 	if (code == CLI_OK) {

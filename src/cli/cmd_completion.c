@@ -1,4 +1,5 @@
-/* `gbpf completion bash`: the shell's completion, made from the table of verbs. The build runs it once and installs it. */
+/* `gbpf completion bash`: the shell's completion, made from the table of verbs. The build runs it
+ * once and installs it. */
 #include <string.h>
 
 #include "cli/verbs.h"
@@ -75,7 +76,8 @@ static const char middle[] = "\tesac\n}\n\n"
 			     "_gbpf_values()\n{\n\tcase \"$1 $2\" in\n";
 static const char tail[] =
 	"_gbpf()\n{\n"
-	"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' i w values\n"
+	"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' i w "
+	"values\n"
 	"\tlocal globals=$(_gbpf_words globals)\n"
 	"\tCOMPREPLY=()\n"
 	"\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -92,7 +94,8 @@ static const char tail[] =
 	"\t\tif [ -n \"$(_gbpf_values \"$verb\" \"$w\")\" ]; then\n"
 	"\t\t\t((i++))\n"
 	"\t\telif [ \"${w#-}\" = \"$w\" ]; then\n"
-	"\t\t\tif [ -z \"$verb\" ]; then verb=$w; elif _gbpf_group \"$verb\"; then verb=\"$verb $w\"; fi\n"
+	"\t\t\tif [ -z \"$verb\" ]; then verb=$w; elif _gbpf_group \"$verb\"; then verb=\"$verb "
+	"$w\"; fi\n"
 	"\t\tfi\n"
 	"\tdone\n"
 	"\tvalues=$(_gbpf_values \"$verb\" \"$prev\")\n"

@@ -8,18 +8,20 @@
 enum { O_DEVICE };
 
 static const struct cli_option options[] = {
-	[O_DEVICE] = {"device", 'd', "soft|nvidia|auto", "which GPU to look at (default auto)"},
-	{NULL, 0, NULL, NULL},
+	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU to look at (default auto)" },
+	{ NULL, 0, NULL, NULL },
 };
 
-static const char isolation[] =
-	"other users' processes are kept apart; same-uid processes are guarded against faults, not malice";
+static const char isolation[] = "other users' processes are kept apart; same-uid processes are "
+				"guarded against faults, not malice";
 
-void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix, const char *fmt, ...)
+void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix,
+		 const char *fmt, ...)
 {
-	static const char *const words[] = {"ok", "bad", "note"}, *const marks[] = {"✓", "✗", "·"};
-	static const enum cli_style styles[] = {CLI_GREEN, CLI_RED, CLI_DIM};
-	struct buf text = {0};
+	static const char *const words[] = { "ok", "bad", "note" }, *const marks[] = { "✓", "✗",
+										       "·" };
+	static const enum cli_style styles[] = { CLI_GREEN, CLI_RED, CLI_DIM };
+	struct buf text = { 0 };
 	bool color = d->c->color_out;
 	va_list ap;
 
@@ -27,11 +29,12 @@ void doctor_find(struct doctor *d, enum doctor_status status, const char *name, 
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
 	d->bad += status == DOCTOR_BAD;
-	json_array_append_new(d->checks, json_pack("{s:s, s:s, s:s?, s:s*}", "name", name, "status", words[status], "text",
-						   buf_text(&text), "fix", fix));
+	json_array_append_new(d->checks,
+			      json_pack("{s:s, s:s, s:s?, s:s*}", "name", name, "status",
+					words[status], "text", buf_text(&text), "fix", fix));
 	if (!d->c->json && !(d->c->quiet && status != DOCTOR_BAD)) {
-		printf("%s%s%s %s: %s\n", cli_style(color, styles[status]), marks[status], cli_style(color, CLI_PLAIN),
-		       name, buf_text(&text));
+		printf("%s%s%s %s: %s\n", cli_style(color, styles[status]), marks[status],
+		       cli_style(color, CLI_PLAIN), name, buf_text(&text));
 		if (fix) {
 			printf("    %s\n", fix);
 		}
@@ -41,7 +44,7 @@ void doctor_find(struct doctor *d, enum doctor_status status, const char *name, 
 
 static int cmd_doctor(struct cli *c)
 {
-	struct doctor d = {.c = c, .checks = json_array()};
+	struct doctor d = { .c = c, .checks = json_array() };
 	bool nvidia = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "nvidia") == 0;
 	bool soft = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") == 0;
 	struct report r;
@@ -53,7 +56,8 @@ static int cmd_doctor(struct cli *c)
 	}
 	d.have_device = run_choose_device(c->opt[O_DEVICE], &d.device, &r) == 0;
 	if (!d.have_device && !nvidia) {
-		doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s", buf_text(&r.message));
+		doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
+			    buf_text(&r.message));
 	}
 	doctor_check_device(&d);
 	doctor_check_machine(&d);
@@ -62,7 +66,8 @@ static int cmd_doctor(struct cli *c)
 	doctor_find(&d, DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
 	report_finish(&r);
 	if (c->json) {
-		cli_json(c, "doctor", json_pack("{s:b, s:o}", "ok", d.bad == 0, "checks", d.checks));
+		cli_json(c, "doctor",
+			 json_pack("{s:b, s:o}", "ok", d.bad == 0, "checks", d.checks));
 	} else {
 		json_decref(d.checks);
 	}

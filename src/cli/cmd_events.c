@@ -10,9 +10,11 @@
 enum { O_FOLLOW, O_SINCE };
 
 static const struct cli_option options[] = {
-	[O_FOLLOW] = {"follow", 'f', NULL, "go on printing what happens; with --json one event a line"},
-	[O_SINCE] = {"since", 's', "SEQUENCE|TIME", "after that event, or not older than e.g. 90s, 5m, 2h, 3d"},
-	{NULL, 0, NULL, NULL},
+	[O_FOLLOW] = { "follow", 'f', NULL,
+		       "go on printing what happens; with --json one event a line" },
+	[O_SINCE] = { "since", 's', "SEQUENCE|TIME",
+		      "after that event, or not older than e.g. 90s, 5m, 2h, 3d" },
+	{ NULL, 0, NULL, NULL },
 };
 
 struct walk {
@@ -31,7 +33,7 @@ static void on_interrupt(int sig)
 
 static void print_event(struct cli *c, const json_t *e)
 {
-	struct buf text = {0}, safe = {0};
+	struct buf text = { 0 }, safe = { 0 };
 	char when[40];
 
 	cli_when(when, cli_u64(e, "wall_ns"));
@@ -41,8 +43,9 @@ static void print_event(struct cli *c, const json_t *e)
 	}
 	buf_puts(&text, cli_text(e, "text"));
 	cli_safe_text(&safe, buf_text(&text));
-	printf("%5llu  %s%s%s  %s\n", (unsigned long long)cli_u64(e, "seq"), cli_style(c->color_out, CLI_DIM), when,
-	       cli_style(c->color_out, CLI_PLAIN), buf_text(&safe));
+	printf("%5llu  %s%s%s  %s\n", (unsigned long long)cli_u64(e, "seq"),
+	       cli_style(c->color_out, CLI_DIM), when, cli_style(c->color_out, CLI_PLAIN),
+	       buf_text(&safe));
 	buf_finish(&text);
 	buf_finish(&safe);
 }
@@ -82,7 +85,8 @@ static int parse_since(struct cli *c, struct walk *w)
 		return cli_number(c, "--since", since, 0, INT64_MAX, &w->last);
 	}
 	if (cli_parse_duration(since, 0, &ns) < 0) {
-		return cli_fail(c, CLI_USAGE, "usage", "Give an event's number, or a time such as 90s, 5m, 2h, 3d",
+		return cli_fail(c, CLI_USAGE, "usage",
+				"Give an event's number, or a time such as 90s, 5m, 2h, 3d",
 				"events: --since: '%s' is neither", since);
 	}
 	w->not_before_ns = clock_wall_ns() > ns ? clock_wall_ns() - ns : 0;
@@ -102,9 +106,9 @@ static int finish(struct cli *c, struct walk *w)
 
 static int cmd_events(struct cli *c)
 {
-	struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: the wait must end */
+	struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait must end */
 	bool follow = c->opt[O_FOLLOW];
-	struct walk w = {.c = c};
+	struct walk w = { .c = c };
 	struct gbpf *g = NULL;
 	int rc = 0, code = parse_since(c, &w);
 

@@ -6,9 +6,10 @@
 
 static json_t *option_json(const struct cli_option *o)
 {
-	char letter[2] = {o->letter, 0};
+	char letter[2] = { o->letter, 0 };
 
-	return json_pack("{s:s, s:s, s:s?, s:s}", "name", o->name, "letter", letter, "argument", o->arg, "doc", o->doc);
+	return json_pack("{s:s, s:s, s:s?, s:s}", "name", o->name, "letter", letter, "argument",
+			 o->arg, "doc", o->doc);
 }
 
 static json_t *options_json(const struct cli_option *o)
@@ -21,16 +22,19 @@ static json_t *options_json(const struct cli_option *o)
 	return all;
 }
 
-static void add_verbs(json_t *all, const struct cli_verb *group, const struct cli_verb *const *verbs)
+static void add_verbs(json_t *all, const struct cli_verb *group,
+		      const struct cli_verb *const *verbs)
 {
 	for (; *verbs; verbs++) {
 		const struct cli_verb *v = *verbs;
 		char name[64];
 
-		snprintf(name, sizeof(name), "%s%s%s", group ? group->name : "", group ? " " : "", v->name);
-		json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", name, "arguments",
-						     v->args, "doc", v->doc, "page", v->page, "group", v->subs != NULL,
-						     "options", options_json(v->options)));
+		snprintf(name, sizeof(name), "%s%s%s", group ? group->name : "", group ? " " : "",
+			 v->name);
+		json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", name,
+						     "arguments", v->args, "doc", v->doc, "page",
+						     v->page, "group", v->subs != NULL, "options",
+						     options_json(v->options)));
 		if (v->subs) {
 			add_verbs(all, v, v->subs);
 		}
@@ -43,8 +47,9 @@ static int help_json(struct cli *c)
 	json_t *all = json_array();
 
 	add_verbs(all, NULL, cli_verbs);
-	return cli_json(c, "help",
-			json_pack("{s:o, s:o}", "verbs", all, "options", options_json(cli_globals)));
+	return cli_json(
+		c, "help",
+		json_pack("{s:o, s:o}", "verbs", all, "options", options_json(cli_globals)));
 }
 
 static int unknown_topic(struct cli *c, const struct cli_verb *const *verbs, const char *word)
@@ -92,8 +97,9 @@ static int cmd_help(struct cli *c)
 static int cmd_version(struct cli *c)
 {
 	if (c->json) {
-		return cli_json(c, "version", json_pack("{s:s, s:s, s:i}", "version", GBPF_CLI_VERSION, "library",
-							gbpf_version(), "protocol", GBPF_PROTOCOL));
+		return cli_json(c, "version",
+				json_pack("{s:s, s:s, s:i}", "version", GBPF_CLI_VERSION, "library",
+					  gbpf_version(), "protocol", GBPF_PROTOCOL));
 	}
 	printf("gbpf %s\n", GBPF_CLI_VERSION);
 	return CLI_OK;

@@ -54,8 +54,8 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 		if (len < cap && access(path, R_OK) == 0) {
 			return CLI_OK;
 		}
-		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL, "%s: %s: %s", what, name,
-				strerror(errno));
+		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL,
+				"%s: %s: %s", what, name, strerror(errno));
 	}
 	if (len + sizeof("policies/" SUFFIX) <= sizeof(leaf)) {
 		snprintf(leaf, sizeof(leaf), "policies/%s" SUFFIX, name);
@@ -63,11 +63,13 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 			return CLI_OK;
 		}
 	}
-	snprintf(hint, sizeof(hint), "Give an installed policy's name or the path of a .bpf.o file");
+	snprintf(hint, sizeof(hint),
+		 "Give an installed policy's name or the path of a .bpf.o file");
 	if (nearest_policy(name, best, sizeof(best))) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
 	}
-	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed", what, name);
+	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",
+			what, name);
 }
 
 /* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
@@ -80,9 +82,11 @@ static void active_policy(struct gbpf *g, char out[80])
 	size_t i;
 
 	out[0] = 0;
-	json_array_foreach(json_object_get(list, "versions"), i, v) {
+	json_array_foreach(json_object_get(list, "versions"), i, v)
+	{
 		if (active && cli_u64(v, "version") == active) {
-			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"), (unsigned long long)active);
+			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"),
+				 (unsigned long long)active);
 		}
 	}
 	json_decref(list);
@@ -92,14 +96,16 @@ static void active_policy(struct gbpf *g, char out[80])
 /* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause 80 ns" */
 static void print_change(const char *verb, const char *was, const json_t *r)
 {
-	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"), stall = cli_u64(r, "stall_ns");
+	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
+		 stall = cli_u64(r, "stall_ns");
 	char t[24];
 
 	printf("%s %s%s%s@%llu in %s", verb, was, was[0] ? " → " : "", cli_text(r, "name"),
 	       (unsigned long long)cli_u64(r, "version"),
 	       cli_duration(t, cli_u64(r, "flip_ns") + cli_u64(r, "waited_ns")));
 	if (acked + late) {
-		printf("; %llu program%s had it ready", (unsigned long long)acked, acked == 1 ? "" : "s");
+		printf("; %llu program%s had it ready", (unsigned long long)acked,
+		       acked == 1 ? "" : "s");
 	}
 	if (late) {
 		printf(", %llu will follow", (unsigned long long)late);
@@ -134,7 +140,8 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 		return code;
 	}
 	if (c->json) {
-		return cli_json(c, (flags & GBPF_LOAD_SWAP) ? "policy.swap" : "policy.load", result);
+		return cli_json(c, (flags & GBPF_LOAD_SWAP) ? "policy.swap" : "policy.load",
+				result);
 	}
 	print_change(was[0] ? verb : "loaded", was, result);
 	json_decref(result);
@@ -195,7 +202,8 @@ static int cmd_unload(struct cli *c)
 		return cli_json(c, "policy.unload", result);
 	}
 	if (cli_u64(result, "version")) {
-		printf("unloaded version %llu; nothing is held now\n", (unsigned long long)cli_u64(result, "version"));
+		printf("unloaded version %llu; nothing is held now\n",
+		       (unsigned long long)cli_u64(result, "version"));
 	} else {
 		cli_note(c, "No policy was active.");
 	}
@@ -204,8 +212,9 @@ static int cmd_unload(struct cli *c)
 }
 
 static const struct cli_verb *const subs[] = {
-	&verb_policy_load, &verb_policy_swap, &verb_policy_rollback, &verb_policy_unload, &verb_policy_list,
-	&verb_policy_show, &verb_policy_check, &verb_policy_exec, NULL,
+	&verb_policy_load,   &verb_policy_swap, &verb_policy_rollback,
+	&verb_policy_unload, &verb_policy_list, &verb_policy_show,
+	&verb_policy_check,  &verb_policy_exec, NULL,
 };
 
 const struct cli_verb verb_policy = {

@@ -11,9 +11,9 @@
 enum { O_EXPLAIN, O_SECTION };
 
 static const struct cli_option options[] = {
-	[O_EXPLAIN] = {"explain", 'e', NULL, "print the verifier's states along a refused path"},
-	[O_SECTION] = {"section", 's', "HOOK", "check the program of this hook only"},
-	{NULL, 0, NULL, NULL},
+	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
+	[O_SECTION] = { "section", 's', "HOOK", "check the program of this hook only" },
+	{ NULL, 0, NULL, NULL },
 };
 
 static const char *base_name(const char *path)
@@ -32,9 +32,10 @@ static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_
 {
 	const struct hook_info *h = hook_by_id(p->hook);
 
-	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?", "program", p->name, "insns",
-			 (int)p->n_insns, "cost", (int)s->cost, "budget", h ? (int)h->budget : 0, "visited",
-			 (int)s->visited, "stack_bytes", (int)s->stack_bytes);
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "hook", h ? h->name : "?",
+			 "program", p->name, "insns", (int)p->n_insns, "cost", (int)s->cost,
+			 "budget", h ? (int)h->budget : 0, "visited", (int)s->visited,
+			 "stack_bytes", (int)s->stack_bytes);
 }
 
 static void print_accepted(struct cli *c, const char *file, json_t *programs, unsigned n_maps)
@@ -42,15 +43,18 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	json_t *p;
 	size_t i;
 
-	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN), base_name(file));
-	json_array_foreach(programs, i, p) {
+	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN),
+	       base_name(file));
+	json_array_foreach(programs, i, p)
+	{
 		printf("%s%s %d insns, worst path %d of %d", i ? "; " : "",
 		       json_string_value(json_object_get(p, "hook")),
 		       (int)json_integer_value(json_object_get(p, "insns")),
 		       (int)json_integer_value(json_object_get(p, "cost")),
 		       (int)json_integer_value(json_object_get(p, "budget")));
 	}
-	printf("%s%u map%s\n", json_array_size(programs) ? "; " : "", n_maps, n_maps == 1 ? "" : "s");
+	printf("%s%u map%s\n", json_array_size(programs) ? "; " : "", n_maps,
+	       n_maps == 1 ? "" : "s");
 }
 
 /* The refusal is what was asked for, so it goes where the acceptance would: to standard output. */
@@ -59,8 +63,9 @@ static void print_refused(struct cli *c, const char *file, const struct report *
 	const char *detail = buf_text(&r->detail);
 	bool placed = r->place.len && strcmp(buf_text(&r->place), base_name(file)) != 0;
 
-	printf("%s✗%s %s: %s%s%s", cli_style(c->color_out, CLI_RED), cli_style(c->color_out, CLI_PLAIN),
-	       base_name(file), placed ? buf_text(&r->place) : "", placed ? ": " : "", buf_text(&r->message));
+	printf("%s✗%s %s: %s%s%s", cli_style(c->color_out, CLI_RED),
+	       cli_style(c->color_out, CLI_PLAIN), base_name(file),
+	       placed ? buf_text(&r->place) : "", placed ? ": " : "", buf_text(&r->message));
 	if (r->hint.len) {
 		fputs(". ", stdout);
 		cli_print_hint(stdout, buf_text(&r->hint));
@@ -73,14 +78,16 @@ static void print_refused(struct cli *c, const char *file, const struct report *
 
 static json_t *refused_json(const char *file, const struct report *r)
 {
-	return json_pack("{s:s, s:b, s:{s:s, s:s?, s:s?, s:s?, s:s?}}", "file", file, "ok", 0, "error", "code", r->code,
-			 "place", buf_text(&r->place), "message", buf_text(&r->message), "hint", buf_text(&r->hint),
-			 "detail", buf_text(&r->detail));
+	return json_pack("{s:s, s:b, s:{s:s, s:s?, s:s?, s:s?, s:s?}}", "file", file, "ok", 0,
+			 "error", "code", r->code, "place", buf_text(&r->place), "message",
+			 buf_text(&r->message), "hint", buf_text(&r->hint), "detail",
+			 buf_text(&r->detail));
 }
 
-/* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno with r. */
-static int check_whole(const struct buf *elf, const char *name, unsigned flags, json_t *programs, unsigned *n_maps,
-		       uint64_t *verify_ns, struct report *r)
+/* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno
+ * with r. */
+static int check_whole(const struct buf *elf, const char *name, unsigned flags, json_t *programs,
+		       unsigned *n_maps, uint64_t *verify_ns, struct report *r)
 {
 	struct ebpf_built b;
 	int err = ebpf_policy_build(&b, elf->data, elf->len, name, 1, flags | EBPF_BUILD_NO_JIT, r);
@@ -99,8 +106,9 @@ static int check_whole(const struct buf *elf, const char *name, unsigned flags, 
 	return 0;
 }
 
-static int check_section(const struct buf *elf, const char *name, unsigned flags, const struct hook_info *hook,
-			 json_t *programs, unsigned *n_maps, struct report *r)
+static int check_section(const struct buf *elf, const char *name, unsigned flags,
+			 const struct hook_info *hook, json_t *programs, unsigned *n_maps,
+			 struct report *r)
 {
 	struct ebpf_verify_stats stats;
 	struct ebpf_object o;
@@ -121,7 +129,8 @@ static int check_section(const struct buf *elf, const char *name, unsigned flags
 	}
 	if (!err && !found) {
 		report_hint(r, "Programs name their hook: SEC(\"gbpf/%s\")", hook->name);
-		err = report_set(r, -EINVAL, "section", "it has no program for the hook '%s'", hook->name);
+		err = report_set(r, -EINVAL, "section", "it has no program for the hook '%s'",
+				 hook->name);
 	}
 	*n_maps = o.n_maps;
 	ebpf_object_finish(&o);
@@ -132,7 +141,7 @@ static int check_file(struct cli *c, const char *file, const struct hook_info *h
 {
 	unsigned flags = c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0;
 	json_t *programs = json_array();
-	struct buf elf = {0};
+	struct buf elf = { 0 };
 	uint64_t verify_ns = 0;
 	unsigned n_maps = 0;
 	struct report r;
@@ -152,8 +161,9 @@ static int check_file(struct cli *c, const char *file, const struct hook_info *h
 	}
 	if (c->json) {
 		json_array_append_new(files, err ? refused_json(file, &r)
-						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file", file, "ok", 1,
-							     "programs", programs, "maps", (int)n_maps, "verify_ns",
+						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file",
+							     file, "ok", 1, "programs", programs,
+							     "maps", (int)n_maps, "verify_ns",
 							     (json_int_t)verify_ns));
 	} else if (err) {
 		print_refused(c, file, &r);
@@ -175,9 +185,10 @@ static int unknown_hook(struct cli *c)
 	for (const struct hook_info *h = hook_table; h->name; h++) {
 		cli_nearest_offer(&n, h->name);
 	}
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?", cli_nearest_best(&n) ? cli_nearest_best(&n) : "submit");
-	return cli_fail(c, CLI_USAGE, "usage", hint, "policy check: --section: there is no hook '%s'",
-			c->opt[O_SECTION]);
+	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
+		 cli_nearest_best(&n) ? cli_nearest_best(&n) : "submit");
+	return cli_fail(c, CLI_USAGE, "usage", hint,
+			"policy check: --section: there is no hook '%s'", c->opt[O_SECTION]);
 }
 
 static int cmd_policy_check(struct cli *c)

@@ -1,4 +1,5 @@
-/* `gbpf policy exec`: one raw program, unverified and confined: the form that conformance suites of eBPF expect. */
+/* `gbpf policy exec`: one raw program, unverified and confined: the form that conformance suites of
+ * eBPF expect. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -14,9 +15,9 @@
 enum { O_JIT, O_INTERP };
 
 static const struct cli_option options[] = {
-	[O_JIT] = {"jit", 0, NULL, "run it compiled, in a confined process"},
-	[O_INTERP] = {"interp", 0, NULL, "run it in the checked interpreter (default)"},
-	{NULL, 0, NULL, NULL},
+	[O_JIT] = { "jit", 0, NULL, "run it compiled, in a confined process" },
+	[O_INTERP] = { "interp", 0, NULL, "run it in the checked interpreter (default)" },
+	{ NULL, 0, NULL, NULL },
 };
 
 static int digit(char c)
@@ -53,7 +54,7 @@ static int parse_hex(const char *text, struct buf *out)
 
 static int read_input(struct cli *c, struct buf *insns, struct buf *mem)
 {
-	struct buf text = {0};
+	struct buf text = { 0 };
 	int err = buf_read_fd(&text, STDIN_FILENO, MAX_TEXT);
 
 	if (!err && strlen(buf_text(&text)) != text.len) {
@@ -64,7 +65,8 @@ static int read_input(struct cli *c, struct buf *insns, struct buf *mem)
 	}
 	buf_finish(&text);
 	if (err) {
-		return cli_fail(c, CLI_FAILED, "input", "Write 8 bytes an instruction, blanks are allowed",
+		return cli_fail(c, CLI_FAILED, "input",
+				"Write 8 bytes an instruction, blanks are allowed",
 				"policy exec: standard input: %s",
 				err == -EINVAL ? "not hex bytes" : strerror(-err));
 	}
@@ -81,7 +83,8 @@ static int execute(struct cli *c, struct buf *insns, struct buf *mem)
 	int err, code = CLI_OK;
 
 	report_init(&r);
-	err = ebpf_exec_raw(insns->data, insns->len, mem->data, mem->len, c->opt[O_JIT] != NULL, &r0, &r);
+	err = ebpf_exec_raw(insns->data, insns->len, mem->data, mem->len, c->opt[O_JIT] != NULL,
+			    &r0, &r);
 	if (err) {
 		report_set(&r, err, "exec", "%s", strerror(-err));
 		code = cli_fail_report(c, CLI_FAILED, "policy exec", &r);
@@ -89,7 +92,9 @@ static int execute(struct cli *c, struct buf *insns, struct buf *mem)
 		char text[24];
 
 		snprintf(text, sizeof(text), "%" PRIx64, r0);
-		cli_json(c, "policy.exec", json_pack("{s:s, s:s}", "r0", text, "engine", c->opt[O_JIT] ? "jit" : "interp"));
+		cli_json(c, "policy.exec",
+			 json_pack("{s:s, s:s}", "r0", text, "engine",
+				   c->opt[O_JIT] ? "jit" : "interp"));
 	} else {
 		printf("%" PRIx64 "\n", r0);
 	}
@@ -99,11 +104,12 @@ static int execute(struct cli *c, struct buf *insns, struct buf *mem)
 
 static int cmd_policy_exec(struct cli *c)
 {
-	struct buf insns = {0}, mem = {0};
+	struct buf insns = { 0 }, mem = { 0 };
 	int code;
 
 	if (c->opt[O_JIT] && c->opt[O_INTERP]) {
-		return cli_fail(c, CLI_USAGE, "usage", "Give one of them", "policy exec: --jit and --interp exclude each other");
+		return cli_fail(c, CLI_USAGE, "usage", "Give one of them",
+				"policy exec: --jit and --interp exclude each other");
 	}
 	code = read_input(c, &insns, &mem);
 	if (code == CLI_OK) {

@@ -11,7 +11,8 @@ static void hook_names(struct buf *out, const json_t *hooks)
 	json_t *h;
 	size_t i;
 
-	json_array_foreach(hooks, i, h) {
+	json_array_foreach(hooks, i, h)
+	{
 		const char *name = json_is_string(h) ? json_string_value(h) : cli_text(h, "hook");
 
 		buf_printf(out, "%s%s", i ? ", " : "", name);
@@ -20,7 +21,7 @@ static void hook_names(struct buf *out, const json_t *hooks)
 
 static int cmd_list(struct cli *c)
 {
-	static const char *const heads[] = {"NAME", "STATE", "LOADED", "LICENSE", "HOOKS"};
+	static const char *const heads[] = { "NAME", "STATE", "LOADED", "LICENSE", "HOOKS" };
 	json_t *result = NULL, *v;
 	struct cli_table t;
 	size_t i;
@@ -37,8 +38,9 @@ static int cmd_list(struct cli *c)
 	for (i = 0; i < ARRAY_SIZE(heads); i++) {
 		cli_table_column(&t, heads[i], false);
 	}
-	json_array_foreach(json_object_get(result, "versions"), i, v) {
-		struct buf hooks = {0};
+	json_array_foreach(json_object_get(result, "versions"), i, v)
+	{
+		struct buf hooks = { 0 };
 		char when[40];
 
 		hook_names(&hooks, json_object_get(v, "hooks"));
@@ -53,7 +55,8 @@ static int cmd_list(struct cli *c)
 	if (t.n) {
 		cli_table_print(&t, stdout, c->color_out);
 	} else {
-		cli_note(c, "No policy is loaded: nothing is held. Load one: gbpf policy load fair");
+		cli_note(c,
+			 "No policy is loaded: nothing is held. Load one: gbpf policy load fair");
 	}
 	cli_table_finish(&t);
 	json_decref(result);
@@ -62,7 +65,7 @@ static int cmd_list(struct cli *c)
 
 static void print_value(const char *key, const json_t *v)
 {
-	struct buf safe = {0};
+	struct buf safe = { 0 };
 
 	if (json_is_string(v)) {
 		cli_safe_text(&safe, json_string_value(v));
@@ -83,8 +86,10 @@ static void print_hooks(struct cli *c, const json_t *hooks)
 	cli_table_column(&t, "  HOOK", false);
 	cli_table_column(&t, "INSNS", true);
 	cli_table_column(&t, "WORST PATH", true);
-	json_array_foreach(hooks, i, h) {
-		cli_table_cell(&t, "  %s", json_is_string(h) ? json_string_value(h) : cli_text(h, "hook"));
+	json_array_foreach(hooks, i, h)
+	{
+		cli_table_cell(&t, "  %s",
+			       json_is_string(h) ? json_string_value(h) : cli_text(h, "hook"));
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(h, "insns"));
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(h, "cost"));
 	}
@@ -99,14 +104,15 @@ static void print_maps(const json_t *maps)
 	json_t *m;
 	size_t i;
 
-	json_array_foreach(maps, i, m) {
+	json_array_foreach(maps, i, m)
+	{
 		if (json_is_string(m)) {
 			print_value("map", m);
 			continue;
 		}
 		printf("  map %s: %llu entries of %llu bytes\n", cli_text(m, "name"),
 		       (unsigned long long)(cli_u64(m, "max_entries") ? cli_u64(m, "max_entries")
-									 : cli_u64(m, "entries")),
+								      : cli_u64(m, "entries")),
 		       (unsigned long long)cli_u64(m, "value_bytes"));
 	}
 }
@@ -116,7 +122,8 @@ static void print_notes(const json_t *notes)
 	json_t *n;
 	size_t i;
 
-	json_array_foreach(notes, i, n) {
+	json_array_foreach(notes, i, n)
+	{
 		if (json_integer_value(n)) {
 			printf("  note %-15zu %lld\n", i, (long long)json_integer_value(n));
 		}
@@ -135,7 +142,8 @@ static void print_version(struct cli *c, const json_t *result)
 	       cli_when(when, cli_u64(result, "loaded_wall_ns")), cli_text(result, "license"));
 	print_hooks(c, json_object_get(result, "hooks"));
 	print_maps(json_object_get(result, "maps"));
-	json_object_foreach((json_t *)counters, key, v) {
+	json_object_foreach((json_t *)counters, key, v)
+	{
 		print_value(key, v);
 		if (strcmp(key, "notes") == 0) {
 			print_notes(v);

@@ -9,8 +9,9 @@
 enum { O_WHY };
 
 static const struct cli_option ps_options[] = {
-	[O_WHY] = {"why", 'y', NULL, "why work was last held, and the durations learned of its kernels"},
-	{NULL, 0, NULL, NULL},
+	[O_WHY] = { "why", 'y', NULL,
+		    "why work was last held, and the durations learned of its kernels" },
+	{ NULL, 0, NULL, NULL },
 };
 
 static const char *duration_or_dash(char out[24], uint64_t ns, uint64_t samples)
@@ -47,9 +48,11 @@ static const char *policy_of(char out[80], const json_t *tenant, const json_t *v
 		return "-";
 	}
 	snprintf(out, 80, "@%llu", (unsigned long long)version);
-	json_array_foreach(versions, i, v) {
+	json_array_foreach(versions, i, v)
+	{
 		if (cli_u64(v, "version") == version) {
-			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"), (unsigned long long)version);
+			snprintf(out, 80, "%.40s@%llu", cli_text(v, "name"),
+				 (unsigned long long)version);
 		}
 	}
 	return out;
@@ -66,7 +69,8 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
 	cli_table_cell(t, "%s", cli_text(tenant, "name"));
 	cli_table_cell(t, "%s", cli_count(launches, cli_u64(s, "launches")));
-	cli_table_cell(t, "%s", duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
+	cli_table_cell(t, "%s",
+		       duration_or_dash(held, cli_u64(s, "held_ns"), cli_u64(s, "held_ns")));
 	cli_table_cell(t, "%s", duration_or_dash(p50, cli_u64(s, "request_p50_ns"), requests));
 	cli_table_cell(t, "%s", duration_or_dash(p99, cli_u64(s, "request_p99_ns"), requests));
 	cli_table_cell(t, "%s", policy_of(policy, tenant, versions));
@@ -75,7 +79,9 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
-	static const char *const left[] = {"USER", "CLASS", "NAME"}, *const right[] = {"LAUNCHES", "HELD", "P50", "P99"};
+	static const char *const left[] = { "USER", "CLASS", "NAME" }, *const right[] = {
+		"LAUNCHES", "HELD", "P50", "P99"
+	};
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
@@ -90,7 +96,8 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	}
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "COMMAND", false);
-	json_array_foreach(tenants, i, tenant) {
+	json_array_foreach(tenants, i, tenant)
+	{
 		add_row(&t, tenant, versions);
 	}
 	cli_table_print(&t, stdout, c->color_out);
@@ -111,8 +118,10 @@ static void print_kernels(struct cli *c, const json_t *kernels)
 	cli_table_column(&t, "     LEARNED", true);
 	cli_table_column(&t, "LAUNCHES", true);
 	cli_table_column(&t, "KERNEL", false);
-	json_array_foreach(kernels, i, k) {
-		cli_table_cell(&t, "%s", duration_or_dash(est, cli_u64(k, "est_ns"), cli_u64(k, "est_ns")));
+	json_array_foreach(kernels, i, k)
+	{
+		cli_table_cell(&t, "%s",
+			       duration_or_dash(est, cli_u64(k, "est_ns"), cli_u64(k, "est_ns")));
 		cli_table_cell(&t, "%s", cli_count(count, cli_u64(k, "count")));
 		cli_table_cell(&t, "%s", cli_text(k, "name"));
 	}
@@ -125,12 +134,12 @@ static const char *reason_of(const char *why)
 	static const struct {
 		const char *word, *text;
 	} reasons[] = {
-		{"latency", "a latency request of another program was open"},
-		{"inflight", "enough of its own work was on the device"},
-		{"share", "its share was used up"},
-		{"limit", "it went on because the hold limit was reached"},
-		{"no-policy", "it was not held: no policy was active"},
-		{"collective", "it was not held: work of this kind never is"},
+		{ "latency", "a latency request of another program was open" },
+		{ "inflight", "enough of its own work was on the device" },
+		{ "share", "its share was used up" },
+		{ "limit", "it went on because the hold limit was reached" },
+		{ "no-policy", "it was not held: no policy was active" },
+		{ "collective", "it was not held: work of this kind never is" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
@@ -146,20 +155,24 @@ static void print_why(struct cli *c, const json_t *tenants)
 	json_t *tenant;
 	size_t i;
 
-	json_array_foreach(tenants, i, tenant) {
+	json_array_foreach(tenants, i, tenant)
+	{
 		const json_t *s = json_object_get(tenant, "stats");
 		const char *why = cli_text(tenant, "why");
 		const char *kernel = cli_text(tenant, "why_kernel");
-		struct buf line = {0}, safe = {0};
+		struct buf line = { 0 }, safe = { 0 };
 		char held[24], longest[24];
 
 		buf_printf(&line, "%s (%llu): ",
-			   cli_text(tenant, "name")[0] ? cli_text(tenant, "name") : cli_text(tenant, "command"),
+			   cli_text(tenant, "name")[0] ? cli_text(tenant, "name")
+						       : cli_text(tenant, "command"),
 			   (unsigned long long)cli_u64(tenant, "pid"));
 		if (cli_u64(s, "holds") + cli_u64(s, "deferred") == 0) {
 			buf_puts(&line, "never held");
 		} else {
-			buf_printf(&line, "held %llu times, deferred %llu, %s in all, longest %s, hold limit reached %llu times",
+			buf_printf(&line,
+				   "held %llu times, deferred %llu, %s in all, longest %s, hold "
+				   "limit reached %llu times",
 				   (unsigned long long)cli_u64(s, "holds"),
 				   (unsigned long long)cli_u64(s, "deferred"),
 				   cli_duration(held, cli_u64(s, "held_ns")),
@@ -167,7 +180,8 @@ static void print_why(struct cli *c, const json_t *tenants)
 				   (unsigned long long)cli_u64(s, "limit_hits"));
 		}
 		if (why[0]) {
-			buf_printf(&line, "\n  last: %s%s%s", reason_of(why), kernel[0] ? ", kernel " : "", kernel);
+			buf_printf(&line, "\n  last: %s%s%s", reason_of(why),
+				   kernel[0] ? ", kernel " : "", kernel);
 		}
 		cli_safe_text(&safe, buf_text(&line));
 		printf("\n%s\n", buf_text(&safe));
@@ -209,7 +223,8 @@ static int cmd_ps(struct cli *c)
 	}
 	tenants = json_object_get(result, "tenants");
 	if (!json_array_size(tenants)) {
-		cli_note(c, "No program runs under gBPF. Start one: gbpf run --class latency -- COMMAND");
+		cli_note(c, "No program runs under gBPF. Start one: gbpf run --class latency -- "
+			    "COMMAND");
 	} else {
 		print_tenants(c, tenants, json_object_get(policies, "versions"));
 		if (c->opt[O_WHY]) {
@@ -224,9 +239,9 @@ static int cmd_ps(struct cli *c)
 enum { O_CLASS, O_WEIGHT };
 
 static const struct cli_option set_options[] = {
-	[O_CLASS] = {"class", 'c', "latency|normal|batch", "its class from now on"},
-	[O_WEIGHT] = {"weight", 'w', "1-10000", "its weight from now on"},
-	{NULL, 0, NULL, NULL},
+	[O_CLASS] = { "class", 'c', "latency|normal|batch", "its class from now on" },
+	[O_WEIGHT] = { "weight", 'w', "1-10000", "its weight from now on" },
+	{ NULL, 0, NULL, NULL },
 };
 
 /* CLI_OK with the tenant, or an exit code after the message was printed. */
@@ -239,7 +254,8 @@ static int tenant_of_pid(struct cli *c, uint64_t pid, uint64_t *ret_tenant, json
 	if (code != CLI_OK) {
 		return code;
 	}
-	json_array_foreach(json_object_get(result, "tenants"), i, tenant) {
+	json_array_foreach(json_object_get(result, "tenants"), i, tenant)
+	{
 		if (cli_u64(tenant, "pid") == pid) {
 			*ret_tenant = cli_u64(tenant, "tenant");
 			*ret_was = json_incref(tenant);
@@ -248,13 +264,14 @@ static int tenant_of_pid(struct cli *c, uint64_t pid, uint64_t *ret_tenant, json
 		}
 	}
 	json_decref(result);
-	return cli_fail(c, CLI_NOT_FOUND, "not-found", "See: gbpf ps", "set: no program with PID %llu runs under gBPF",
-			(unsigned long long)pid);
+	return cli_fail(c, CLI_NOT_FOUND, "not-found", "See: gbpf ps",
+			"set: no program with PID %llu runs under gBPF", (unsigned long long)pid);
 }
 
 static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *was, uint64_t weight)
 {
-	json_t *params = json_pack("{s:I, s:s*}", "tenant", (json_int_t)tenant, "class", c->opt[O_CLASS]);
+	json_t *params =
+		json_pack("{s:I, s:s*}", "tenant", (json_int_t)tenant, "class", c->opt[O_CLASS]);
 	json_t *result = NULL;
 	int code;
 
@@ -269,8 +286,9 @@ static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *wa
 		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
 		return cli_json(c, "set", result);
 	}
-	printf("%llu: class %s → %s, weight %llu → %llu\n", (unsigned long long)pid, cli_text(was, "class"),
-	       cli_text(result, "class"), (unsigned long long)cli_u64(was, "weight"),
+	printf("%llu: class %s → %s, weight %llu → %llu\n", (unsigned long long)pid,
+	       cli_text(was, "class"), cli_text(result, "class"),
+	       (unsigned long long)cli_u64(was, "weight"),
 	       (unsigned long long)cli_u64(result, "weight"));
 	json_decref(result);
 	return CLI_OK;
@@ -283,7 +301,8 @@ static int cmd_set(struct cli *c)
 	int code;
 
 	if (!c->opt[O_CLASS] && !c->opt[O_WEIGHT]) {
-		return cli_fail(c, CLI_USAGE, "usage", "Give --class, --weight or both", "set: nothing to change");
+		return cli_fail(c, CLI_USAGE, "usage", "Give --class, --weight or both",
+				"set: nothing to change");
 	}
 	if (cli_number(c, "PID", c->arg[0], 1, INT32_MAX, &pid) ||
 	    (c->opt[O_WEIGHT] && cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight))) {

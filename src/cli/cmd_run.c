@@ -1,4 +1,5 @@
-/* `gbpf run`: starts a program under the shim and stands in for it: signals go in, the exit code comes out. */
+/* `gbpf run`: starts a program under the shim and stands in for it: signals go in, the exit code
+ * comes out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,16 +17,20 @@
 enum { O_CLASS, O_NAME, O_WEIGHT, O_DEVICE, O_STRICT, O_OFF };
 
 static const struct cli_option options[] = {
-	[O_CLASS] = {"class", 'c', "latency|normal|batch", "how urgent its work is (default normal)"},
-	[O_NAME] = {"name", 'n', "NAME", "shown by gbpf ps (default: the program's)"},
-	[O_WEIGHT] = {"weight", 'w', "1-10000", "its part where a policy shares by weight (default 100)"},
-	[O_DEVICE] = {"device", 'd', "soft|nvidia|auto", "which GPU (default auto: NVIDIA's when there is one)"},
-	[O_STRICT] = {"strict", 0, NULL, "without gbpfd fail instead of running unmanaged"},
-	[O_OFF] = {"off", 0, NULL, "pass everything through: for comparing"},
-	{NULL, 0, NULL, NULL},
+	[O_CLASS] = { "class", 'c', "latency|normal|batch",
+		      "how urgent its work is (default normal)" },
+	[O_NAME] = { "name", 'n', "NAME", "shown by gbpf ps (default: the program's)" },
+	[O_WEIGHT] = { "weight", 'w', "1-10000",
+		       "its part where a policy shares by weight (default 100)" },
+	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
+		       "which GPU (default auto: NVIDIA's when there is one)" },
+	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
+	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
+	{ NULL, 0, NULL, NULL },
 };
 
-static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+static const int forwarded[] = { SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+				 SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
 
 static void signal_set(sigset_t *set)
 {
@@ -51,7 +56,8 @@ static void NORETURN start_child(char **argv, const sigset_t *mask, int report_f
 	_exit(CLI_RUN_CANNOT_EXEC);
 }
 
-/* Follows the child into a stop that the terminal asked for, so that the shell sees its job as stopped. */
+/* Follows the child into a stop that the terminal asked for, so that the shell sees its job as
+ * stopped. */
 static void stop_too(int sig)
 {
 	if (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU) {
@@ -75,8 +81,8 @@ static bool reap(pid_t child, int *ret_code)
 	return false;
 }
 
-/* A signal from the terminal has reached the child already, as a member of the same process group; one that a process
- * sent to us has not. */
+/* A signal from the terminal has reached the child already, as a member of the same process group;
+ * one that a process sent to us has not. */
 static int stand_in(pid_t child, const sigset_t *set)
 {
 	int code = CLI_RUN_FAILED;
@@ -95,10 +101,12 @@ static int stand_in(pid_t child, const sigset_t *set)
 static int exec_failed(struct cli *c, const char *program, int err)
 {
 	if (err == ENOENT) {
-		return cli_fail(c, CLI_RUN_NO_COMMAND, "no-command", "Is it spelt right, and on the PATH?",
-				"run: '%s' not found", program);
+		return cli_fail(c, CLI_RUN_NO_COMMAND, "no-command",
+				"Is it spelt right, and on the PATH?", "run: '%s' not found",
+				program);
 	}
-	return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec", err == EACCES ? "Is it an executable file?" : NULL,
+	return cli_fail(c, CLI_RUN_CANNOT_EXEC, "exec",
+			err == EACCES ? "Is it an executable file?" : NULL,
 			"run: '%s' cannot be executed: %s", program, strerror(err));
 }
 
@@ -159,10 +167,11 @@ static int use_socket(struct cli *c)
 	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
 }
 
-/* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did not. */
+/* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did
+ * not. */
 static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 {
-	struct gbpf_start_options o = {.size = sizeof(o), .device = d->soft ? "soft" : "nvidia"};
+	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
 	bool chosen = c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "auto") != 0;
 	const struct gbpf_hello *hello;
 	struct gbpf *g = NULL;
@@ -175,8 +184,9 @@ static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 	if (hello && strcmp(hello->device, o.device) != 0 &&
 	    (strcmp(hello->device, "soft") == 0 || strcmp(hello->device, "nvidia") == 0)) {
 		if (chosen || getenv("GBPF_REAL_CUDA")) {
-			cli_note(c, "gbpf: run: gbpfd serves the device '%s', this program uses '%s'", hello->device,
-				 o.device);
+			cli_note(c,
+				 "gbpf: run: gbpfd serves the device '%s', this program uses '%s'",
+				 hello->device, o.device);
 		} else if (run_choose_device(hello->device, d, r) < 0) {
 			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 		}
@@ -194,13 +204,17 @@ static int check_settings(struct cli *c)
 		return cli_fail(c, CLI_USAGE, "usage", "Choose a shorter one",
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
 	}
-	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight) : CLI_OK;
+	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight)
+				: CLI_OK;
 }
 
 static int prepare(struct cli *c, struct report *r)
 {
-	struct run_settings s = {.class_name = c->opt[O_CLASS], .name = c->opt[O_NAME], .weight = c->opt[O_WEIGHT],
-				 .strict = c->opt[O_STRICT], .off = c->opt[O_OFF]};
+	struct run_settings s = { .class_name = c->opt[O_CLASS],
+				  .name = c->opt[O_NAME],
+				  .weight = c->opt[O_WEIGHT],
+				  .strict = c->opt[O_STRICT],
+				  .off = c->opt[O_OFF] };
 	struct run_device d;
 	char shim[RUN_PATH];
 	int code;
@@ -209,9 +223,10 @@ static int prepare(struct cli *c, struct report *r)
 		return cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 	}
 	if (run_find_shim(shim) < 0) {
-		return cli_fail(c, CLI_RUN_FAILED, "install",
-				"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
-				"run: the shim is missing: %s", shim);
+		return cli_fail(
+			c, CLI_RUN_FAILED, "install",
+			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+			"run: the shim is missing: %s", shim);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, r);
 	if (code == CLI_OK && run_set_environment(&s, &d, shim, r) < 0) {

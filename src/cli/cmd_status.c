@@ -49,8 +49,8 @@ static int cmd_shutdown(struct cli *c)
 /* "held_ns" becomes "held", printed with a unit; underscores become blanks. */
 static void print_number(const char *key, uint64_t v, int indent)
 {
-	static const char *const units[] = {"_ns", "_bytes"};
-	const char *(*const prints[])(char *, uint64_t) = {cli_duration, cli_bytes, cli_plain};
+	static const char *const units[] = { "_ns", "_bytes" };
+	const char *(*const prints[])(char *, uint64_t) = { cli_duration, cli_bytes, cli_plain };
 	char name[64], text[24];
 	size_t n = strlen(key), unit;
 
@@ -71,20 +71,23 @@ static void print_number(const char *key, uint64_t v, int indent)
 
 static void print_member(const char *key, const json_t *v, int indent)
 {
-	struct buf safe = {0};
+	struct buf safe = { 0 };
 	const char *sub;
 	json_t *w;
 
 	if (json_is_object(v)) {
 		printf("%*s%s:\n", indent, "", key);
-		json_object_foreach((json_t *)v, sub, w) {
+		json_object_foreach((json_t *)v, sub, w)
+		{
 			print_member(sub, w, indent + 2);
 		}
 	} else if (json_is_string(v)) {
 		cli_safe_text(&safe, json_string_value(v));
-		printf("%*s%-*s %s\n", indent, "", 22 - indent, key, safe.len ? buf_text(&safe) : "-");
+		printf("%*s%-*s %s\n", indent, "", 22 - indent, key,
+		       safe.len ? buf_text(&safe) : "-");
 	} else if (json_is_boolean(v)) {
-		printf("%*s%-*s %s\n", indent, "", 22 - indent, key, json_is_true(v) ? "yes" : "no");
+		printf("%*s%-*s %s\n", indent, "", 22 - indent, key,
+		       json_is_true(v) ? "yes" : "no");
 	} else if (json_is_integer(v)) {
 		print_number(key, (uint64_t)json_integer_value(v), indent);
 	}
@@ -107,8 +110,9 @@ static int cmd_status(struct cli *c)
 	h = code == CLI_OK ? gbpf_hello(g) : NULL;
 	if (h) {
 		json_object_set_new(result, "daemon",
-				    json_pack("{s:s, s:i, s:i, s:s, s:b, s:s}", "version", h->version, "pid", h->pid,
-					      "uid", h->uid, "device", h->device, "off", h->off, "socket",
+				    json_pack("{s:s, s:i, s:i, s:s, s:b, s:s}", "version",
+					      h->version, "pid", h->pid, "uid", h->uid, "device",
+					      h->device, "off", h->off, "socket",
 					      gbpf_socket_path(g)));
 	}
 	gbpf_close(g);
@@ -118,7 +122,8 @@ static int cmd_status(struct cli *c)
 	if (c->json) {
 		return cli_json(c, "status", result);
 	}
-	json_object_foreach(result, key, v) {
+	json_object_foreach(result, key, v)
+	{
 		print_member(key, v, 0);
 	}
 	json_decref(result);
@@ -138,7 +143,8 @@ static void policy_cell(struct cli_table *t, const json_t *device)
 	uint64_t version = cli_u64(device, "policy_version");
 
 	if (version) {
-		cli_table_cell(t, "%s@%llu", cli_text(device, "policy"), (unsigned long long)version);
+		cli_table_cell(t, "%s@%llu", cli_text(device, "policy"),
+			       (unsigned long long)version);
 	} else {
 		cli_table_cell(t, "%s", "");
 	}
@@ -164,7 +170,8 @@ static int cmd_device(struct cli *c)
 	cli_table_column(&t, "PROGRAMS", true);
 	cli_table_column(&t, "POLICY", false);
 	cli_table_column(&t, "UUID", false);
-	json_array_foreach(json_object_get(result, "devices"), i, d) {
+	json_array_foreach(json_object_get(result, "devices"), i, d)
+	{
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "gpu"));
 		cli_table_cell(&t, "%s", cli_text(d, "kind"));
 		cli_table_cell(&t, "%s", cli_text(d, "name"));
@@ -175,7 +182,8 @@ static int cmd_device(struct cli *c)
 	if (t.n) {
 		cli_table_print(&t, stdout, c->color_out);
 	} else {
-		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that use them.");
+		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that "
+			    "use them.");
 	}
 	cli_table_finish(&t);
 	json_decref(result);

@@ -19,8 +19,8 @@ struct doctor {
 };
 
 /* fix may be NULL. */
-void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix, const char *fmt, ...)
-	PRINTF_LIKE(5, 6);
+void doctor_find(struct doctor *d, enum doctor_status status, const char *name, const char *fix,
+		 const char *fmt, ...) PRINTF_LIKE(5, 6);
 
 void doctor_check_install(struct doctor *d);
 void doctor_check_nvidia(struct doctor *d, bool wanted);
@@ -31,13 +31,21 @@ void doctor_check_daemon(struct doctor *d);
 
 /* Loads a driver library in a process of its own, so that its crash is a finding and not ours. */
 struct doctor_probe {
-	int stage; /* how far it came */
+	int stage;  /* how far it came */
 	int result; /* CUresult of the call that failed, 0 */
 	int devices, version;
-	int signal; /* that ended it, 0 */
+	int signal;		    /* that ended it, 0 */
 	char name[128], error[256]; /* of device 0; of dlopen */
 };
-enum { PROBE_NOTHING, PROBE_LOADED, PROBE_SYMBOLS, PROBE_INIT, PROBE_COUNT, PROBE_DONE, PROBE_TIMEOUT };
+enum {
+	PROBE_NOTHING,
+	PROBE_LOADED,
+	PROBE_SYMBOLS,
+	PROBE_INIT,
+	PROBE_COUNT,
+	PROBE_DONE,
+	PROBE_TIMEOUT
+};
 void doctor_probe(const char *libcuda, uint64_t timeout_ns, struct doctor_probe *ret);
 
 #endif

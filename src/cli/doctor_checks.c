@@ -1,4 +1,5 @@
-/* The checks of `gbpf doctor`. Each says what it found and, when something will not work, what to do about it. */
+/* The checks of `gbpf doctor`. Each says what it found and, when something will not work, what to
+ * do about it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -37,34 +38,38 @@ void doctor_check_install(struct doctor *d)
 
 static void check_driver_version(struct doctor *d)
 {
-	struct buf text = {0};
+	struct buf text = { 0 };
 
 	if (buf_read_file(&text, "/proc/driver/nvidia/version", 65536) == 0) {
 		const char *first = buf_text(&text);
 
-		doctor_find(d, DOCTOR_OK, "NVIDIA driver", NULL, "%.*s", (int)strcspn(first, "\n"), first);
+		doctor_find(d, DOCTOR_OK, "NVIDIA driver", NULL, "%.*s", (int)strcspn(first, "\n"),
+			    first);
 	} else {
 		doctor_find(d, DOCTOR_NOTE, "NVIDIA driver", NULL,
-			    "/proc/driver/nvidia/version cannot be read (in a container this is usual)");
+			    "/proc/driver/nvidia/version cannot be read (in a container this is "
+			    "usual)");
 	}
 	buf_finish(&text);
 }
 
 static void check_nodes(struct doctor *d)
 {
-	static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"};
+	static const char *const nodes[] = { "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0" };
 	unsigned good = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
 		if (access(nodes[i], R_OK | W_OK) == 0) {
 			good++;
 		} else if (errno == EACCES || errno == EPERM) {
-			doctor_find(d, DOCTOR_BAD, "device nodes", "Join the group that owns it, or ask for ACLs on it",
+			doctor_find(d, DOCTOR_BAD, "device nodes",
+				    "Join the group that owns it, or ask for ACLs on it",
 				    "%s is not yours to read and write", nodes[i]);
 		} else if (i < 2) {
-			doctor_find(d, DOCTOR_BAD, "device nodes",
-				    "Run nvidia-modprobe -u -c 0, or pass the device to the container", "%s: %s", nodes[i],
-				    strerror(errno));
+			doctor_find(
+				d, DOCTOR_BAD, "device nodes",
+				"Run nvidia-modprobe -u -c 0, or pass the device to the container",
+				"%s: %s", nodes[i], strerror(errno));
 		}
 	}
 	if (good) {
@@ -79,10 +84,11 @@ static void check_mps(struct doctor *d)
 
 	snprintf(path, sizeof(path), "%s/control", dir && dir[0] ? dir : "/tmp/nvidia-mps");
 	if (access(path, F_OK) == 0) {
-		doctor_find(d, DOCTOR_NOTE, "MPS", NULL, "a control daemon is here (%s): programs share one GPU context",
-			    path);
+		doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+			    "a control daemon is here (%s): programs share one GPU context", path);
 	} else {
-		doctor_find(d, DOCTOR_NOTE, "MPS", NULL, "not in use: programs take turns on the GPU by time slices");
+		doctor_find(d, DOCTOR_NOTE, "MPS", NULL,
+			    "not in use: programs take turns on the GPU by time slices");
 	}
 }
 
@@ -95,11 +101,13 @@ void doctor_check_nvidia(struct doctor *d, bool wanted)
 		doctor_find(d, DOCTOR_OK, "NVIDIA libcuda", NULL, "%s", path);
 	} else if (wanted || nodes) {
 		doctor_find(d, DOCTOR_BAD, "NVIDIA libcuda",
-			    "Install NVIDIA's driver (Debian: libcuda1), or set GBPF_REAL_CUDA to its libcuda.so.1",
+			    "Install NVIDIA's driver (Debian: libcuda1), or set GBPF_REAL_CUDA to "
+			    "its libcuda.so.1",
 			    "no libcuda.so.1 in the usual places or in LD_LIBRARY_PATH");
 	}
 	if (!nodes && !wanted) {
-		doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine: the soft GPU serves");
+		doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL,
+			    "none on this machine: the soft GPU serves");
 		return;
 	}
 	check_driver_version(d);
@@ -107,16 +115,20 @@ void doctor_check_nvidia(struct doctor *d, bool wanted)
 	check_mps(d);
 }
 
-static void judge_probe(struct doctor *d, const char *name, const struct doctor_probe *p, const char *fix)
+static void judge_probe(struct doctor *d, const char *name, const struct doctor_probe *p,
+			const char *fix)
 {
 	if (p->signal) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "the library crashed when it was tried: %s", strsignal(p->signal));
+		doctor_find(d, DOCTOR_BAD, name, fix, "the library crashed when it was tried: %s",
+			    strsignal(p->signal));
 	} else if (p->stage == PROBE_TIMEOUT) {
 		doctor_find(d, DOCTOR_BAD, name, fix, "no answer in 10 s");
 	} else if (p->stage == PROBE_NOTHING) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "cannot be loaded: %s", p->error[0] ? p->error : "no reason given");
+		doctor_find(d, DOCTOR_BAD, name, fix, "cannot be loaded: %s",
+			    p->error[0] ? p->error : "no reason given");
 	} else if (p->stage == PROBE_LOADED) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "is no libcuda: the driver API's functions are missing");
+		doctor_find(d, DOCTOR_BAD, name, fix,
+			    "is no libcuda: the driver API's functions are missing");
 	} else if (p->stage == PROBE_SYMBOLS) {
 		doctor_find(d, DOCTOR_BAD, name, fix, "cuInit answers error %d%s", p->result,
 			    p->result == 100   ? " (no device)"
@@ -124,10 +136,13 @@ static void judge_probe(struct doctor *d, const char *name, const struct doctor_
 			    : p->result == 999 ? " (unknown; often missing device nodes)"
 					       : "");
 	} else if (p->stage != PROBE_DONE || p->devices < 1) {
-		doctor_find(d, DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices, p->result);
+		doctor_find(d, DOCTOR_BAD, name, fix, "%d devices, error %d", p->devices,
+			    p->result);
 	} else {
-		doctor_find(d, DOCTOR_OK, name, NULL, "%d device%s, the first is %s; driver API %d.%d", p->devices,
-			    p->devices == 1 ? "" : "s", p->name, p->version / 1000, p->version % 1000 / 10);
+		doctor_find(d, DOCTOR_OK, name, NULL,
+			    "%d device%s, the first is %s; driver API %d.%d", p->devices,
+			    p->devices == 1 ? "" : "s", p->name, p->version / 1000,
+			    p->version % 1000 / 10);
 	}
 }
 
@@ -140,35 +155,43 @@ void doctor_check_device(struct doctor *d)
 	if (!d->have_device) {
 		return;
 	}
-	if (d->device.soft && (path_program(server, sizeof(server), "gbpf-softgpu") < 0 || access(server, X_OK) < 0)) {
+	if (d->device.soft && (path_program(server, sizeof(server), "gbpf-softgpu") < 0 ||
+			       access(server, X_OK) < 0)) {
 		doctor_find(d, DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s", server);
 		return;
 	}
 	doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
-	judge_probe(d, name, &p,
-		    d->device.soft ? "See gbpf-softgpu's log in the runtime directory; " REINSTALL
-				   : "Does nvidia-smi work? Reinstall the driver or reboot when it does not");
+	judge_probe(
+		d, name, &p,
+		d->device.soft
+			? "See gbpf-softgpu's log in the runtime directory; " REINSTALL
+			: "Does nvidia-smi work? Reinstall the driver or reboot when it does not");
 }
 
-/* Code travels as a memfd that each program maps for execution: some hardened machines forbid that. */
+/* Code travels as a memfd that each program maps for execution: some hardened machines forbid that.
+ */
 static void check_code(struct doctor *d)
 {
-	static const unsigned char ret[] = {0xc3};
-	const struct ebpf_exec_part part = {ret, 0, sizeof(ret)};
+	static const unsigned char ret[] = { 0xc3 };
+	const struct ebpf_exec_part part = { ret, 0, sizeof(ret) };
 	void *p = NULL;
 	int fd = ebpf_exec_create("gbpf-doctor", 4096, &part, 1);
 	int err = fd < 0 ? fd : ebpf_exec_map(fd, 0, 4096, &p);
 
 	if (fd < 0) {
-		doctor_find(d, DOCTOR_BAD, "shared memory", "Allow memfd_create (seccomp profile of the container?)",
+		doctor_find(d, DOCTOR_BAD, "shared memory",
+			    "Allow memfd_create (seccomp profile of the container?)",
 			    "memfd_create: %s", strerror(-fd));
 	} else if (err) {
-		doctor_find(d, DOCTOR_BAD, "compiled policies", "sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
-			    "executable memfds are forbidden here (%s): policies run in the interpreter, slower",
+		doctor_find(d, DOCTOR_BAD, "compiled policies",
+			    "sysctl vm.memfd_noexec=0, or a less strict SELinux policy",
+			    "executable memfds are forbidden here (%s): policies run in the "
+			    "interpreter, slower",
 			    strerror(-err));
 	} else {
 		munmap(p, 4096);
-		doctor_find(d, DOCTOR_OK, "compiled policies", NULL, "executable memfds are allowed");
+		doctor_find(d, DOCTOR_OK, "compiled policies", NULL,
+			    "executable memfds are allowed");
 	}
 	fd_close(fd);
 }
@@ -178,9 +201,11 @@ static void check_membarrier(struct doctor *d)
 	long cmds = syscall(__NR_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
 
 	if (cmds > 0 && (cmds & MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
-		doctor_find(d, DOCTOR_OK, "membarrier", NULL, "available: a policy call needs no fence");
+		doctor_find(d, DOCTOR_OK, "membarrier", NULL,
+			    "available: a policy call needs no fence");
 	} else {
-		doctor_find(d, DOCTOR_NOTE, "membarrier", NULL, "not available: a policy call pays for a fence");
+		doctor_find(d, DOCTOR_NOTE, "membarrier", NULL,
+			    "not available: a policy call pays for a fence");
 	}
 }
 
@@ -193,7 +218,7 @@ void doctor_check_machine(struct doctor *d)
 static int write_trial(const char *dir)
 {
 	char path[PATH_MAX + 32];
-	char page[4096] = {0};
+	char page[4096] = { 0 };
 	int fd, err = 0;
 
 	snprintf(path, sizeof(path), "%s/.doctor-XXXXXX", dir);
@@ -221,19 +246,25 @@ void doctor_check_runtime(struct doctor *d)
 		err = path_make_private(dir, geteuid() == 0 ? 0755 : 0700);
 	}
 	if (err == -EPERM) {
-		doctor_find(d, DOCTOR_BAD, "runtime directory", "Remove it, or set GBPF_RUNTIME_DIR to a folder of your own",
+		doctor_find(d, DOCTOR_BAD, "runtime directory",
+			    "Remove it, or set GBPF_RUNTIME_DIR to a folder of your own",
 			    "%s belongs to somebody else, or others may write to it", dir);
 		return;
 	}
 	err = err ? err : write_trial(dir);
 	if (err) {
+		doctor_find(
+			d, DOCTOR_BAD, "runtime directory",
+			err == -ENOSPC
+				? "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere"
+				: "Make it writable for you, or set GBPF_RUNTIME_DIR to another "
+				  "folder",
+			"%s: %s", dir, strerror(-err));
+	} else if (statvfs(dir, &fs) == 0 &&
+		   (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
 		doctor_find(d, DOCTOR_BAD, "runtime directory",
-			    err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere"
-					   : "Make it writable for you, or set GBPF_RUNTIME_DIR to another folder",
-			    "%s: %s", dir, strerror(-err));
-	} else if (statvfs(dir, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
-		doctor_find(d, DOCTOR_BAD, "runtime directory",
-			    "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere", "%s has %s left", dir,
+			    "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere",
+			    "%s has %s left", dir,
 			    cli_bytes(space, (uint64_t)fs.f_bavail * fs.f_frsize));
 	} else {
 		doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s", dir);
@@ -251,12 +282,15 @@ void doctor_check_daemon(struct doctor *d)
 	const struct gbpf_error *e = gbpf_last_error(g);
 
 	if (h) {
-		doctor_find(d, DOCTOR_OK, "daemon", NULL, "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
+		doctor_find(d, DOCTOR_OK, "daemon", NULL,
+			    "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
 			    h->device, h->protocol, h->off ? "; it is switched off" : "");
-	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT && err != -ETIMEDOUT) {
+	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
+		   err != -ETIMEDOUT) {
 		doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");
 	} else {
-		doctor_find(d, DOCTOR_BAD, "daemon", e->hint[0] ? e->hint : "See gbpfd.log in the runtime directory", "%s",
+		doctor_find(d, DOCTOR_BAD, "daemon",
+			    e->hint[0] ? e->hint : "See gbpfd.log in the runtime directory", "%s",
 			    e->message);
 	}
 	gbpf_close(g);

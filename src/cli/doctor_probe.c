@@ -1,4 +1,5 @@
-/* The probe: a child that loads a libcuda and asks it for its devices. What it says comes through a pipe. */
+/* The probe: a child that loads a libcuda and asks it for its devices. What it says comes through a
+ * pipe. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,14 +56,15 @@ static void ask(const char *libcuda, struct doctor_probe *p)
 		return;
 	}
 	p->stage = PROBE_COUNT;
-	if (f.version(&p->version) == 0 && (p->devices == 0 || f.name(p->name, sizeof(p->name), 0) == 0)) {
+	if (f.version(&p->version) == 0 &&
+	    (p->devices == 0 || f.name(p->name, sizeof(p->name), 0) == 0)) {
 		p->stage = PROBE_DONE;
 	}
 }
 
 static void NORETURN child(const char *libcuda, int out)
 {
-	struct doctor_probe p = {0};
+	struct doctor_probe p = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null >= 0) {
@@ -80,7 +82,7 @@ static bool read_answer(int fd, uint64_t timeout_ns, struct doctor_probe *ret)
 	uint64_t end = clock_now_ns() + timeout_ns, now;
 
 	while ((now = clock_now_ns()) < end) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
+		struct pollfd p = { .fd = fd, .events = POLLIN };
 
 		if (poll(&p, 1, (int)MIN((end - now) / 1000000 + 1, (uint64_t)60000)) > 0) {
 			return read(fd, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);

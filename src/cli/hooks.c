@@ -5,9 +5,9 @@
 #include <string.h>
 
 const struct hook_info hook_table[] = {
-#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) {id, #name, #side, budget},
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name, #side, budget },
 #include "gbpf/hooks.def"
-	{0, NULL, NULL, 0},
+	{ 0, NULL, NULL, 0 },
 };
 
 const struct hook_info *hook_by_id(int id)

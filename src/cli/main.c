@@ -1,4 +1,5 @@
-/* gbpf: the command line. Looks a verb up in the table and runs it; every verb is a file of its own. */
+/* gbpf: the command line. Looks a verb up in the table and runs it; every verb is a file of its
+ * own. */
 #include <locale.h>
 #include <signal.h>
 #include <string.h>
@@ -38,11 +39,12 @@ static int run_verb(struct cli *c)
 
 int main(int argc, char **argv)
 {
-	struct cli c = {0};
+	struct cli c = { 0 };
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error; `run` gives its child the default back */
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error; `run` gives its child the
+				     default back */
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = cli_parse(&c, argc, argv);
 	if (code) {

@@ -7,7 +7,8 @@
 
 const char *cli_style(bool on, enum cli_style style)
 {
-	static const char *const codes[] = {"\033[0m", "\033[1m", "\033[32m", "\033[31m", "\033[33m", "\033[2m"};
+	static const char *const codes[] = { "\033[0m",	 "\033[1m",  "\033[32m",
+					     "\033[31m", "\033[33m", "\033[2m" };
 
 	return on ? codes[style] : "";
 }
@@ -29,11 +30,12 @@ static json_t *text_or_null(const char *s)
 {
 	json_t *v = s ? json_string(s) : NULL;
 
-	return v ? v : json_null(); /* not UTF-8: a foreign file's name; better null than no document */
+	return v ? v
+		 : json_null(); /* not UTF-8: a foreign file's name; better null than no document */
 }
 
-static int fail_json(struct cli *c, int exit_code, const char *code, const char *message, const char *hint,
-		     const char *place, const char *detail)
+static int fail_json(struct cli *c, int exit_code, const char *code, const char *message,
+		     const char *hint, const char *place, const char *detail)
 {
 	json_t *e = json_pack("{s:s, s:i, s:o, s:o}", "code", code, "exit", exit_code, "message",
 			      text_or_null(message), "hint", text_or_null(hint ? hint : ""));
@@ -66,7 +68,8 @@ static void print_sentence(FILE *to, const char *text)
 void cli_print_hint(FILE *to, const char *hint)
 {
 	/* A hint stands as a sentence of its own; names (GBPF_X, x.bpf.c) keep their case. */
-	bool word = hint[0] >= 'a' && hint[0] <= 'z' && (hint[1] == ' ' || (hint[1] >= 'a' && hint[1] <= 'z'));
+	bool word = hint[0] >= 'a' && hint[0] <= 'z' &&
+		    (hint[1] == ' ' || (hint[1] >= 'a' && hint[1] <= 'z'));
 	size_t first = strcspn(hint, " ");
 
 	if (word && !memchr(hint, '.', first) && !memchr(hint, '_', first)) {
@@ -78,10 +81,11 @@ void cli_print_hint(FILE *to, const char *hint)
 
 static void fail_text(struct cli *c, const char *message, const char *hint, const char *detail)
 {
-	struct buf safe = {0};
+	struct buf safe = { 0 };
 
 	cli_safe_text(&safe, message);
-	fprintf(stderr, "%sgbpf:%s ", cli_style(c->color_err, CLI_RED), cli_style(c->color_err, CLI_PLAIN));
+	fprintf(stderr, "%sgbpf:%s ", cli_style(c->color_err, CLI_RED),
+		cli_style(c->color_err, CLI_PLAIN));
 	if (hint && hint[0]) {
 		print_sentence(stderr, buf_text(&safe));
 		fputc(' ', stderr);
@@ -99,12 +103,13 @@ static void fail_text(struct cli *c, const char *message, const char *hint, cons
 /* What `run` returns is the child's, so its own failures have one code that programs do not use. */
 static int code_of(const struct cli *c, int exit_code)
 {
-	return c->verb && c->verb->command && exit_code < CLI_RUN_FAILED ? CLI_RUN_FAILED : exit_code;
+	return c->verb && c->verb->command && exit_code < CLI_RUN_FAILED ? CLI_RUN_FAILED
+									 : exit_code;
 }
 
 int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
 {
-	struct buf text = {0};
+	struct buf text = { 0 };
 	va_list ap;
 
 	exit_code = code_of(c, exit_code);
@@ -122,13 +127,14 @@ int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, c
 
 int cli_fail_report(struct cli *c, int exit_code, const char *what, const struct report *r)
 {
-	struct buf text = {0};
+	struct buf text = { 0 };
 
 	exit_code = code_of(c, exit_code);
-	buf_printf(&text, "%s: %s%s%s", what, buf_text(&r->place), r->place.len ? ": " : "", buf_text(&r->message));
+	buf_printf(&text, "%s: %s%s%s", what, buf_text(&r->place), r->place.len ? ": " : "",
+		   buf_text(&r->message));
 	if (c->json) {
-		fail_json(c, exit_code, r->code, buf_text(&text), buf_text(&r->hint), buf_text(&r->place),
-			  buf_text(&r->detail));
+		fail_json(c, exit_code, r->code, buf_text(&text), buf_text(&r->hint),
+			  buf_text(&r->place), buf_text(&r->detail));
 	} else {
 		fail_text(c, buf_text(&text), buf_text(&r->hint), buf_text(&r->detail));
 	}

@@ -1,4 +1,5 @@
-/* What `gbpf run` changes in the environment: the loader finds the shim first, and the shim finds the driver library. */
+/* What `gbpf run` changes in the environment: the loader finds the shim first, and the shim finds
+ * the driver library. */
 #include "cli/run_env.h"
 
 #include <errno.h>
@@ -49,8 +50,8 @@ static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
 	if (access(path, R_OK) < 0 || !realpath(path, real)) {
 		return false;
 	}
-	if (path_lib(own, sizeof(own), NULL) == 0 && realpath(own, base) && strncmp(real, base, strlen(base)) == 0 &&
-	    real[strlen(base)] == '/') {
+	if (path_lib(own, sizeof(own), NULL) == 0 && realpath(own, base) &&
+	    strncmp(real, base, strlen(base)) == 0 && real[strlen(base)] == '/') {
 		return false;
 	}
 	snprintf(out, RUN_PATH, "%s", path);
@@ -60,10 +61,18 @@ static bool try_dir(char out[RUN_PATH], const char *dir, size_t len)
 int run_find_real(char out[RUN_PATH])
 {
 	static const char *const places[] = {
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
-		"/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/nvidia", "/usr/lib", "/lib/x86_64-linux-gnu",
-		"/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-		"/run/opengl-driver/lib", "/usr/lib/wsl/lib",
+		"/usr/lib/x86_64-linux-gnu",
+		"/usr/lib/x86_64-linux-gnu/nvidia/current",
+		"/usr/lib64",
+		"/usr/lib64/nvidia",
+		"/usr/lib/nvidia",
+		"/usr/lib",
+		"/lib/x86_64-linux-gnu",
+		"/usr/lib/aarch64-linux-gnu",
+		"/usr/local/nvidia/lib64",
+		"/usr/local/nvidia/lib",
+		"/run/opengl-driver/lib",
+		"/usr/lib/wsl/lib",
 	};
 	const char *env = getenv("LD_LIBRARY_PATH");
 
@@ -90,7 +99,8 @@ static int choose_soft(struct run_device *d, struct report *r)
 		return 0;
 	}
 	report_hint(r, "Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are");
-	return report_set(r, -ENOENT, "install", "the soft GPU's library is missing: %s", d->libcuda);
+	return report_set(r, -ENOENT, "install", "the soft GPU's library is missing: %s",
+			  d->libcuda);
 }
 
 int run_choose_device(const char *name, struct run_device *d, struct report *r)
@@ -113,8 +123,10 @@ int run_choose_device(const char *name, struct run_device *d, struct report *r)
 			return 0;
 		}
 	} else if (name && strcmp(name, "nvidia") == 0) {
-		report_hint(r, "Install NVIDIA's driver, set GBPF_REAL_CUDA to its " LIBCUDA ", or use --device soft");
-		return report_set(r, -ENOENT, "no-driver", "no NVIDIA " LIBCUDA " found on this machine");
+		report_hint(r, "Install NVIDIA's driver, set GBPF_REAL_CUDA to its " LIBCUDA
+			       ", or use --device soft");
+		return report_set(r, -ENOENT, "no-driver",
+				  "no NVIDIA " LIBCUDA " found on this machine");
 	}
 	return choose_soft(d, r);
 }
@@ -124,7 +136,7 @@ static int prepend(const char *variable, const char *value)
 {
 	const char *old = getenv(variable);
 	size_t n = strlen(value);
-	struct buf b = {0};
+	struct buf b = { 0 };
 	int rc;
 
 	if (old && strncmp(old, value, n) == 0 && (old[n] == 0 || old[n] == ':')) {
@@ -144,7 +156,8 @@ static int set_or_clear(const char *variable, const char *value)
 	return setenv(variable, value, 1) == 0 ? 0 : -errno;
 }
 
-int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim, struct report *r)
+int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim,
+			struct report *r)
 {
 	char dir[RUN_PATH];
 	char *slash;
@@ -152,8 +165,8 @@ int run_set_environment(const struct run_settings *s, const struct run_device *d
 
 	if (strpbrk(shim, ": \t")) {
 		report_hint(r, "Install gBPF in a folder whose name has none of them");
-		return report_set(r, -EINVAL, "install", "LD_PRELOAD cannot name a path with blanks or colons: %s",
-				  shim);
+		return report_set(r, -EINVAL, "install",
+				  "LD_PRELOAD cannot name a path with blanks or colons: %s", shim);
 	}
 	snprintf(dir, sizeof(dir), "%s", shim);
 	slash = strrchr(dir, '/');

@@ -1,4 +1,5 @@
-/* Nearest word by edit distance (insert, delete, replace, swap of neighbours), for "did you mean". */
+/* Nearest word by edit distance (insert, delete, replace, swap of neighbours), for "did you mean".
+ */
 #include "cli/cli.h"
 
 #include <string.h>

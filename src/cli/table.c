@@ -44,7 +44,7 @@ void cli_safe_text(struct buf *out, const char *text)
 
 static char *make_cell(const char *fmt, va_list ap)
 {
-	struct buf raw = {0}, safe = {0};
+	struct buf raw = { 0 }, safe = { 0 };
 
 	buf_vprintf(&raw, fmt, ap);
 	cli_safe_text(&safe, raw.len ? buf_text(&raw) : "-");
@@ -92,7 +92,8 @@ static const char *cell_at(const struct cli_table *t, size_t i)
 	return t->cells[i] ? t->cells[i] : "?";
 }
 
-static void print_cell(const struct cli_table *t, unsigned column, int width, const char *text, FILE *to)
+static void print_cell(const struct cli_table *t, unsigned column, int width, const char *text,
+		       FILE *to)
 {
 	int pad = width - width_of(text);
 	bool last = column + 1 == t->columns;
@@ -108,7 +109,7 @@ static void print_cell(const struct cli_table *t, unsigned column, int width, co
 
 void cli_table_print(const struct cli_table *t, FILE *to, bool color)
 {
-	int width[CLI_COLUMNS] = {0};
+	int width[CLI_COLUMNS] = { 0 };
 
 	for (unsigned k = 0; k < t->columns; k++) {
 		width[k] = width_of(t->head[k]);

@@ -57,7 +57,7 @@ const char *cli_plain(char out[24], uint64_t n)
 
 const char *cli_bytes(char out[24], uint64_t n)
 {
-	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+	static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB" };
 	double v = (double)n;
 	unsigned k = 0;
 
@@ -92,7 +92,8 @@ int cli_parse_duration(const char *text, uint64_t bare_ns, uint64_t *ret_ns)
 	static const struct {
 		const char *unit;
 		double ns;
-	} units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
+	} units[] = { { "ns", 1 },   { "us", 1e3 },   { "ms", 1e6 },   { "s", 1e9 },
+		      { "m", 60e9 }, { "h", 3600e9 }, { "d", 86400e9 } };
 	char *end;
 	double v;
 

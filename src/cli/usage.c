@@ -11,7 +11,8 @@ static void print_option(const struct cli_option *o, FILE *to)
 	if (o->letter) {
 		snprintf(letter, sizeof(letter), "-%c,", o->letter);
 	}
-	snprintf(text, sizeof(text), "%s --%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+	snprintf(text, sizeof(text), "%s --%s%s%s", letter, o->name, o->arg ? " " : "",
+		 o->arg ? o->arg : "");
 	fprintf(to, "  %-33s %s\n", text, o->doc);
 }
 
@@ -31,7 +32,8 @@ static void print_verbs(const struct cli_verb *group, const struct cli_verb *con
 	for (; *verbs; verbs++) {
 		char name[64];
 
-		snprintf(name, sizeof(name), "%s%s%s", group ? group->name : "", group ? " " : "", (*verbs)->name);
+		snprintf(name, sizeof(name), "%s%s%s", group ? group->name : "", group ? " " : "",
+			 (*verbs)->name);
 		fprintf(to, "  %-17s %s\n", name, (*verbs)->doc);
 	}
 }
@@ -51,8 +53,11 @@ void cli_usage_verb(const struct cli_verb *group, const struct cli_verb *verb, F
 	const char *page = verb->page;
 	const char *dot = strrchr(page, '.');
 
-	fprintf(to, "Usage: gbpf %s%s%s%s%s%s\n\n%s\n", group ? group->name : "", group ? " " : "", verb->name,
-		verb->subs ? " VERB" : verb->options && verb->options->name ? " [OPTIONS]" : "",
+	fprintf(to, "Usage: gbpf %s%s%s%s%s%s\n\n%s\n", group ? group->name : "", group ? " " : "",
+		verb->name,
+		verb->subs			       ? " VERB"
+		: verb->options && verb->options->name ? " [OPTIONS]"
+						       : "",
 		verb->args[0] ? " " : "", verb->args, verb->doc);
 	if (verb->subs) {
 		fputs("\nVerbs:\n", to);

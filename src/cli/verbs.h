@@ -4,13 +4,17 @@
 
 #include "cli/cli.h"
 
-extern const struct cli_verb verb_run, verb_ps, verb_set, verb_policy, verb_device, verb_events, verb_status;
-extern const struct cli_verb verb_off, verb_on, verb_shutdown, verb_doctor, verb_bench, verb_completion;
+extern const struct cli_verb verb_run, verb_ps, verb_set, verb_policy, verb_device, verb_events,
+	verb_status;
+extern const struct cli_verb verb_off, verb_on, verb_shutdown, verb_doctor, verb_bench,
+	verb_completion;
 extern const struct cli_verb verb_help, verb_version;
 
 /* of `policy` */
-extern const struct cli_verb verb_policy_load, verb_policy_swap, verb_policy_rollback, verb_policy_unload;
-extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_check, verb_policy_exec;
+extern const struct cli_verb verb_policy_load, verb_policy_swap, verb_policy_rollback,
+	verb_policy_unload;
+extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_check,
+	verb_policy_exec;
 
 /* of `bench` */
 extern const struct cli_verb verb_bench_launch, verb_bench_hook;
