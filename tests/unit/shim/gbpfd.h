@@ -1,0 +1,69 @@
+/* A gbpfd of the test's own, and a program that uses the built library over the fake libcuda: for cases that each run in a
+ * process of their own, since a process attaches once. */
+#ifndef GBPF_TESTS_SHIM_GBPFD_H
+#define GBPF_TESTS_SHIM_GBPFD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "fake_cuda.h"
+#include "lib/wire.h"
+#include "sched/ctx.h"
+#include "sched/pages.h"
+
+#define CHECK(x) \
+	do { \
+		if (!(x)) { \
+			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #x); \
+			_exit(1); \
+		} \
+	} while (0)
+
+struct test_gbpfd {
+	int listener, sock;
+	int dir_fd, board_fd, stats_fd, other_fd;
+	struct sched_directory *dir;
+	struct sched_board *board, *other; /* the program's, and that of another tenant */
+	struct wire_hello hello;
+	int hello_fds[8];
+	unsigned hello_nfds;
+};
+extern struct test_gbpfd d;
+extern char socket_path[96];
+
+void make_pages(void);
+void receive(union wire_message *m, enum wire_type type, int fds[8], unsigned *nfds);
+void accept_hello(void);
+void welcome(unsigned nfds);
+void add_other_board(void);
+/* A policy: submit says HOLD while requests of others are open; streams of priority < 0 are latency queues. */
+void prepare(uint64_t version);
+/* Attached, with version 7 in force. */
+void attach_with_policy(void);
+/* The other tenant's request ends. */
+void end_other_request(void);
+
+/* ---- the program ---- */
+
+extern CUresult (*init)(unsigned);
+extern const struct fake_interface *fake;
+void *entry(const char *name); /* of the library under test */
+pthread_t start_init(CUresult *ret);
+CUresult launch_on(CUstream stream, uint64_t parameter);
+CUresult launch_one(void); /* on the default stream */
+unsigned count_of(uint32_t index);
+unsigned launches(void);
+
+/* Runs a case in a child with a listening socket and the library loaded; it must end well. */
+void in_a_process(void (*run)(void));
+int run_cases(int (*run)(void)); /* makes and removes the folder of the socket */
+
+#endif
