@@ -15,7 +15,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 		return NULL;
 	}
 	info = exec_function_info(f->exec);
-	l = calloc(1, sizeof(*l) + SOFT_MAX_PARAM_BYTES);
+	l = calloc(1, sizeof(*l) + r->param_bytes);
 	if (!l) {
 		return NULL;
 	}
