@@ -9,7 +9,7 @@
 
 GBPF_LICENSE("Apache-2.0");
 
-const volatile u64 inflight_limit_ns = 2000000; /* of one tenant that is not latency-critical */
+const volatile u64 inflight_limit_ns = 1000000; /* of one tenant that is not latency-critical */
 const volatile u32 unknown_limit = 2;		/* launches in flight while durations are not known yet */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 

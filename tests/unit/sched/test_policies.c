@@ -151,9 +151,9 @@ static void lc_first_bounds_what_is_in_flight(void **state)
 
 	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
 	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* one may always run */
-	o.r.s->inflight = ACC(1, 1000000);
-	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
-	o.r.s->inflight = ACC(2, 2000000);
+	o.r.s->inflight = ACC(1, 500000);
+	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
+	o.r.s->inflight = ACC(2, 1000000);
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
 	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
 	o.r.s->inflight = 0;
