@@ -13,8 +13,8 @@ static inline bool capture_any(void)
 /* The call on this stream belongs to a capture, or would be refused because of one. */
 bool capture_has(CUstream stream, bool per_thread);
 
-/* While another stream captures in global mode the driver counts calls of any thread as mistakes that would invalidate the
- * capture, e.g. event queries. Ours are not: between these two the thread is exempt. */
+/* While some stream captures in global mode the driver counts certain calls of any thread, event queries for example, as
+ * mistakes that spoil the capture. Between these two the thread is exempt. */
 CUstreamCaptureMode capture_exempt(void);
 void capture_restore(CUstreamCaptureMode before);
 

@@ -62,25 +62,20 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	return r;
 }
 
-/* Another stream captures: the scheduler's own questions to the driver must not spoil it. */
-static NOINLINE CUresult submit_beside_capture(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-					       uint64_t *a, struct sched_launch *l)
+/* Another stream captures. Counted, but not held: the capturing thread may wait for this one. */
+static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+					       struct sched_launch *l)
 {
-	CUstreamCaptureMode before;
 	CUresult r;
 
 	l->may_hold = false;
-	before = capture_exempt();
 	if (shim_pending()) {
 		settle_before(q, c, a);
 		wait_settle(q);
 	}
 	(void)sched_submit(q->sched, l);
-	capture_restore(before);
 	r = c->run(a);
-	before = capture_exempt();
 	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
-	capture_restore(before);
 	return r;
 }
 
@@ -96,7 +91,7 @@ CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch
 	if (!q) {
 		return c->run(a);
 	}
-	return capture_any() ? submit_beside_capture(t, q, c, a, l) : submit_on(t, q, c, a, l);
+	return capture_any() ? submit_beside_capture(q, c, a, l) : submit_on(t, q, c, a, l);
 }
 
 CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
