@@ -243,6 +243,12 @@ static void *race(void *arg)
 			}
 		}
 		sched_submitted(t->o->q, &l, true);
+		if (i % 8 == 0) { /* lets the agent find it drained, and meets it at work on that */
+			uint64_t until = clock_now_ns() + 20000;
+
+			while (load_seqcst(&t->o->r.own.gpu[0].open) && clock_now_ns() < until) {
+			}
+		}
 	}
 	return NULL;
 }
@@ -260,10 +266,10 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 	assert_int_equal(policy_prepare(&o.r, 1, &p, 1, NULL), 0);
 	o.r.dir.version[0] = 1;
 	for (int i = 0; i < 2; i++) {
-		t[i] = (struct racer){ .o = &o, .rounds = 20000 };
+		t[i] = (struct racer){ .o = &o, .rounds = 10000 };
 		pthread_create(&th[i], NULL, race, &t[i]);
 	}
-	for (uint64_t want = 2 * 20000; load_acquire(&o.q->left) < want;) {
+	for (uint64_t want = 2 * 10000; load_acquire(&o.q->left) < want;) {
 		(void)sched_agent_step(o.r.s);
 	}
 	for (int i = 0; i < 2; i++) {
