@@ -48,6 +48,7 @@ struct daemon {
 	uint64_t started_ns;
 	uint32_t generation;
 	bool ending;
+	char *first_failed; /* owned: why the policy of the command line was refused */
 	struct history history;
 	struct worker worker;
 	struct devices devices;
@@ -59,7 +60,6 @@ struct daemon {
 	sd_event_source *session_io, *reaper, *requeue, *idle_timer;
 	struct session *sessions, **sessions_end; /* in the order in which they connected */
 	unsigned n_sessions;
-	uint32_t uid_count_limit;
 	struct session *tenant[SCHED_MAX_TENANTS];
 	struct session *lc[SCHED_MAX_LC]; /* whose boards are published */
 	struct obituary *obituaries;

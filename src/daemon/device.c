@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "daemon/text.h"
@@ -111,13 +112,13 @@ static unsigned find_nvidia(struct devices *t, const char *proc)
 	return found;
 }
 
-int devices_open(struct devices *t, const char *want, const char *proc)
+int devices_open(struct devices *t, const char *want, const char *proc, const char *node)
 {
 	bool automatic = strcmp(want, "auto") == 0;
 
 	memset(t, 0, sizeof(*t));
 	if (automatic || strcmp(want, "nvidia") == 0) {
-		if (find_nvidia(t, proc)) {
+		if (find_nvidia(t, proc) || access(node, F_OK) == 0) {
 			snprintf(t->kind, sizeof(t->kind), "nvidia");
 			return 0;
 		}
@@ -150,7 +151,7 @@ int devices_get(struct devices *t, const uint8_t uuid[16])
 	t->d[free_slot] = (struct device){ .used = true, .tenants = 1 };
 	memcpy(t->d[free_slot].uuid, uuid, 16);
 	snprintf(t->d[free_slot].name, sizeof(t->d[free_slot].name), "%s",
-		 strcmp(t->kind, "soft") == 0 ? "gBPF soft GPU" : "GPU");
+		 strcmp(t->kind, "soft") == 0 ? "gBPF soft GPU" : "NVIDIA GPU");
 	return free_slot;
 }
 

@@ -24,6 +24,7 @@
 #include "daemon/session.h"
 
 #define PROC_NVIDIA "/proc/driver/nvidia/gpus"
+#define NODE_NVIDIA "/dev/nvidiactl"
 #define BACKGROUND_MS 10000
 
 /* A thousand tenants need some six descriptors each. */
@@ -73,10 +74,10 @@ static int open_parts(struct daemon *d)
 
 static int open_devices(struct daemon *d)
 {
-	int err = devices_open(&d->devices, d->opt.device, PROC_NVIDIA);
+	int err = devices_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
 
-	return err ? runtime_fail(d, err, "no NVIDIA GPU or driver is here (%s is empty): install the driver, or use "
-				  "--device soft", PROC_NVIDIA) : 0;
+	return err ? runtime_fail(d, err, "no NVIDIA GPU or driver is here (neither %s nor %s): install the driver, or "
+				  "use --device soft", PROC_NVIDIA, NODE_NVIDIA) : 0;
 }
 
 static int open_store(struct daemon *d)
@@ -113,13 +114,18 @@ static int open_sockets(struct daemon *d)
 /* The policy of before is there again when the first program comes back. */
 static int load_first(struct daemon *d)
 {
-	int err = 0;
+	int err = policies_begin(d);
 
-	policies_begin(d);
-	while (policies_busy(d) && err >= 0) {
-		err = sd_event_run(d->loop, UINT64_MAX);
+	while (!err && policies_busy(d)) {
+		int r = sd_event_run(d->loop, UINT64_MAX);
+
+		err = r < 0 ? r : 0;
 	}
-	return err < 0 ? runtime_fail(d, err, "cannot load the policy: %s", strerror(-err)) : 0;
+	if (err) {
+		return runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy, strerror(-err));
+	}
+	return d->first_failed ? runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s", d->opt.policy,
+					      d->first_failed) : 0;
 }
 
 static int watch_signals(struct daemon *d)
@@ -175,6 +181,7 @@ static void close_all(struct daemon *d)
 	runtime_close(d);
 	sd_event_unref(d->loop);
 	fd_close(d->spare_fd);
+	free(d->first_failed);
 }
 
 /* In the background the caller's terminal or pipe is let go; the log goes to a file. */

@@ -35,8 +35,9 @@ struct policy_order {
 
 int policies_open(struct daemon *d);
 void policies_close(struct daemon *d);
-/* Orders what the command line, the store or the default ask for at start. */
-void policies_begin(struct daemon *d);
+/* Orders what the command line, the store or the default ask for at start. 0, or -errno when the file that the command
+ * line names cannot be read. */
+int policies_begin(struct daemon *d);
 bool policies_busy(const struct daemon *d);
 
 /* 0, -EBUSY (too many wait), -ENOMEM. */

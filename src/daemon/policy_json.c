@@ -3,16 +3,27 @@
 
 #include "base/atomic.h"
 
+/* The GPUs that are known and on which it is active. */
 static json_t *gpus_json(struct daemon *d, uint64_t version)
 {
 	json_t *gpus = json_array();
 
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		if (policy_active_version(d, i) == version) {
+		if (d->devices.d[i].used && policy_active_version(d, i) == version) {
 			json_array_append_new(gpus, json_integer(i));
 		}
 	}
 	return gpus;
+}
+
+static const char *state_of(struct daemon *d, uint64_t version)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i) == version) {
+			return "active";
+		}
+	}
+	return "kept";
 }
 
 static json_t *brief(struct daemon *d, const struct stored *v)
@@ -24,7 +35,7 @@ static json_t *brief(struct daemon *d, const struct stored *v)
 		json_array_append(hooks, json_object_get(h, "hook"));
 	}
 	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:O?,s:b,s:o}", "version", (json_int_t)v->version, "name", v->name, "state",
-			 json_array_size(gpus) ? "active" : "kept", "loaded_wall_ns",
+			 state_of(d, v->version), "loaded_wall_ns",
 			 json_object_get(v->meta, "loaded_wall_ns"), "hooks", hooks, "license",
 			 json_object_get(v->meta, "license"), "by_default", (int)v->by_default, "gpus", gpus);
 }
@@ -97,8 +108,7 @@ json_t *policy_show_json(struct daemon *d, uint64_t version)
 		return NULL;
 	}
 	json_object_set_new(j, "gpus", gpus_json(d, version));
-	json_object_set_new(j, "state",
-			    json_string(json_array_size(json_object_get(j, "gpus")) ? "active" : "kept"));
+	json_object_set_new(j, "state", json_string(state_of(d, version)));
 	for (struct live *l = d->policies->lives; l; l = l->next) {
 		if (l->version == version) {
 			json_object_set_new(j, "counters", counters(d, l));

@@ -60,6 +60,19 @@ static const struct stored *same_in_store(struct daemon *d, const char *name, co
 	return found && found->hash == hash_bytes(object->data, object->len) ? found : NULL;
 }
 
+/* Who names a policy on the command line wants that one or none. */
+static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
+		     int exit_code)
+{
+	struct buf text;
+
+	if (!result && !d->first_failed) {
+		buf_init(&text);
+		report_text(r, &text);
+		d->first_failed = buf_steal(&text);
+	}
+}
+
 /* Loads from a file, unless the store has just that. 0 or -errno of reading. */
 static int load_file(struct daemon *d, const char *name_or_path, bool by_default)
 {
@@ -87,7 +100,7 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 	} else {
 		struct policy_order o = { .op = POLICY_LOAD, .gpu_mask = POLICY_ALL_GPUS, .swap = true,
 					  .by_default = by_default, .name = name, .object_fd = -1, .object = object,
-					  .uid = d->uid };
+					  .uid = d->uid, .reply = by_default ? NULL : on_first };
 		order(d, &o);
 	}
 	return 0;
@@ -133,21 +146,15 @@ static bool restore(struct daemon *d)
 	return st->has_state;
 }
 
-void policies_begin(struct daemon *d)
+int policies_begin(struct daemon *d)
 {
 	if (d->opt.policy[0]) {
-		int err = load_file(d, d->opt.policy, false);
-
-		if (err) {
-			log_error("policy '%s' cannot be read: %s", d->opt.policy, strerror(-err));
-			history_add(&d->history, "policy", -1, -1, "policy '%s' of the command line cannot be read: %s",
-				    d->opt.policy, strerror(-err));
-		}
-		return;
+		return load_file(d, d->opt.policy, false);
 	}
 	if (!restore(d)) {
 		load_default(d);
 	}
+	return 0;
 }
 
 /* ---- off ---- */
