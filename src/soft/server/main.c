@@ -249,6 +249,9 @@ static bool may_leave(struct server *s)
 	struct pollfd p = { .fd = s->listener, .events = POLLIN };
 	int start = open_beside(s, ".start");
 
+	if (start == -ENOENT) {
+		return true; /* the folder has been removed: nobody can come any more */
+	}
 	if (start < 0 || flock(start, LOCK_EX | LOCK_NB) < 0) {
 		fd_close(start);
 		return false;
