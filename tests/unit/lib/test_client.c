@@ -1,0 +1,372 @@
+/* libgbpf against a peer that is slow, wrong or absent. The peer is a thread that plays a script. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "gbpf/gbpf.h"
+
+#define HELLO "{\"id\":1,\"result\":{\"protocol\":1,\"version\":\"9.9\",\"pid\":5,\"uid\":0,\"generation\":7,\"device\":\"soft\"}}\n"
+
+struct world {
+	char dir[64], path[96];
+	int listener;
+	pthread_t thread;
+	const char *answers[8]; /* one for each line that comes; NULL: close; "" : say nothing */
+	unsigned connections;	/* how many to serve */
+	char got[4096];		/* the last line that came */
+	int got_fd;
+};
+
+static int read_line(struct world *w, int c)
+{
+	size_t len = 0;
+
+	while (len < sizeof(w->got) - 1) {
+		int fds[FD_PASS_MAX];
+		unsigned n;
+		ssize_t r = msg_recv(c, w->got + len, 1, fds, &n);
+
+		if (r <= 0) {
+			return -1;
+		}
+		if (n) {
+			w->got_fd = fds[0];
+		}
+		if (w->got[len++] == '\n') {
+			break;
+		}
+	}
+	w->got[len] = 0;
+	return 0;
+}
+
+static void *play(void *arg)
+{
+	struct world *w = arg;
+	unsigned at = 0;
+
+	for (unsigned i = 0; i < w->connections; i++) {
+		int c = accept(w->listener, NULL, NULL);
+
+		while (read_line(w, c) == 0) {
+			const char *a = at < 8 ? w->answers[at++] : NULL;
+
+			if (!a) {
+				break;
+			}
+			if (send(c, a, strlen(a), MSG_NOSIGNAL) < 0) {
+				break;
+			}
+		}
+		close(c);
+	}
+	return NULL;
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	*state = w;
+	snprintf(w->dir, sizeof(w->dir), "/tmp/gbpf-lib-XXXXXX");
+	if (!mkdtemp(w->dir)) {
+		return -1;
+	}
+	snprintf(w->path, sizeof(w->path), "%s/control.sock", w->dir);
+	w->listener = -1;
+	w->got_fd = -1;
+	w->connections = 1;
+	return 0;
+}
+
+static void begin(struct world *w)
+{
+	w->listener = unix_listen(w->path, SOCK_STREAM, 0600);
+	assert_true(w->listener >= 0);
+
+	assert_int_equal(fcntl(w->listener, F_SETFL, 0), 0); /* accept waits */
+	assert_int_equal(pthread_create(&w->thread, NULL, play, w), 0);
+}
+
+static void end(struct world *w)
+{
+	pthread_join(w->thread, NULL);
+	close(w->listener);
+	w->listener = -1;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	char command[128];
+	int r;
+
+	fd_close(w->got_fd);
+	snprintf(command, sizeof(command), "rm -rf '%s'", w->dir);
+	r = system(command);
+	free(w);
+	return r;
+}
+
+static void nobody_listens(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+
+	assert_int_equal(gbpf_open(&g, w->dir, 0), -ECONNREFUSED);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_UNREACHABLE);
+	assert_string_equal(gbpf_last_error(g)->code, "unreachable");
+	assert_non_null(strstr(gbpf_last_error(g)->message, w->dir));
+	assert_true(strlen(gbpf_last_error(g)->hint) > 0);
+	assert_null(gbpf_hello(g));
+	gbpf_close(g);
+	gbpf_close(NULL);
+	assert_int_equal(gbpf_last_error(NULL)->err, -ENOMEM);
+}
+
+static void hello_is_kept_and_a_call_gives_its_result(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+	char *json = NULL;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"event\":{\"seq\":1}}\n{\"id\":77,\"result\":{}}\n{\"id\":2,\"result\":{\"x\":1}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->path, 0), 0); /* the socket stands for its directory */
+	assert_string_equal(gbpf_hello(g)->version, "9.9");
+	assert_int_equal(gbpf_hello(g)->generation, 7);
+	assert_int_equal(gbpf_ps(g, &json), 0);
+	assert_string_equal(json, "{\"x\":1}");
+	assert_string_equal(w->got, "{\"id\":2,\"method\":\"ps\",\"params\":{}}\n");
+	free(json);
+	gbpf_close(g);
+	end(w);
+}
+
+static void an_error_travels_whole(void **state)
+{
+	struct world *w = *state;
+	const struct gbpf_error *e;
+	struct gbpf *g;
+	char *json = NULL;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"error\":{\"code\":\"verify\",\"exit\":4,\"message\":\"m\",\"hint\":\"h\","
+			"\"detail\":\"one\\ntwo\"}}\n";
+	w->answers[2] = "{\"id\":3,\"error\":{\"exit\":\"text\",\"code\":5}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_policy_list(g, &json), -EACCES);
+	assert_null(json);
+	e = gbpf_last_error(g);
+	assert_int_equal(e->exit, 4);
+	assert_string_equal(e->code, "verify");
+	assert_string_equal(e->message, "m");
+	assert_string_equal(e->hint, "h");
+	assert_string_equal(e->detail, "one\ntwo");
+	assert_int_equal(gbpf_policy_list(g, &json), -EIO); /* an error without sense is an error all the same */
+	assert_int_equal(gbpf_last_error(g)->exit, 1);
+	gbpf_close(g);
+	end(w);
+}
+
+static void another_protocol_version_says_so(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+
+	w->answers[0] = "{\"id\":1,\"error\":{\"code\":\"version\",\"exit\":1,\"message\":\"speaks 2\"}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), -EPROTONOSUPPORT);
+	gbpf_close(g);
+	end(w);
+}
+
+static void what_is_no_json_is_refused(void **state)
+{
+	static const char *const junk[] = { "hello there\n", "[1,2]\n", "{\"id\":1,\n", "\n", "{\"id\":1,\"result\":\xff}\n" };
+
+	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
+		struct world *w = *state;
+		struct gbpf *g;
+
+		w->answers[0] = junk[i];
+		begin(w);
+		assert_int_equal(gbpf_open(&g, w->dir, 0), -EBADMSG);
+		assert_string_equal(gbpf_last_error(g)->code, "protocol");
+		gbpf_close(g);
+		end(w);
+	}
+}
+
+static void silence_is_a_timeout(void **state)
+{
+	struct world *w = *state;
+	uint64_t begin_ns;
+	struct gbpf *g;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	gbpf_set_timeout(g, 60);
+	begin_ns = clock_now_ns();
+	assert_int_equal(gbpf_status(g, NULL), -ETIMEDOUT);
+	assert_true(clock_now_ns() - begin_ns >= 50000000u);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_TIMEOUT);
+	gbpf_close(g);
+	end(w);
+}
+
+static void a_lost_connection_is_made_anew(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+
+	w->connections = 2;
+	w->answers[0] = HELLO;
+	w->answers[1] = NULL;
+	w->answers[2] = "{\"id\":3,\"result\":{\"protocol\":1}}\n";
+	w->answers[3] = "{\"id\":4,\"result\":{}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_status(g, NULL), -ECONNRESET);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_UNREACHABLE);
+	assert_int_equal(gbpf_status(g, NULL), 0);
+	gbpf_close(g);
+	end(w);
+}
+
+static int count_events(void *arg, const char *json)
+{
+	int *n = arg;
+
+	assert_non_null(strstr(json, "\"seq\""));
+	return ++*n == 4 ? 42 : 0;
+}
+
+static void events_come_first_from_the_past_then_live(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+	int n = 0;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"result\":{\"events\":[{\"seq\":1},{\"seq\":2}]}}\n{\"event\":{\"seq\":3}}\n"
+			"{\"event\":{\"seq\":4}}\n{\"event\":{\"seq\":5}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_events(g, 0, GBPF_EVENTS_FOLLOW, 1000, count_events, &n), 42);
+	assert_int_equal(n, 4);
+	gbpf_close(g);
+	end(w);
+}
+
+static void an_object_travels_as_a_sealed_memfd(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+	char file[128], text[16] = { 0 };
+	FILE *f;
+
+	snprintf(file, sizeof(file), "%s/mine.bpf.o", w->dir);
+	f = fopen(file, "w");
+	fputs("object bytes", f);
+	fclose(f);
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"result\":{}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_policy_load(g, file, NULL, GBPF_LOAD_SWAP, NULL), 0);
+	assert_string_equal(w->got,
+			    "{\"id\":2,\"method\":\"policy.load\",\"params\":{\"name\":\"mine\",\"swap\":true}}\n");
+	assert_true(w->got_fd >= 0);
+	assert_int_equal(pread(w->got_fd, text, sizeof(text), 0), 12);
+	assert_string_equal(text, "object bytes");
+	assert_int_equal(pwrite(w->got_fd, "x", 1, 0), -1);
+	assert_int_equal(ftruncate(w->got_fd, 1), -1);
+	gbpf_close(g);
+	end(w);
+}
+
+static void wrong_parameters_never_leave(void **state)
+{
+	struct world *w = *state;
+	struct gbpf *g;
+
+	assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
+	assert_int_equal(gbpf_call(g, "ps", "[1]", -1, NULL), -EINVAL);
+	assert_int_equal(gbpf_call(g, "ps", "{", -1, NULL), -EINVAL);
+	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_USAGE);
+	assert_int_equal(gbpf_policy_load_bytes(g, "x", GBPF_OBJECT_MAX_BYTES + 1, "n", 0, NULL), -E2BIG);
+	assert_int_equal(gbpf_policy_load_bytes(g, "x", 1, "\xff", 0, NULL), -EINVAL);
+	assert_int_equal(gbpf_policy_load(g, w->dir, NULL, 0, NULL), -EISDIR);
+	gbpf_close(g);
+}
+
+static void a_daemon_that_cannot_start_says_why(void **state)
+{
+	struct gbpf_start_options o = { .size = sizeof(o), .timeout_ms = 3000 };
+	struct world *w = *state;
+	struct gbpf *g;
+	char program[128];
+	FILE *f;
+
+	snprintf(program, sizeof(program), "%s/gbpfd", w->dir);
+	o.program = program;
+	assert_int_equal(gbpf_open(&g, w->dir, 0), -ECONNREFUSED);
+	assert_int_equal(gbpf_start_daemon(g, &o), -ENOENT);
+	f = fopen(program, "w"); /* writes its reason to the descriptor behind --ready-fd */
+	fputs("#!/bin/sh\nwhile [ \"$1\" != --ready-fd ]; do shift; done\neval \"echo no room >&$2\"\nexit 1\n", f);
+	fclose(f);
+	assert_int_equal(chmod(program, 0755), 0);
+	assert_int_equal(gbpf_start_daemon(g, &o), -EIO);
+	assert_non_null(strstr(gbpf_last_error(g)->message, "no room"));
+	f = fopen(program, "w"); /* ends without a word */
+	fputs("#!/bin/sh\nexit 0\n", f);
+	fclose(f);
+	assert_int_equal(gbpf_start_daemon(g, &o), -EIO);
+	f = fopen(program, "w"); /* never gets ready */
+	fputs("#!/bin/sh\nexec sleep 3\n", f);
+	fclose(f);
+	o.timeout_ms = 150;
+	assert_int_equal(gbpf_start_daemon(g, &o), -ETIMEDOUT);
+	gbpf_close(g);
+}
+
+#define WITH_WORLD(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_WORLD(nobody_listens),
+		WITH_WORLD(hello_is_kept_and_a_call_gives_its_result),
+		WITH_WORLD(an_error_travels_whole),
+		WITH_WORLD(another_protocol_version_says_so),
+		WITH_WORLD(what_is_no_json_is_refused),
+		WITH_WORLD(silence_is_a_timeout),
+		WITH_WORLD(a_lost_connection_is_made_anew),
+		WITH_WORLD(events_come_first_from_the_past_then_live),
+		WITH_WORLD(an_object_travels_as_a_sealed_memfd),
+		WITH_WORLD(wrong_parameters_never_leave),
+		WITH_WORLD(a_daemon_that_cannot_start_says_why),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
