@@ -189,6 +189,32 @@ static void finish_parse(struct obj_parse *p)
 	btf__free(p->btf);
 }
 
+/* What programs borrow from an open object. It does not move when the object's struct is copied. */
+struct kept {
+	struct btf *btf; /* its strings are the lines' */
+	const void *init[EBPF_MAX_MAPS];
+};
+
+static int keep(struct obj_parse *p)
+{
+	struct kept *k = calloc(1, sizeof(*k));
+
+	if (!k) {
+		ebpf_object_finish(p->o);
+		return report_set(p->r, -ENOMEM, "elf", "out of memory");
+	}
+	k->btf = p->btf;
+	p->btf = NULL;
+	p->o->priv = k;
+	for (uint32_t i = 0; i < p->o->n_maps; i++) {
+		k->init[i] = p->o->init[i];
+	}
+	for (uint32_t i = 0; i < p->o->n_progs; i++) {
+		p->o->progs[i].init = k->init;
+	}
+	return 0;
+}
+
 int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name, struct report *r)
 {
 	struct obj_parse p = { .o = o, .r = r };
@@ -208,8 +234,7 @@ int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const
 		report_set(r, err, "elf", "out of memory");
 		ebpf_object_finish(o);
 	} else {
-		o->priv = p.btf; /* its strings are the lines' */
-		p.btf = NULL;
+		err = keep(&p);
 	}
 	finish_parse(&p);
 	return err;
@@ -224,6 +249,9 @@ void ebpf_object_finish(struct ebpf_object *o)
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		free(o->init[i]);
 	}
-	btf__free(o->priv);
+	if (o->priv) {
+		btf__free(((struct kept *)o->priv)->btf);
+		free(o->priv);
+	}
 	memset(o, 0, sizeof(*o));
 }

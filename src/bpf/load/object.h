@@ -28,6 +28,9 @@ struct ebpf_prog {
 	uint32_t n_subprogs;
 	struct ebpf_line *lines; /* owned, ordered by insn */
 	uint32_t n_lines;
+	/* Contents of the object's data maps by map index, which the verifier takes for constants where the map is
+	 * GBPF_F_RDONLY; NULL: unknown. Borrowed from the object; verify again after changing them. */
+	const void *const *init;
 };
 
 struct ebpf_object {

@@ -294,6 +294,15 @@ static void view_op(unsigned op, int off, view *d, const view *s, int w)
 	}
 }
 
+/* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and keeps its order. */
+static void shift_half_up(view *d, const struct scalar *old)
+{
+	d->umin = (uint64_t)old->u32min << 32;
+	d->umax = (uint64_t)old->u32max << 32;
+	d->smin = (int64_t)((uint64_t)(uint32_t)old->s32min << 32);
+	d->smax = (int64_t)((uint64_t)(uint32_t)old->s32max << 32);
+}
+
 /* Does the low half of the result depend on the low halves of the operands only? */
 static int low_closed(unsigned op, int off, const struct scalar *s)
 {
@@ -335,6 +344,9 @@ void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct s
 			scalar_view_full(&dh, 32);
 		}
 		view_op(op, off, &dw, &sw, 64);
+		if (op == EBPF_LSH && scalar_is_const(s) && (s->t.value & 63) == 32) {
+			shift_half_up(&dw, d);
+		}
 		scalar_view_put(d, 64, &dw);
 		/* both describe the low half: keep what either knows */
 		if (!tnum_meet(tnum_low(dw.t, 32), dh.t, &dh.t)) {

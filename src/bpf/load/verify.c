@@ -146,13 +146,12 @@ static int check_input(struct verifier *v)
 }
 
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
-			 const void *const *init, unsigned flags, verify_probe_fn probe, void *probe_arg,
+			 unsigned flags, verify_probe_fn probe, void *probe_arg,
 			 struct ebpf_verify_stats *ret_stats, struct report *r)
 {
 	struct verifier v = {
 		.prog = prog,
 		.maps = maps,
-		.init = init,
 		.n_maps = n_maps,
 		.flags = flags,
 		.r = r,
@@ -183,5 +182,5 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps, unsigned flags,
 		struct ebpf_verify_stats *ret_stats, struct report *r)
 {
-	return ebpf_verify_observed(prog, maps, n_maps, NULL, flags, NULL, NULL, ret_stats, r);
+	return ebpf_verify_observed(prog, maps, n_maps, flags, NULL, NULL, ret_stats, r);
 }

@@ -130,7 +130,6 @@ typedef void (*verify_probe_fn)(void *arg, uint32_t pc, unsigned frame, const st
 struct verifier {
 	const struct ebpf_prog *prog;
 	const struct ebpf_map_def *maps;
-	const void *const *init; /* contents of constant maps, or NULL */
 	uint32_t n_maps;
 	unsigned flags;
 	const struct verify_hook *hook;
@@ -160,9 +159,9 @@ struct verifier {
 
 #define VERIFY_MAX_BYTES (48u << 20)
 
-/* ebpf_verify with the contents of the maps (for constants in .rodata; may be NULL) and an observer (may be NULL). */
+/* ebpf_verify with an observer. */
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
-			 const void *const *init, unsigned flags, verify_probe_fn probe, void *probe_arg,
+			 unsigned flags, verify_probe_fn probe, void *probe_arg,
 			 struct ebpf_verify_stats *ret_stats, struct report *r);
 
 /* verify_tables.c */

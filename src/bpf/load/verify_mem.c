@@ -155,11 +155,11 @@ static int read_constant(struct verifier *v, const struct reg *ptr, int64_t off,
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	uint64_t value = 0;
 
-	if (!v->init || !v->init[ptr->map] || !m->is_data || !(m->flags & GBPF_F_RDONLY) ||
+	if (!v->prog->init || !v->prog->init[ptr->map] || !m->is_data || !(m->flags & GBPF_F_RDONLY) ||
 	    !scalar_is_const(&ptr->v)) {
 		return 0;
 	}
-	memcpy(&value, (const char *)v->init[ptr->map] + ptr->v.smin + off, bytes);
+	memcpy(&value, (const char *)v->prog->init[ptr->map] + ptr->v.smin + off, bytes);
 	reg_const(out, value);
 	return 1;
 }

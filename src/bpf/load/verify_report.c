@@ -126,10 +126,8 @@ static void detail(struct verifier *v, uint32_t pc)
 	}
 	buf_printf(out, "  insn %u: ", pc);
 	ebpf_insn_text(&v->prog->insns[pc], pc, out);
-	buf_puts(out, "\n");
 	if (v->log.len) {
-		buf_puts(out, "the path that leads there:\n");
-		buf_puts(out, buf_text(&v->log));
+		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1, buf_text(&v->log));
 	}
 }
 

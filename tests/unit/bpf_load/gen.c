@@ -408,8 +408,17 @@ static void diamond_value(struct gen *g)
 		emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 6, g->daemon ? 24 : 72, 0);
 		break;
 	default:
-		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, below(g, 24));
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, below(g, 2) ? 0 : below(g, 24));
 	}
+}
+
+/* Instructions that change nothing that matters, so that the next place where paths meet gets a node. */
+static void pause(struct gen *g, unsigned n)
+{
+	while (n-- > 0) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, below(g, 9));
+	}
+	emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
 }
 
 /* Takes the detour over the stack: r7 is stored, partly overwritten, partly loaded. */
@@ -418,10 +427,7 @@ static void diamond_stack(struct gen *g)
 	unsigned bytes = 1u << below(g, 4), at = below(g, 8 / bytes) * bytes;
 
 	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 7, -96, 0);
-	for (unsigned i = below(g, 12); i-- > 0;) {
-		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, below(g, 9));
-	}
-	emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0); /* paths meet behind it */
+	pause(g, below(g, 12));
 	if (below(g, 2)) {
 		emit(g, EBPF_ST | EBPF_MEM | EBPF_B, 10, 0, -96 + (int)below(g, 8), below(g, 3));
 	}
@@ -457,6 +463,10 @@ static void diamond(struct gen *g)
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 8, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 10, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 3, 0, 0, -64);
+		if (below(g, 2)) {
+			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, 0);
+			pause(g, 8);
+		}
 		g->calls[g->n_calls++] = emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
 	} else {
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 10, 0, 0);

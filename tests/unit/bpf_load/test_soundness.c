@@ -216,16 +216,16 @@ static int one_program(struct world *w, uint64_t seed)
 	static struct ebpf_prog prog;
 	static struct gen g;
 	struct rng r = { seed * 0x9e3779b97f4a7c15ull + 1 };
-	const void *const *init = seed & 1 ? w->init : NULL;
 	int a, b;
 
 	gen_program(&g, &r, &prog);
+	prog.init = seed & 1 ? w->init : NULL;
 	w->prog = &prog;
 	w->n_seen = 0;
 	memset(w->first, 0xff, sizeof(w->first));
 	fill(&r, w->t.env.maps[2].data, gen_maps[2][0]);
-	a = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, init, 0, NULL, NULL, &pruned, NULL);
-	b = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, init, EBPF_VERIFY_NO_PRUNE, remember, w, &whole, NULL);
+	a = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, 0, NULL, NULL, &pruned, NULL);
+	b = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, EBPF_VERIFY_NO_PRUNE, remember, w, &whole, NULL);
 	if ((a == 0) != (b == 0) && b != -E2BIG) {
 		explain(w, seed, "pruning changes the verdict");
 	}

@@ -1,0 +1,15 @@
+/* refuse: struct_ops is not supported */
+#include "gbpf/gbpf.bpf.h"
+
+struct ops {
+	int (*submit)(void *ctx);
+};
+
+static int f(void *ctx)
+{
+	return 0;
+}
+
+SEC(".struct_ops") struct ops my_ops = { .submit = f };
+
+GBPF_LICENSE("GPL");
