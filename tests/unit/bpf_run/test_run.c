@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -392,6 +393,98 @@ static void compiler_says_when_it_does_not_fit(void **state)
 	assert_int_equal(ebpf_jit_x86(unit.insns, unit.n, t.env.maps, 0, NULL, 0, &len), -ENOSPC);
 }
 
+static void put(struct ebpf_insn *insns, uint32_t *n, struct ebpf_insn insn)
+{
+	insns[(*n)++] = insn;
+}
+
+/* The largest program, with jumps of the greatest distances: it counts the steps between them. */
+static void the_largest_program_compiles(void **state)
+{
+	static struct ebpf_insn insns[EBPF_MAX_INSNS];
+	static struct test_env t;
+	struct code_pool pool;
+	uint32_t n = 0;
+	int entry;
+
+	put(insns, &n, (struct ebpf_insn){ EBPF_ALU64 | EBPF_MOV, 0, 0, 0, 0 });
+	put(insns, &n, (struct ebpf_insn){ EBPF_JMP | EBPF_JEQ, 0, 0, 32767, 0 });
+	while (n < EBPF_MAX_INSNS - 2) {
+		if (n % 100 == 0 && n + 40000 < EBPF_MAX_INSNS) {
+			put(insns, &n, (struct ebpf_insn){ EBPF_JMP32 | EBPF_JA, 0, 0, 0, 1 });
+		} else {
+			put(insns, &n,
+			    (struct ebpf_insn){ EBPF_ALU64 | EBPF_ADD, 0, 0, 0, 1 + n % 200 });
+		}
+	}
+	/* back to the instruction after the first jump, once */
+	put(insns, &n, (struct ebpf_insn){ EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0 });
+	put(insns, &n,
+	    (struct ebpf_insn){ EBPF_JMP32 | EBPF_JA, 0, 0, 0, -(int32_t)EBPF_MAX_INSNS + 2 });
+	insns[EBPF_MAX_INSNS - 3] = (struct ebpf_insn){ EBPF_JMP | EBPF_JLT, 0, 0, 1, 4000000 };
+	test_env_init(&t);
+	pool_init(&pool, 1u << 20);
+	entry = pool_add(&pool, insns, n, &t.env);
+	assert_true(entry >= 0);
+	assert_int_equal(pool_map(&pool), 0);
+	assert_int_equal(pool_run(&pool, entry, NULL, &t.env),
+			 ebpf_interp_verified(insns, n, NULL, &t.env));
+	pool_finish(&pool);
+}
+
+struct atomic_run {
+	const struct code_pool *pool;
+	struct test_env *t;
+	int entry;
+	uint64_t bit;
+};
+
+static void *run_atomics(void *arg)
+{
+	struct atomic_run *a = arg;
+
+	for (int i = 0; i < 100000; i++) {
+		pool_run(a->pool, a->entry, &a->bit, &a->t->env);
+	}
+	return NULL;
+}
+
+/* Two threads toggle each their own bit, which they must find as they left it, and count. */
+static void atomics_of_two_threads_lose_nothing(void **state)
+{
+	static struct test_env t;
+	struct code_pool pool;
+	pthread_t threads[2];
+	struct atomic_run runs[2];
+	uint64_t *counts;
+
+	test_env_init(&t);
+	test_env_add(&t, "m", 32, 1, 0, 1);
+	assert_int_equal(test_env_bind(&t), 0);
+	counts = (uint64_t *)t.env.maps[0].data;
+	assemble("ldxdw r6, [r1]; ldval r7, 0, 0; mov r2, 1; aadd64 [r7], r2; mov r2, 1; afadd32 "
+		 "[r7+8], r2;"
+		 "mov r3, r6; afor64 [r7+16], r3; and r3, r6; jne r3, 0, bad;"
+		 "mov r3, r6; afxor64 [r7+16], r3; and r3, r6; jeq r3, 0, bad; mov r0, 0; exit;"
+		 "bad:; mov r2, 1; aadd64 [r7+24], r2; mov r0, 0; exit");
+	pool_init(&pool, 4096);
+	runs[0] = (struct atomic_run){ &pool, &t, pool_add(&pool, unit.insns, unit.n, &t.env), 1 };
+	runs[1] = (struct atomic_run){ &pool, &t, runs[0].entry, UINT64_C(1) << 63 };
+	assert_int_equal(pool_map(&pool), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&threads[i], NULL, run_atomics, &runs[i]), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+	}
+	assert_int_equal(counts[0], 200000);
+	assert_int_equal(counts[1], 200000);
+	assert_int_equal(counts[2], 0);
+	assert_int_equal(counts[3], 0);
+	pool_finish(&pool);
+	test_env_finish(&t);
+}
+
 /* ---- images ---- */
 
 struct image {
@@ -703,6 +796,8 @@ int main(void)
 #endif
 		cmocka_unit_test(compiler_refuses_what_leaves_a_function),
 		cmocka_unit_test(compiler_says_when_it_does_not_fit),
+		cmocka_unit_test(the_largest_program_compiles),
+		cmocka_unit_test(atomics_of_two_threads_lose_nothing),
 		cmocka_unit_test(one_image_serves_two_processes_views),
 		cmocka_unit_test(without_compiled_code_the_policy_is_interpreted),
 		cmocka_unit_test(where_executable_mappings_are_refused_it_is_interpreted),
