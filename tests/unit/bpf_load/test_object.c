@@ -127,7 +127,7 @@ static void an_object_is_read_completely(void **state)
 
 		assert_true(d->is_data);
 		assert_non_null(o.init[i]);
-		if (strcmp(d->name, ".rodata") == 0) {
+		if (strncmp(d->name, ".rodata", 7) == 0) {
 			assert_int_equal(d->flags, 0x40000);
 			assert_int_equal(((const uint32_t *)o.init[i])[3], 8);
 			seen |= 1;

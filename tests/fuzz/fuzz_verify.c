@@ -1,0 +1,110 @@
+/* Any instructions as a program: verified; what is accepted is run in the checked interpreter, where nothing may fault.
+ * The first byte chooses hook and flags, the rest are instructions (functions begin where local calls lead). */
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "bpf/load/verify.h"
+#include "bpf/run/interp.h"
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MAX_INSNS 512u
+
+static const struct ebpf_map_def maps[] = {
+	{ "global", 2, 4, 16, 4, 0, 0 },	      { "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
+	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 }, { ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
+};
+
+static uint64_t memory[EBPF_REGIONS][4096];
+
+static void find_functions(struct ebpf_prog *p)
+{
+	static uint8_t starts[MAX_INSNS];
+
+	memset(starts, 0, sizeof(starts));
+	for (uint32_t pc = 0; pc < p->n_insns; pc++) {
+		const struct ebpf_insn *in = &p->insns[pc];
+		int64_t to = (int64_t)pc + 1 + in->imm;
+
+		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 && to > 0 && to < p->n_insns) {
+			starts[to] = 1;
+		}
+	}
+	p->n_subprogs = 1;
+	for (uint32_t pc = 1; pc < p->n_insns && p->n_subprogs < ARRAY_SIZE(p->subprog); pc++) {
+		if (starts[pc]) {
+			p->subprog[p->n_subprogs++] = pc;
+		}
+	}
+}
+
+static void run(const struct ebpf_prog *p, uint64_t cost)
+{
+	static struct ebpf_env env;
+	static uint64_t ctx[16];
+	size_t bytes[EBPF_REGIONS];
+	struct ebpf_memory region = { (uintptr_t)ctx, sizeof(ctx), 1 };
+	struct ebpf_checked_run how = { .regions = &region, .n_regions = 1, .r1 = (uintptr_t)ctx, .env = &env };
+	uint64_t r0 = 0;
+	uint32_t pc = 0;
+	int err;
+
+	ebpf_env_init(&env);
+	if (ebpf_maps_layout(maps, ARRAY_SIZE(maps), env.maps, bytes)) {
+		abort();
+	}
+	env.n_maps = ARRAY_SIZE(maps);
+	for (int k = 0; k < EBPF_REGIONS; k++) {
+		ebpf_maps_bind(env.maps, env.n_maps, (enum ebpf_region)k, memory[k]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ctx); i++) {
+		ctx[i] = i * 0x9e3779b97f4a7c15ull;
+	}
+	how.fuel = cost;
+	err = ebpf_interp_checked(p->insns, p->n_insns, &how, &r0, &pc);
+	if (err || r0 > 3) {
+		fprintf(stderr, "accepted, but insn %u: error %d, verdict %llu\n", pc, err, (unsigned long long)r0);
+		abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct ebpf_prog p;
+	static struct ebpf_insn insns[MAX_INSNS];
+	struct ebpf_verify_stats stats;
+	struct report r;
+	struct buf text;
+	int err;
+
+	if (size < 9) {
+		return 0;
+	}
+	memset(&p, 0, sizeof(p));
+	p.hook = 3;
+	p.n_insns = (uint32_t)MIN((size - 1) / 8, (size_t)MAX_INSNS);
+	memcpy(insns, data + 1, (size_t)p.n_insns * 8);
+	p.insns = insns;
+	find_functions(&p);
+	report_init(&r);
+	buf_init(&text);
+	err = ebpf_verify(&p, maps, ARRAY_SIZE(maps), data[0] & 3, &stats, &r);
+	if (err && !r.message.len) {
+		abort();
+	}
+	if (err == 0) {
+		run(&p, stats.cost);
+	}
+	report_text(&r, &text);
+	report_finish(&r);
+	buf_finish(&text);
+	return 0;
+}
