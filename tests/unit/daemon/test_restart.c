@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -337,6 +338,49 @@ static void the_policy_of_the_command_line_is_loaded_once(void **state)
 	assert_int_equal(gd_number(d, "policy.list", "active"), 1); /* the same bytes: the same version */
 }
 
+static void several_callers_start_one(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf_start_options o = { .size = sizeof(o), .program = getenv("GBPFD"), .device = "soft",
+					.state_dir = d->state };
+	pid_t pids[6];
+	struct gbpf *g;
+	int pid, status, p[2], fd;
+	char c, lock[160];
+
+	gd_stop(d);
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	for (int i = 0; i < 6; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			int err = gbpf_open(&g, d->runtime, GBPF_OPEN_NO_CONNECT);
+
+			err = err ? err : gbpf_start_daemon(g, &o);
+			pid = err ? 0 : gbpf_hello(g)->pid;
+			_exit(write(p[1], &pid, sizeof(pid)) != sizeof(pid) || err);
+		}
+	}
+	close(p[1]);
+	for (int i = 0; i < 6; i++) {
+		int other;
+
+		waitpid(pids[i], &status, 0);
+		assert_int_equal(status, 0);
+		assert_int_equal(read(p[0], &other, sizeof(other)), sizeof(other));
+		assert_true(i == 0 || other == pid);
+		pid = other;
+	}
+	assert_int_equal(read(p[0], &c, 1), 0); /* gbpfd does not keep what its starter had open */
+	close(p[0]);
+	g = gd_open(d);
+	assert_int_equal(gbpf_shutdown(g), 0);
+	gbpf_close(g);
+	snprintf(lock, sizeof(lock), "%s/gbpfd.lock", d->runtime);
+	fd = open(lock, O_RDWR | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_EX), 0); /* until it is gone */
+	close(fd);
+}
+
 /* Swaps under way while gbpfd is killed: whatever the moment, the next one starts, and what it says is consistent. */
 static void *load_for_ever(void *arg)
 {
@@ -408,6 +452,7 @@ int main(void)
 		WITH_GBPFD(it_leaves_no_socket_and_ends_with_zero),
 		WITH_GBPFD(it_leaves_by_itself_when_nobody_is_there),
 		WITH_GBPFD(the_policy_of_the_command_line_is_loaded_once),
+		WITH_GBPFD(several_callers_start_one),
 		WITH_GBPFD(killed_at_any_moment_it_starts_again),
 	};
 

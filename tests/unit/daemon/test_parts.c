@@ -1,0 +1,350 @@
+/* Parts of gbpfd by themselves: texts, history and its files, the store, devices, the queue of a session. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "daemon/device.h"
+#include "daemon/history.h"
+#include "daemon/outbox.h"
+#include "daemon/store.h"
+#include "daemon/text.h"
+
+static char dir[64];
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/gbpfd-parts-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	char command[96];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+	return system(command);
+}
+
+static void write_text(const char *leaf, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, leaf);
+	f = fopen(path, "w");
+	fputs(text, f);
+	fclose(f);
+}
+
+static void texts_become_utf8_without_controls(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} rows[] = {
+		{ "plain text", "plain text" },
+		{ "\x01\x1b[0m\x7f\t\n", "??[0m???" },
+		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
+		{ "\xc0\xaf", "??" },		      /* too long a form */
+		{ "\xed\xa0\x80", "???" },	      /* surrogate */
+		{ "\xf4\x90\x80\x80", "????" },	      /* beyond Unicode */
+		{ "\xc2\x9b", "??" },		      /* a control character of eight bits */
+		{ "\xe2\x82", "??" },		      /* cut */
+		{ "\xff\xfe", "??" },
+		{ "", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char s[64];
+
+		snprintf(s, sizeof(s), "%s", rows[i].in);
+		text_clean(s);
+		assert_string_equal(s, rows[i].out);
+	}
+}
+
+static void copies_are_terminated_whatever_comes(void **state)
+{
+	char out[5], raw[4] = { 'a', 'b', 'c', 'd' };
+
+	(void)state;
+	text_copy(out, sizeof(out), raw, sizeof(raw));
+	assert_string_equal(out, "abcd");
+	text_copy(out, 3, raw, sizeof(raw));
+	assert_string_equal(out, "ab");
+	text_copy(out, sizeof(out), "xyz\xe2\x82\xac", 6); /* cut within a character */
+	assert_string_equal(out, "xyz?");
+}
+
+static void history_keeps_the_newest(void **state)
+{
+	struct history h;
+
+	(void)state;
+	assert_int_equal(history_open(&h, dir), 0);
+	for (int i = 1; i <= 5000; i++) {
+		history_add(&h, "test", i % 7, -1, "event %d", i);
+	}
+	assert_null(history_get(&h, 5000 - HISTORY_EVENTS));
+	assert_non_null(history_get(&h, 5001 - HISTORY_EVENTS));
+	assert_string_equal(history_get(&h, 5000)->text, "event 5000");
+	assert_null(history_get(&h, 5001));
+	assert_null(history_get(&h, UINT64_MAX));
+	history_close(&h);
+	assert_int_equal(history_open(&h, dir), 0); /* and again after a restart */
+	assert_string_equal(history_get(&h, 5000)->text, "event 5000");
+	assert_int_equal(history_get(&h, 4999)->tenant, 4999 % 7);
+	history_add(&h, "test", -1, -1, "next");
+	assert_string_equal(history_get(&h, 5001)->text, "next");
+	history_close(&h);
+}
+
+static void history_files_are_bounded(void **state)
+{
+	char long_text[380], path[128];
+	struct history h;
+	struct stat st;
+
+	(void)state;
+	memset(long_text, 'x', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = 0;
+	assert_int_equal(history_open(&h, dir), 0);
+	for (int i = 0; i < 9000; i++) { /* some 4 MiB */
+		history_add(&h, "test", -1, -1, "%s", long_text);
+	}
+	assert_int_equal(h.write_errors, 0);
+	history_close(&h);
+	snprintf(path, sizeof(path), "%s/events.jsonl", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size <= HISTORY_FILE_BYTES + 1024);
+	snprintf(path, sizeof(path), "%s/events.jsonl.1", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size <= HISTORY_FILE_BYTES + 1024);
+}
+
+static void history_goes_on_without_its_file(void **state)
+{
+	struct history h;
+
+	(void)state;
+	assert_int_equal(history_open(&h, "/proc/nonexistent"), 0);
+	history_add(&h, "test", -1, -1, "in memory");
+	assert_string_equal(history_get(&h, 1)->text, "in memory");
+	assert_true(h.write_errors > 0);
+	history_close(&h);
+}
+
+static void damaged_history_files_are_read_as_far_as_they_go(void **state)
+{
+	struct history h;
+
+	(void)state;
+	write_text("events.jsonl", "{\"seq\":3,\"wall_ns\":1,\"kind\":\"k\",\"text\":\"three\"}\n"
+				   "not json\n[]\n{\"seq\":2,\"kind\":\"k\",\"text\":\"older\"}\n"
+				   "{\"seq\":-4,\"kind\":\"k\",\"text\":\"x\"}\n{\"seq\":9223372036854775807,\"kind\":\"k\","
+				   "\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
+	assert_int_equal(history_open(&h, dir), 0);
+	assert_null(history_get(&h, 3)); /* there is a gap behind it */
+	assert_string_equal(history_get(&h, 9)->text, "nine");
+	assert_int_equal(h.next, 10);
+	history_close(&h);
+}
+
+static void devices_are_read_from_the_drivers_folder(void **state)
+{
+	struct devices t;
+	char uuid[48], proc[96], path[128];
+
+	(void)state;
+	snprintf(proc, sizeof(proc), "%s/gpus", dir);
+	mkdir(proc, 0755);
+	assert_int_equal(devices_open(&t, "nvidia", proc, "/nonexistent"), -ENODEV);
+	assert_int_equal(devices_open(&t, "auto", proc, "/nonexistent"), 0);
+	assert_string_equal(t.kind, "soft");
+	assert_int_equal(devices_open(&t, "toaster", proc, "/nonexistent"), -EINVAL);
+	assert_int_equal(devices_open(&t, "nvidia", proc, "/dev/null"), 0); /* the node alone */
+	snprintf(path, sizeof(path), "%s/0000:1b:00.0", proc);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/0000:0a:00.0", proc);
+	mkdir(path, 0755);
+	write_text("gpus/0000:1b:00.0/information",
+		   "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t GPU-01234567-89ab-cdef-0123-456789abcdef\n");
+	write_text("gpus/0000:0a:00.0/information", "Model: broken\nGPU UUID: GPU-xyz\n");
+	assert_int_equal(devices_open(&t, "auto", proc, "/nonexistent"), 0);
+	assert_string_equal(t.kind, "nvidia");
+	assert_string_equal(t.d[0].name, "NVIDIA H200");
+	device_uuid_text(t.d[0].uuid, uuid);
+	assert_string_equal(uuid, "GPU-01234567-89ab-cdef-0123-456789abcdef");
+	assert_false(t.d[1].used);
+}
+
+static void devices_get_numbers_and_give_them_back(void **state)
+{
+	struct devices t;
+	uint8_t uuid[16];
+
+	(void)state;
+	assert_int_equal(devices_open(&t, "soft", "", ""), 0);
+	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+		memset(uuid, i + 1, 16);
+		assert_int_equal(devices_get(&t, uuid), i);
+	}
+	memset(uuid, 99, 16);
+	assert_int_equal(devices_get(&t, uuid), -ENOSPC);
+	memset(uuid, 3, 16);
+	assert_int_equal(devices_get(&t, uuid), 2);
+	devices_put(&t, 2);
+	assert_true(t.d[2].used);
+	devices_put(&t, 2);
+	assert_false(t.d[2].used);
+	memset(uuid, 99, 16);
+	assert_int_equal(devices_get(&t, uuid), 2);
+	devices_put(&t, 4711);
+}
+
+static json_t *meta(const char *name)
+{
+	return json_pack("{s:s,s:s}", "name", name, "hash", "00000000000000ff");
+}
+
+static void the_store_is_read_back(void **state)
+{
+	struct store s;
+	struct buf object;
+	uint64_t removed;
+	char *text;
+
+	(void)state;
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(s.next, 1);
+	assert_int_equal(store_write_object(s.dir, 1, "one", 3, "{\"name\":\"first\",\"hash\":\"00000000000000ff\"}"), 0);
+	assert_int_equal(store_write_object(s.dir, 12, "twelve", 6, "{\"name\":\"second\"}"), 0);
+	assert_int_equal(store_add(&s, 1, meta("first"), &removed), 0);
+	assert_int_equal(store_add(&s, 12, meta("second"), &removed), 0);
+	s.active[0] = 12;
+	s.active[3] = 7; /* not there */
+	s.previous = 1;
+	text = store_state_text(&s);
+	assert_int_equal(store_write_state(s.dir, text), 0);
+	free(text);
+	store_close(&s);
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(s.n, 2);
+	assert_int_equal(s.next, 13);
+	assert_int_equal(s.active[0], 12);
+	assert_int_equal(s.active[3], 0);
+	assert_int_equal(s.previous, 1);
+	assert_string_equal(store_find(&s, 1)->name, "first");
+	assert_int_equal(store_find(&s, 1)->hash, 255);
+	assert_null(store_find(&s, 2));
+	buf_init(&object);
+	assert_int_equal(store_read_object(s.dir, 12, &object), 0);
+	assert_string_equal(buf_text(&object), "twelve");
+	buf_finish(&object);
+	store_delete(s.dir, 12);
+	store_close(&s);
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(s.n, 1);
+	assert_int_equal(s.active[0], 0);
+	assert_int_equal(s.next, 13); /* a number is not used twice */
+	store_close(&s);
+}
+
+static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
+{
+	struct store s;
+	uint64_t removed;
+
+	(void)state;
+	assert_int_equal(store_open(&s, dir), 0);
+	for (uint64_t v = 1; v <= STORE_VERSIONS; v++) {
+		assert_int_equal(store_add(&s, v, meta("x"), &removed), 0);
+		assert_int_equal(removed, 0);
+	}
+	s.active[0] = 1;
+	s.previous = 2;
+	assert_int_equal(store_add(&s, 100, meta("x"), &removed), 0);
+	assert_int_equal(removed, 3);
+	assert_non_null(store_find(&s, 1));
+	assert_non_null(store_find(&s, 2));
+	assert_null(store_find(&s, 3));
+	store_close(&s);
+}
+
+static void a_disk_that_cannot_be_written_is_told(void **state)
+{
+	(void)state;
+	assert_true(store_write_object("/proc/nonexistent", 1, "x", 1, "{}") < 0);
+	assert_true(store_write_state("/proc/nonexistent", "{}") < 0);
+}
+
+static void what_a_socket_does_not_take_is_kept_in_order_and_bounded(void **state)
+{
+	struct outbox o = { 0 };
+	union wire_message m, got;
+	int pair[2], fds[8], r;
+	unsigned n, sent = 0, seen = 0;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	do {
+		memset(&m, 0, sizeof(m));
+		m.board.slot = sent++;
+		r = outbox_send(&o, pair[0], &m, WIRE_BOARD_ADD, &pair[1], 1);
+	} while (r >= 0 && sent < 100000);
+	assert_int_equal(r, -ENOBUFS);
+	assert_int_equal(o.n, OUTBOX_MESSAGES);
+	sent--;
+	while (seen < sent) {
+		if (wire_recv(pair[1], &got, fds, &n) == -EAGAIN) {
+			assert_true(outbox_flush(&o, pair[0]) >= 0);
+			continue;
+		}
+		assert_int_equal(got.board.slot, seen++);
+		assert_int_equal(n, 1);
+		close(fds[0]);
+	}
+	assert_int_equal(outbox_flush(&o, pair[0]), 0);
+	assert_int_equal(o.n, 0);
+	outbox_finish(&o);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+#define IN_FOLDER(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(texts_become_utf8_without_controls),
+		cmocka_unit_test(copies_are_terminated_whatever_comes),
+		IN_FOLDER(history_keeps_the_newest),
+		IN_FOLDER(history_files_are_bounded),
+		IN_FOLDER(history_goes_on_without_its_file),
+		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
+		IN_FOLDER(devices_are_read_from_the_drivers_folder),
+		cmocka_unit_test(devices_get_numbers_and_give_them_back),
+		IN_FOLDER(the_store_is_read_back),
+		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
+		cmocka_unit_test(a_disk_that_cannot_be_written_is_told),
+		cmocka_unit_test(what_a_socket_does_not_take_is_kept_in_order_and_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
