@@ -28,7 +28,7 @@
 #include "bpf/run/image.h"
 #include "bpf/run/interp.h"
 
-#define RAW_FUEL 50000000u
+#define RAW_FUEL 20000000u
 #define RAW_CPU_SECONDS 1
 #define RAW_WALL_NS UINT64_C(3000000000)
 #define RAW_MAX_CODE (8u << 20)
