@@ -29,8 +29,9 @@
 #define SOFT_STAGING_BYTES (4u << 20)
 
 /* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither programs nor libraries are
- * mapped, so that a device address is never a host address by accident; pinned host memory is mapped at its device address. */
-#define SOFT_WINDOW_FIRST 0x100000000000ull
+ * mapped (AddressSanitizer and its shadow included), so that a device address is never a host address by accident; pinned
+ * host memory is mapped at its device address. */
+#define SOFT_WINDOW_FIRST 0x200000000000ull
 #define SOFT_WINDOW_STRIDE 0x004000000000ull /* 256 GiB */
 
 /* The page that a client and the server share. */

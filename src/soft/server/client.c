@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -31,7 +32,7 @@ void client_drop(struct client *c, const char *why)
 {
 	if (!c->dead) {
 		log_warn("process %d dropped: %s", c->pid, why);
-		c->dead = true;
+		store_relaxed(&c->dead, true);
 		c->dev->refused++;
 		shutdown(c->control, SHUT_RDWR); /* wakes its thread */
 	}
@@ -112,7 +113,7 @@ static void serve(struct client *c, struct soft_request *q, struct answer *a)
 		if (poll(p, 3, -1) < 0 && errno != EINTR) {
 			return;
 		}
-		if (c->dead || p[1].revents || (p[2].revents & (POLLHUP | POLLERR))) {
+		if (load_relaxed(&c->dead) || p[1].revents || (p[2].revents & (POLLHUP | POLLERR))) {
 			return;
 		}
 		if (p[2].revents) {
@@ -130,7 +131,7 @@ static void release(struct client *c)
 	struct device *dev = c->dev;
 
 	pthread_mutex_lock(&dev->lock);
-	c->dead = true;
+	store_relaxed(&c->dead, true);
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* first all, since copies may hold two */
 		if (c->groups[i]) {
 			group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);

@@ -154,7 +154,7 @@ struct client {
 	uint32_t tail; /* of the ring; private */
 	unsigned queued;
 	unsigned host_calls; /* notices that wait for their HOST_DONE */
-	bool dead;	     /* refuse everything; its thread cleans up */
+	bool dead;	     /* refuse everything; its thread cleans up. Written under the lock */
 	struct group *groups[SOFT_MAX_CONTEXTS];
 	struct stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */

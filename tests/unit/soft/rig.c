@@ -136,7 +136,7 @@ void rig_start(const char *const *args)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(ready[1], 9);
-		dup2(null, 2); /* its log of faults that tests provoke */
+		dup2(getenv("SOFT_TEST_LOG") ? open(getenv("SOFT_TEST_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600) : null, 2); /* faults are provoked */
 		close(ready[0]);
 		close(ready[1]);
 		execv(argv[0], (char *const *)(uintptr_t)argv);

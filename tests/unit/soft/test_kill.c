@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,11 +100,14 @@ static void a_fault_is_sticky_in_its_context_alone(void **state)
 
 static void log_program(void *arg)
 {
+	struct stat st;
+
 	setenv("GBPF_SOFT_LOG", arg, 1);
 	rig_context();
 	rig_launch(rig_function("wild"), 1, 1, NULL, NULL);
 	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
-	for (int i = 0; i < 1000 && access(arg, F_OK) != 0; i++) { /* the notice comes by another way than the error */
+	/* The notice comes by another way than the error. */
+	for (int i = 0; i < 2000 && (stat(arg, &st) != 0 || st.st_size == 0); i++) {
 		clock_sleep_ns(1000000);
 	}
 }

@@ -509,6 +509,16 @@ static int start(void **state)
 	return 0;
 }
 
+static int start_three(void **state)
+{
+	const char *const args[] = { "--mem", "256M", "--sms", "2", "--workers", "3", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
 static int stop(void **state)
 {
 	(void)state;
@@ -536,5 +546,7 @@ int main(void)
 		cmocka_unit_test(contexts_have_their_own_memory),
 	};
 
-	return cmocka_run_group_tests_name("soft run", tests, start, stop);
+	int failed = cmocka_run_group_tests_name("soft run", tests, start, stop);
+
+	return failed + cmocka_run_group_tests_name("soft run, three workers", tests, start_three, stop);
 }
