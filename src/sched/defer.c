@@ -23,7 +23,7 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 
 bool sched_queue_deferred(const struct sched_queue *q)
 {
-	return load_acquire(&q->deferred) != 0;
+	return load_acquire(&q->deferred) != 0 && !load_relaxed(&q->s->forked);
 }
 
 static struct sched_call *first_call(struct sched_queue *q)
@@ -210,6 +210,9 @@ int sched_flush(struct sched *s, struct sched_queue *only)
 	uint64_t begin;
 	int err = 0;
 
+	if (load_relaxed(&s->forked)) {
+		return 0;
+	}
 	if (!load_acquire(&s->deferred) && (!only || !load_relaxed(&only->error))) {
 		return 0;
 	}

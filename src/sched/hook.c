@@ -246,13 +246,16 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 				     .linger_ns = DEFAULT_LINGER_NS };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
-	bool helper;
+	bool helper = false;
 
 	(void)add_relaxed(&load_acquire(&q->s->stats)->busy_ns, r->duration_ns);
 	if (p && p->policy.insns[SCHED_HOOK_retire]) {
 		run(p, SCHED_HOOK_retire, &c, &helper);
 	}
 	pin_leave(pin);
+	if (unlikely(helper)) {
+		stat_add(q->s, helper_errors, 1u);
+	}
 	return MIN(c.linger_ns, MAX_LINGER_NS);
 }
 

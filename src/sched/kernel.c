@@ -14,6 +14,9 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 {
 	struct sched_kernel *k;
 
+	if (load_relaxed(&s->forked)) {
+		return NULL;
+	}
 	pthread_mutex_lock(&s->lock);
 	k = strmap_get(&s->kernels, name);
 	if (!k && s->kernels.live < MAX_KERNELS) {

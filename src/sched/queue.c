@@ -85,7 +85,7 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 {
 	struct sched_queue *q = NULL;
 
-	if (gpu >= SCHED_MAX_GPUS) {
+	if (gpu >= SCHED_MAX_GPUS || load_relaxed(&s->forked)) {
 		return NULL;
 	}
 	pthread_mutex_lock(&s->lock);
@@ -113,6 +113,9 @@ void sched_queue_close(struct sched_queue *q)
 {
 	struct sched *s = q->s;
 
+	if (load_relaxed(&s->forked)) {
+		return; /* the parent's, and its locks may have been held */
+	}
 	if (load_acquire(&q->deferred)) {
 		(void)sched_flush(s, q);
 	}

@@ -123,7 +123,7 @@ struct sched {
 	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to it */
 	uint32_t hint[SCHED_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
 	uint64_t inflight ALIGNED(64);	    /* [atomic] ACC over all queues */
-	uint64_t limit_ns;		    /* [atomic] configuration */
+	uint64_t limit_ns ALIGNED(64);	    /* [atomic] configuration */
 	uint64_t wait_cap_ns;		    /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
 	uint32_t share_ppm, class_id, weight; /* [atomic] */
 

@@ -211,6 +211,26 @@ static void off_and_close_issue_everything(void **state)
 	rig_finish(&m.r);
 }
 
+static void a_forked_child_has_nothing_deferred(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+	defer(m.q[1], &m.fq[1], &l, 0, 0);
+	sched_after_fork_child(m.r.s);
+	assert_false(sched_queue_deferred(m.q[1]));
+	assert_int_equal(sched_flush(m.r.s, NULL), 0);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
+	assert_null(sched_queue_open(m.r.s, &m.fq[0], 0, 0));
+	sched_queue_close(m.q[1]);
+	assert_int_equal(log_.n, 0); /* the parent issues it */
+	rig_finish(&m.r);
+	assert_int_equal(log_.freed, 1);
+}
+
 /* Threads defer and flush at once while the agent issues: every queue's calls run once, in their order. */
 struct producer {
 	struct mixed *m;
@@ -301,6 +321,7 @@ int main(void)
 		cmocka_unit_test(dispatch_ranks_queues),
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
+		cmocka_unit_test(a_forked_child_has_nothing_deferred),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
 	};
 

@@ -286,7 +286,7 @@ static void *pong(void *arg)
 		struct sched_launch l = kernel_launch(NULL);
 
 		while (load_acquire(&p->opened) == i) {
-			cpu_relax();
+			sched_yield();
 		}
 		go(p->q, p->fq, &l);
 		store_release(&p->launched, i + 1);
@@ -303,7 +303,7 @@ static void no_wake_is_lost(void **state)
 
 	rig_init(&r, GBPF_CLASS_BATCH, 3600000000000u, 0);
 	r.s->wait_cap_ns = 3600000000000u;
-	p = (struct pingpong){ .r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 50000 };
+	p = (struct pingpong){ .r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 5000 };
 	POLICY_USE(&r, 1, hold_for_an_hour);
 	pthread_create(&th, NULL, pong, &p);
 	for (uint32_t seen = 0; seen < p.rounds;) {
@@ -319,7 +319,7 @@ static void no_wake_is_lost(void **state)
 		seen = load_acquire(&p.launched);
 	}
 	pthread_join(th, NULL);
-	assert_true(r.stats.holds > 100);
+	assert_true(r.stats.holds > 20);
 	assert_int_equal(r.stats.limit_hits, 0);
 	rig_finish(&r);
 }

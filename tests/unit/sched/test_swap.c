@@ -73,7 +73,7 @@ static void swaps_under_load_mix_nothing(void **state)
 
 	memset(t, 0, sizeof(t));
 	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
-	for (uint64_t v = 1; v <= 300; v++) {
+	for (uint64_t v = 1; v <= 100; v++) {
 		struct ebpf_insn code[16];
 		struct regions *now = &m[v % 2];
 		struct prog p = { .hook = SCHED_HOOK_submit, .insns = code };
@@ -107,8 +107,8 @@ static void swaps_under_load_mix_nothing(void **state)
 		assert_int_equal(t[i].back, 0);
 	}
 	assert_int_equal(r.stats.verdict_errors, 0);
-	assert_int_equal(r.stats.version_in_use, 300);
-	sched_policy_drop(r.s, 300);
+	assert_int_equal(r.stats.version_in_use, 100);
+	sched_policy_drop(r.s, 100);
 	assert_false(mapped("gbpf-image"));
 	regions_free(&m[0]);
 	rig_finish(&r);
@@ -189,7 +189,7 @@ static void boards_leave_under_readers(void **state)
 		t[i].q = sched_queue_open(r.s, &t[i].fq, 0, 0);
 		pthread_create(&th[i], NULL, hammer, &t[i]);
 	}
-	for (uint32_t i = 0; i < 2000; i++) {
+	for (uint32_t i = 0; i < 500; i++) {
 		/* a page that faults once it is gone */
 		struct sched_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
