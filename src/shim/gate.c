@@ -96,10 +96,12 @@ CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch
 
 CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 {
-	struct sched_launch l = { .kind = c->kind, .bytes = bytes };
 	CUstream stream = stream_of(c, a);
+	struct sched_launch l;
 	CUresult r;
 
+	gate_record(&l, c->kind);
+	l.bytes = bytes;
 	if (c->kind == GBPF_KIND_HOST && !(capture_any() && capture_has(stream, c->per_thread))) {
 		struct hostfn *h = hostfn_wrap(c, a);
 
@@ -114,8 +116,8 @@ CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 
 CUresult gate_order(const struct shim_call *c, uint64_t *a)
 {
-	struct sched_launch l = { .kind = GBPF_KIND_OTHER };
 	CUstream stream = stream_of(c, a);
+	struct sched_launch l;
 	struct shim_thread *t;
 	struct shim_queue *q;
 
@@ -127,6 +129,7 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	if (q) {
 		settle_before(q, c, a);
 		if (sched_queue_deferred(q->sched)) {
+			gate_record(&l, GBPF_KIND_OTHER);
 			if (keep_call(q, c, a, &l)) {
 				return CUDA_SUCCESS;
 			}

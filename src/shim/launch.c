@@ -17,8 +17,10 @@ static struct sched_kernel *kernel_here(uint64_t handle, bool is_graph)
 /* f, grid x y z, block x y z, shared memory, stream ... */
 static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
 {
-	struct sched_launch l = { .kind = GBPF_KIND_KERNEL, .flags = flags };
+	struct sched_launch l;
 
+	gate_record(&l, GBPF_KIND_KERNEL);
+	l.flags = flags;
 	l.kernel = kernel_here(a[0], false);
 	l.blocks = shim_extent3d((uint32_t)a[1], (uint32_t)a[2], (uint32_t)a[3]);
 	l.threads = (uint32_t)(a[4] * a[5] * a[6]);
@@ -39,11 +41,12 @@ CUresult gate_cooperative(const struct shim_call *c, uint64_t *a)
 CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 {
 	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
-	struct sched_launch l = { .kind = GBPF_KIND_KERNEL };
+	struct sched_launch l;
 
 	if (!config) {
 		return c->run(a);
 	}
+	gate_record(&l, GBPF_KIND_KERNEL);
 	l.kernel = kernel_here(a[1], false);
 	l.blocks = shim_extent3d(config->gridDimX, config->gridDimY, config->gridDimZ);
 	l.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
@@ -59,8 +62,10 @@ CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 /* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were set before. */
 CUresult gate_old(const struct shim_call *c, uint64_t *a)
 {
-	struct sched_launch l = { .kind = GBPF_KIND_KERNEL, .blocks = 1 };
+	struct sched_launch l;
 
+	gate_record(&l, GBPF_KIND_KERNEL);
+	l.blocks = 1;
 	l.kernel = kernel_here(a[0], false);
 	if (c->nargs > 1) {
 		l.blocks = shim_extent2d((uint32_t)a[1], (uint32_t)a[2]);
@@ -70,8 +75,9 @@ CUresult gate_old(const struct shim_call *c, uint64_t *a)
 
 CUresult gate_graph(const struct shim_call *c, uint64_t *a)
 {
-	struct sched_launch l = { .kind = GBPF_KIND_GRAPH };
+	struct sched_launch l;
 
+	gate_record(&l, GBPF_KIND_GRAPH);
 	l.kernel = kernel_here(a[0], true);
 	return gate_submit(c, a, &l, as_stream(a[1]));
 }

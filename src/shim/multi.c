@@ -8,7 +8,8 @@
 
 static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p, struct sched_launch *l)
 {
-	*l = (struct sched_launch){ .kind = GBPF_KIND_KERNEL, .flags = GBPF_F_COOPERATIVE };
+	gate_record(l, GBPF_KIND_KERNEL);
+	l->flags = GBPF_F_COOPERATIVE;
 	l->kernel = kernel_of(t, p->function, false);
 	l->blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
 	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
