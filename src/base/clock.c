@@ -4,6 +4,14 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
 static uint64_t (*source)(void);
 
 static uint64_t read_clock(clockid_t id)
@@ -18,6 +26,96 @@ uint64_t clock_now_ns(void)
 {
 	return source ? source() : read_clock(CLOCK_MONOTONIC);
 }
+
+#if defined(__x86_64__)
+
+/* The counter is only trusted to bridge short gaps: each thread takes the real clock anew after BRIDGE_CYCLES (some
+ * milliseconds), so errors of the measured rate, and the kernel's own steering of its clock, stay far below a microsecond. */
+#define BRIDGE_CYCLES (1u << 22)
+#define RATE_SHIFT 32
+#define RATE_WINDOW_NS 2000000u
+
+enum { RATE_UNKNOWN = 0, RATE_NONE = 1 }; /* other values: nanoseconds << RATE_SHIFT a cycle */
+
+static uint64_t rate, rate_from_ns, rate_from_cycles;
+static uint32_t rate_claimed; /* the first reading is one thread's */
+static TLS_FAST uint64_t base_ns, base_cycles, last_ns;
+
+/* CPUID 8000_0007h EDX bit 8: the counter runs at a constant rate in all power states. */
+static int counter_is_invariant(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
+}
+
+/* Measures the rate over the first milliseconds in which anybody asks; meanwhile the real clock serves. */
+static void learn_rate(uint64_t now, uint64_t cycles)
+{
+	uint64_t from = load_acquire(&rate_from_ns), span;
+
+	if (!from) {
+		if (!counter_is_invariant()) {
+			store_release(&rate, (uint64_t)RATE_NONE);
+			return;
+		}
+		if (!xchg_acqrel(&rate_claimed, 1u)) {
+			store_relaxed(&rate_from_cycles, cycles);
+			store_release(&rate_from_ns, now);
+		}
+		return;
+	}
+	span = cycles - load_relaxed(&rate_from_cycles);
+	if (now - from < RATE_WINDOW_NS || (int64_t)span <= 0) {
+		return;
+	}
+	store_release(&rate, (uint64_t)(((unsigned __int128)(now - from) << RATE_SHIFT) / span));
+}
+
+static NOINLINE uint64_t take_base(void)
+{
+	uint64_t before = __rdtsc(), now = read_clock(CLOCK_MONOTONIC), after = __rdtsc();
+
+	if (load_acquire(&rate) == RATE_UNKNOWN) {
+		learn_rate(now, before + (after - before) / 2);
+	}
+	if (after - before < BRIDGE_CYCLES / 64) { /* not interrupted between the two readings */
+		base_ns = now;
+		base_cycles = before + (after - before) / 2;
+	} else {
+		base_cycles = 0;
+	}
+	last_ns = MAX(now, last_ns);
+	return last_ns;
+}
+
+uint64_t clock_fast_ns(void)
+{
+	uint64_t r = load_relaxed(&rate), cycles, now;
+
+	if (source || r <= RATE_NONE) {
+		return source ? source() : r == RATE_NONE ? read_clock(CLOCK_MONOTONIC) : take_base();
+	}
+	cycles = __rdtsc() - base_cycles;
+	if (unlikely(cycles >= BRIDGE_CYCLES)) {
+		return take_base();
+	}
+	now = base_ns + (cycles * r >> RATE_SHIFT);
+	if (unlikely(now < last_ns)) {
+		return last_ns;
+	}
+	last_ns = now;
+	return now;
+}
+
+#else
+
+uint64_t clock_fast_ns(void)
+{
+	return clock_now_ns();
+}
+
+#endif
 
 uint64_t clock_wall_ns(void)
 {

@@ -7,6 +7,10 @@
 /* Nanoseconds of CLOCK_MONOTONIC, or of the source set below. Never fails, no lock (vDSO). */
 uint64_t clock_now_ns(void);
 
+/* The same clock for hot paths: within a microsecond of clock_now_ns, at about a third of its cost where the processor has an
+ * invariant time stamp counter; the same as clock_now_ns elsewhere. Never goes back within a thread. */
+uint64_t clock_fast_ns(void);
+
 /* Wall-clock nanoseconds since 1970, for stamps that people read. */
 uint64_t clock_wall_ns(void);
 

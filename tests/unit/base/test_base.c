@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
 #include "base/report.h"
@@ -169,6 +170,23 @@ static void futex_wait_ends_by_change_and_by_time(void **state)
 	assert_int_equal(futex_wait_shared(&word, 5, 1000000u), -ETIMEDOUT);
 }
 
+static void fast_clock_follows_the_clock(void **state)
+{
+	uint64_t last = 0, begin = clock_now_ns(), far = 0;
+
+	(void)state;
+	/* long enough to learn the rate and to take the real clock anew several times */
+	while (clock_now_ns() - begin < 60000000u) {
+		uint64_t before = clock_now_ns(), fast = clock_fast_ns(), after = clock_now_ns();
+
+		assert_true(fast >= last);
+		last = fast;
+		/* a microsecond is promised; being descheduled between the readings widens the interval itself */
+		far += fast + 1000 < before || fast > after + 1000;
+	}
+	assert_int_equal(far, 0);
+}
+
 static void private_directory_is_refused_when_others_write_to_it(void **state)
 {
 	char dir[] = "/tmp/gbpf-test-XXXXXX", sub[64];
@@ -197,6 +215,7 @@ int main(void)
 		cmocka_unit_test(ordinary_file_is_no_page),
 		cmocka_unit_test(message_carries_descriptors),
 		cmocka_unit_test(futex_wait_ends_by_change_and_by_time),
+		cmocka_unit_test(fast_clock_follows_the_clock),
 		cmocka_unit_test(private_directory_is_refused_when_others_write_to_it),
 	};
 
