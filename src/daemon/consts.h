@@ -13,7 +13,9 @@
 #define CTX_TYPE_s32 int32_t
 #define GBPF_CTX_BEGIN(hook) struct ctx_##hook {
 #define GBPF_CTX(hook, type, name, access, doc) CTX_TYPE_##type name;
-#define GBPF_CTX_END(hook) };
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
 #include "gbpf/hooks.def"
 
 #endif

@@ -1,5 +1,5 @@
-/* Connections of the control socket. Everything that a peer can make grow has a limit: the line it sends, the answers it
- * does not read, the connections it opens. */
+/* Connections of the control socket. Everything that a peer can make grow has a limit: the line it
+ * sends, the answers it does not read, the connections it opens. */
 #include "daemon/control.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define MAX_CONNECTIONS 256u
 #define MAX_FOREIGN 32u /* of one user that is neither root nor the daemon's */
 #define MAX_LINE (1u << 20)
-#define MAX_OUT (4u << 20) /* while more waits to be read, no further request is looked at */
+#define MAX_OUT (4u << 20)    /* while more waits to be read, no further request is looked at */
 #define MAX_FOLLOW (1u << 20) /* a follower that lags behind by so much is closed */
 
 struct connection {
@@ -96,8 +96,9 @@ static void flush(struct connection *c)
 		end(c);
 	}
 	if (!c->ended) {
-		sd_event_source_set_io_events(c->io, (c->out.len < MAX_OUT && !c->closing ? (uint32_t)EPOLLIN : 0u) |
-							     (c->out.len ? (uint32_t)EPOLLOUT : 0u));
+		sd_event_source_set_io_events(
+			c->io, (c->out.len < MAX_OUT && !c->closing ? (uint32_t)EPOLLIN : 0u) |
+				       (c->out.len ? (uint32_t)EPOLLOUT : 0u));
 	}
 }
 
@@ -125,8 +126,8 @@ void control_result(struct call *c, json_t *result)
 	}
 }
 
-static json_t *error_json(json_int_t id, const char *code, int exit_code, const char *message, const char *hint,
-			  const char *detail)
+static json_t *error_json(json_int_t id, const char *code, int exit_code, const char *message,
+			  const char *hint, const char *detail)
 {
 	char clean[4][4096];
 
@@ -136,9 +137,10 @@ static json_t *error_json(json_int_t id, const char *code, int exit_code, const 
 	for (int i = 0; i < 3; i++) {
 		text_clean(clean[i]);
 	}
-	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code, "message", clean[1], "hint",
-				  clean[2]);
-	json_t *d = detail ? json_string(detail) : NULL; /* several lines, so not cleaned; NULL when not UTF-8 */
+	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code,
+				  "message", clean[1], "hint", clean[2]);
+	json_t *d = detail ? json_string(detail)
+			   : NULL; /* several lines, so not cleaned; NULL when not UTF-8 */
 
 	if (error) {
 		json_object_set_new(error, "detail", d ? d : json_string(""));
@@ -146,7 +148,8 @@ static json_t *error_json(json_int_t id, const char *code, int exit_code, const 
 	return json_pack("{s:I,s:o}", "id", id, "error", error);
 }
 
-void control_error(struct call *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
+void control_error(struct call *c, int exit_code, const char *code, const char *hint,
+		   const char *fmt, ...)
 {
 	char message[1024];
 	va_list ap;
@@ -157,8 +160,8 @@ void control_error(struct call *c, int exit_code, const char *code, const char *
 	put(c->c, error_json(c->id, code, exit_code, message, hint, NULL));
 }
 
-void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
-		    int exit_code)
+void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		    const struct report *r, int exit_code)
 {
 	struct connection *c = d->control ? d->control->first : NULL;
 	char message[4096];
@@ -177,8 +180,10 @@ void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t
 		put(c, error_json(id, "memory", exit_code, "out of memory", "", NULL));
 		return;
 	}
-	snprintf(message, sizeof(message), "%s%s%s", buf_text(&r->place), r->place.len ? ": " : "", buf_text(&r->message));
-	put(c, error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
+	snprintf(message, sizeof(message), "%s%s%s", buf_text(&r->place), r->place.len ? ": " : "",
+		 buf_text(&r->message));
+	put(c,
+	    error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
 }
 
 static void on_event(void *arg, const struct history_event *e)
@@ -209,12 +214,15 @@ static void take_line(struct connection *c, const char *line, size_t len)
 {
 	json_t *j = json_loadb(line, len, 0, NULL), *params;
 	const char *method = json_string_value(json_object_get(j, "method"));
-	struct call call = { .d = c->d, .c = c, .conn = c->number, .sock = c->sock, .peer = c->peer, .fd = &c->fd };
+	struct call call = {
+		.d = c->d, .c = c, .conn = c->number, .sock = c->sock, .peer = c->peer, .fd = &c->fd
+	};
 
 	call.id = json_integer_value(json_object_get(j, "id"));
 	params = json_object_get(j, "params");
 	if (!method || (params && !json_is_object(params))) {
-		fatal(c, call.id, "protocol", "a line must be an object with id, method and params");
+		fatal(c, call.id, "protocol",
+		      "a line must be an object with id, method and params");
 		json_decref(j);
 		return;
 	}
@@ -235,7 +243,9 @@ static void take_lines(struct connection *c)
 		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
 			return;
 		}
-		nl = c->in.len > c->scanned ? memchr(text + c->scanned, '\n', c->in.len - c->scanned) : NULL;
+		nl = c->in.len > c->scanned
+			     ? memchr(text + c->scanned, '\n', c->in.len - c->scanned)
+			     : NULL;
 		if (!nl) {
 			c->scanned = c->in.len;
 			if (c->in.len > MAX_LINE) {
@@ -327,7 +337,8 @@ static bool too_many(const struct control *k, const struct peer *peer)
 	for (struct connection *c = k->first; c; c = c->next) {
 		n += c->peer.uid == peer->uid;
 	}
-	return k->n >= MAX_CONNECTIONS || (peer->uid != 0 && peer->uid != k->d->uid && n >= MAX_FOREIGN);
+	return k->n >= MAX_CONNECTIONS ||
+	       (peer->uid != 0 && peer->uid != k->d->uid && n >= MAX_FOREIGN);
 }
 
 static void welcome(struct control *k, int sock)
@@ -342,14 +353,17 @@ static void welcome(struct control *k, int sock)
 		fd_close(sock);
 		return;
 	}
-	*c = (struct connection){ .d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number };
+	*c = (struct connection){
+		.d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number
+	};
 	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0 ||
 	    sd_event_add_defer(k->d->loop, &c->again, on_again, c) < 0) {
 		destroy(c);
 		return;
 	}
 	sd_event_source_set_enabled(c->again, SD_EVENT_OFF);
-	sd_event_source_set_priority(c->io, SD_EVENT_PRIORITY_NORMAL + 10); /* after sessions and ticks */
+	sd_event_source_set_priority(c->io,
+				     SD_EVENT_PRIORITY_NORMAL + 10); /* after sessions and ticks */
 	sd_event_source_set_priority(c->again, SD_EVENT_PRIORITY_NORMAL + 11);
 	c->next = k->first;
 	k->first = c;

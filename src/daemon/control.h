@@ -28,11 +28,11 @@ struct call {
 
 /* result is taken; NULL counts as out of memory. */
 void control_result(struct call *c, json_t *result);
-void control_error(struct call *c, int exit_code, const char *code, const char *hint, const char *fmt, ...)
-	PRINTF_LIKE(5, 6);
+void control_error(struct call *c, int exit_code, const char *code, const char *hint,
+		   const char *fmt, ...) PRINTF_LIKE(5, 6);
 /* An answer to a connection that may have gone meanwhile. result is borrowed. */
-void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
-		    int exit_code);
+void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		    const struct report *r, int exit_code);
 void control_greeted(struct call *c);
 /* After the answer, each new event is sent too. */
 void control_follow(struct call *c);

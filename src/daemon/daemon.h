@@ -75,8 +75,9 @@ static inline struct sched_directory *daemon_directory(struct daemon *d)
 	return d->directory.map;
 }
 
-/* Accepts from a listening socket; when descriptors have run out the connection is taken and closed, so that the loop
- * does not spin on it. -EAGAIN: none is waiting (or none could be kept). */
+/* Accepts from a listening socket; when descriptors have run out the connection is taken and
+ * closed, so that the loop does not spin on it. -EAGAIN: none is waiting (or none could be kept).
+ */
 int daemon_accept(struct daemon *d, int listen_fd);
 
 /* True for root, the daemon's own user and members of group gbpf. */

@@ -1,5 +1,6 @@
-/* Devices. NVIDIA ones are read from the driver's /proc tree (one folder a GPU with "Model:" and "GPU UUID:" lines);
- * the soft GPU's become known when the first process that sees one says hello. */
+/* Devices. NVIDIA ones are read from the driver's /proc tree (one folder a GPU with "Model:" and
+ * "GPU UUID:" lines); the soft GPU's become known when the first process that sees one says hello.
+ */
 #include "daemon/device.h"
 
 #include <ctype.h>
@@ -18,7 +19,8 @@ void device_uuid_text(const uint8_t u[16], char out[48])
 	int n = snprintf(out, 48, "GPU-");
 
 	for (int i = 0; i < 16; i++) {
-		n += snprintf(out + n, 48 - (size_t)n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+		n += snprintf(out + n, 48 - (size_t)n, "%s%02x",
+			      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 	}
 }
 
@@ -72,7 +74,8 @@ static void read_nvidia(struct devices *t, const char *path)
 	struct buf b;
 
 	buf_init(&b);
-	if (buf_read_file(&b, path, 65536) == 0 && field(buf_text(&b), "GPU UUID", uuid, sizeof(uuid)) == 0 &&
+	if (buf_read_file(&b, path, 65536) == 0 &&
+	    field(buf_text(&b), "GPU UUID", uuid, sizeof(uuid)) == 0 &&
 	    parse_uuid(uuid, d.uuid) == 0) {
 		if (field(buf_text(&b), "Model", d.name, sizeof(d.name)) < 0) {
 			snprintf(d.name, sizeof(d.name), "NVIDIA GPU");
@@ -87,7 +90,8 @@ static void read_nvidia(struct devices *t, const char *path)
 	buf_finish(&b);
 }
 
-/* Folders are PCI addresses; in their order, which is the driver's with CUDA_DEVICE_ORDER=PCI_BUS_ID. */
+/* Folders are PCI addresses; in their order, which is the driver's with
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID. */
 static unsigned find_nvidia(struct devices *t, const char *proc)
 {
 	struct dirent **names;
@@ -98,7 +102,8 @@ static unsigned find_nvidia(struct devices *t, const char *proc)
 		char path[512];
 
 		if (names[i]->d_name[0] != '.' &&
-		    snprintf(path, sizeof(path), "%s/%s/information", proc, names[i]->d_name) < (int)sizeof(path)) {
+		    snprintf(path, sizeof(path), "%s/%s/information", proc, names[i]->d_name) <
+			    (int)sizeof(path)) {
 			read_nvidia(t, path);
 		}
 		free(names[i]);
@@ -157,7 +162,8 @@ int devices_get(struct devices *t, const uint8_t uuid[16])
 
 void devices_put(struct devices *t, unsigned gpu)
 {
-	if (gpu < SCHED_MAX_GPUS && t->d[gpu].tenants && --t->d[gpu].tenants == 0 && !t->d[gpu].pinned) {
+	if (gpu < SCHED_MAX_GPUS && t->d[gpu].tenants && --t->d[gpu].tenants == 0 &&
+	    !t->d[gpu].pinned) {
 		t->d[gpu] = (struct device){ 0 };
 	}
 }

@@ -20,8 +20,9 @@ struct devices {
 	char kind[8]; /* "soft", "nvidia" or "none" */
 };
 
-/* want: "soft", "nvidia" or "auto". proc is /proc/driver/nvidia/gpus and node /dev/nvidiactl (a test gives its own): in
- * a container the node may be all there is. 0, -ENODEV: nvidia was wanted and no driver is there; -EINVAL: unknown word. */
+/* want: "soft", "nvidia" or "auto". proc is /proc/driver/nvidia/gpus and node /dev/nvidiactl (a
+ * test gives its own): in a container the node may be all there is. 0, -ENODEV: nvidia was wanted
+ * and no driver is there; -EINVAL: unknown word. */
 int devices_open(struct devices *t, const char *want, const char *proc, const char *node);
 /* Number of the device with that uuid, learned when new; -ENOSPC. Counts a tenant. */
 int devices_get(struct devices *t, const uint8_t uuid[16]);

@@ -1,5 +1,5 @@
-/* From hello to tenant: number, devices, pages, admission, welcome; and the same for a process that comes back after gbpfd
- * was restarted, which brings its pages along. */
+/* From hello to tenant: number, devices, pages, admission, welcome; and the same for a process that
+ * comes back after gbpfd was restarted, which brings its pages along. */
 #include "daemon/session.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 #include "daemon/text.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
-#define REATTACH_GRACE_NS 60000000000u /* after a start; who comes later is admitted like anybody else */
+#define REATTACH_GRACE_NS                                                                          \
+	60000000000u /* after a start; who comes later is admitted like anybody else */
 
 static int choose_number(struct daemon *d, const struct wire_hello *h)
 {
@@ -27,7 +28,8 @@ static int choose_number(struct daemon *d, const struct wire_hello *h)
 	return -ENOSPC;
 }
 
-/* On failure the devices counted so far stay in s->gpus and are given back when the session ends. */
+/* On failure the devices counted so far stay in s->gpus and are given back when the session ends.
+ */
 static int take_devices(struct session *s, const struct wire_hello *h)
 {
 	for (s->gpus = 0; s->gpus < h->gpus; s->gpus++) {
@@ -93,7 +95,8 @@ static void wait_in_queue(struct session *s)
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
 	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
 	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
-	history_add(&s->d->history, "queued", s->tenant, s->peer.pid, "%s waits: the policy's admit said so", s->name);
+	history_add(&s->d->history, "queued", s->tenant, s->peer.pid,
+		    "%s waits: the policy's admit said so", s->name);
 	session_send(s, &m, WIRE_QUEUED, NULL, 0);
 }
 
@@ -136,8 +139,9 @@ static bool hello_is_sane(struct session *s, const struct wire_hello *h)
 {
 	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
 	    h->flags & ~(uint32_t)(WIRE_REATTACH | WIRE_STRICT)) {
-		session_refuse(s, -EINVAL, "hello asks for class %u, weight %u, flags 0x%x, which do not exist", h->class_id,
-			       h->weight, h->flags);
+		session_refuse(s, -EINVAL,
+			       "hello asks for class %u, weight %u, flags 0x%x, which do not exist",
+			       h->class_id, h->weight, h->flags);
 		return false;
 	}
 	return true;
@@ -157,13 +161,14 @@ static void begin(struct session *s, const struct wire_hello *h, int *fds)
 	d->counters.sessions++;
 	err = take_devices(s, h);
 	if (err) {
-		session_refuse(s, err, "gbpfd knows %u GPUs already and none of them is this", SCHED_MAX_GPUS);
+		session_refuse(s, err, "gbpfd knows %u GPUs already and none of them is this",
+			       SCHED_MAX_GPUS);
 		return;
 	}
 	err = take_pages(s, h, fds);
 	if (err) {
-		session_refuse(s, err, "its pages cannot be %s: %s", h->flags & WIRE_REATTACH ? "taken over" : "made",
-			       strerror(-err));
+		session_refuse(s, err, "its pages cannot be %s: %s",
+			       h->flags & WIRE_REATTACH ? "taken over" : "made", strerror(-err));
 		return;
 	}
 	if (s->reattached && h->regions) {
@@ -196,8 +201,8 @@ void session_mapped(struct session *s)
 	s->state = SESSION_READY;
 	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
 	history_add(&d->history, s->reattached ? "reattach" : "start", s->tenant, s->peer.pid,
-		    "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid, class_name(s->class_id),
-		    s->reattached ? "came back as" : "is", s->tenant);
+		    "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,
+		    class_name(s->class_id), s->reattached ? "came back as" : "is", s->tenant);
 	if (s->class_id == GBPF_CLASS_LATENCY) {
 		lc_publish(s);
 	}

@@ -1,4 +1,5 @@
-/* Events: the ring, and the file behind it. The file is a convenience: when the disk is full the ring goes on. */
+/* Events: the ring, and the file behind it. The file is a convenience: when the disk is full the
+ * ring goes on. */
 #include "daemon/history.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@
 
 json_t *history_json(const struct history_event *e)
 {
-	json_t *j = json_pack("{s:I,s:I,s:s}", "seq", (json_int_t)e->seq, "wall_ns", (json_int_t)e->wall_ns, "kind", e->kind);
+	json_t *j = json_pack("{s:I,s:I,s:s}", "seq", (json_int_t)e->seq, "wall_ns",
+			      (json_int_t)e->wall_ns, "kind", e->kind);
 
 	if (j && e->tenant >= 0) {
 		json_object_set_new(j, "tenant", json_integer(e->tenant));
@@ -106,7 +108,8 @@ static void open_file(struct history *h)
 	if (h->fd < 0) {
 		h->write_errors++;
 	} else if (h->bytes && write(h->fd, "\n", 1) < 0) {
-		h->write_errors++; /* a line that a kill has torn ends here, so that the next one stands alone */
+		h->write_errors++; /* a line that a kill has torn ends here, so that the next one
+				      stands alone */
 	}
 }
 

@@ -1,4 +1,5 @@
-/* The history: what happened, with reasons. A bounded ring in memory and a bounded pair of files. */
+/* The history: what happened, with reasons. A bounded ring in memory and a bounded pair of files.
+ */
 #ifndef GBPF_DAEMON_HISTORY_H
 #define GBPF_DAEMON_HISTORY_H
 
@@ -21,7 +22,7 @@ struct history {
 	struct history_event *ring; /* owned; seq s lies at s % HISTORY_EVENTS */
 	uint64_t next;		    /* sequence of the next event; from 1 */
 	uint64_t oldest;
-	int fd;			    /* of events.jsonl, or -1: memory only */
+	int fd; /* of events.jsonl, or -1: memory only */
 	size_t bytes;
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;
@@ -29,11 +30,12 @@ struct history {
 	void *arg;
 };
 
-/* Reads what earlier runs wrote. A file that cannot be written leaves the history in memory (write_errors says so).
- * 0 or -ENOMEM. */
+/* Reads what earlier runs wrote. A file that cannot be written leaves the history in memory
+ * (write_errors says so). 0 or -ENOMEM. */
 int history_open(struct history *h, const char *state_dir);
 void history_close(struct history *h);
-void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...) PRINTF_LIKE(5, 6);
+void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...)
+	PRINTF_LIKE(5, 6);
 /* NULL when it is no longer, or not yet, there. */
 const struct history_event *history_get(const struct history *h, uint64_t seq);
 json_t *history_json(const struct history_event *e);

@@ -1,6 +1,7 @@
-/* Running admit and tick. The tick runs on the loop: its programs are bounded by the verifier (a million instructions at
- * worst, about a millisecond), and overruns are counted. While nobody does anything there is no tick; as processes do not
- * tell gbpfd when they begin again, it then looks at their pages every 10 ms. */
+/* Running admit and tick. The tick runs on the loop: its programs are bounded by the verifier (a
+ * million instructions at worst, about a millisecond), and overruns are counted. While nobody does
+ * anything there is no tick; as processes do not tell gbpfd when they begin again, it then looks at
+ * their pages every 10 ms. */
 #include "daemon/hooks.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ struct ticker {
 
 /* ---- admit ---- */
 
-static void count_tenants(const struct daemon *d, const struct session *but, uint32_t gpu, struct ctx_admit *ctx)
+static void count_tenants(const struct daemon *d, const struct session *but, uint32_t gpu,
+			  struct ctx_admit *ctx)
 {
 	session_each(d, s)
 	{
@@ -56,11 +58,14 @@ static int admit_on(struct session *s, uint32_t gpu)
 	}
 	count_tenants(d, s, gpu, &ctx);
 	verdict = ebpf_policy_run(&l->run, HOOK_admit, &ctx);
-	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight || ctx.weight > DAEMON_MAX_WEIGHT) {
+	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight ||
+	    ctx.weight > DAEMON_MAX_WEIGHT) {
 		d->counters.verdict_errors++;
 		history_add(&d->history, "verdict", s->tenant, s->peer.pid,
-			    "admit of policy version %llu gave verdict %llu, class %u, weight %u: the built-in answer is used",
-			    (unsigned long long)l->version, (unsigned long long)verdict, ctx.class_id, ctx.weight);
+			    "admit of policy version %llu gave verdict %llu, class %u, weight %u: "
+			    "the built-in answer is used",
+			    (unsigned long long)l->version, (unsigned long long)verdict,
+			    ctx.class_id, ctx.weight);
 		return GBPF_ADMIT;
 	}
 	s->class_id = ctx.class_id;
@@ -99,7 +104,8 @@ static bool does_something(struct session *s)
 		return true;
 	}
 	for (uint32_t i = 0; i < SCHED_MAX_GPUS; i++) {
-		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && load_relaxed(&b->gpu[i].open)) {
+		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) &&
+		    load_relaxed(&b->gpu[i].open)) {
 			return true;
 		}
 	}
@@ -172,7 +178,8 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		return 0;
 	}
 	if (anybody_active(d, now)) {
-		for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+		for (struct live *l = policy_next_active(d, NULL); l;
+		     l = policy_next_active(d, l)) {
 			if (live_has(l, HOOK_tick)) {
 				tick(d, l, now);
 			}
@@ -182,7 +189,8 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		t->due_usec += IDLE_USEC;
 	}
 	now_usec = clock_now_ns() / 1000;
-	if (t->due_usec <= now_usec) { /* missed ticks are not made up for: period_ns tells the policy */
+	if (t->due_usec <=
+	    now_usec) { /* missed ticks are not made up for: period_ns tells the policy */
 		t->due_usec = now_usec + TICK_NS / 1000;
 	}
 	sd_event_source_set_time(src, t->due_usec);
@@ -212,7 +220,8 @@ int ticker_open(struct daemon *d)
 		return -ENOMEM;
 	}
 	d->ticker->d = d;
-	err = sd_event_add_time(d->loop, &d->ticker->source, CLOCK_MONOTONIC, UINT64_MAX, 1, on_tick, d);
+	err = sd_event_add_time(d->loop, &d->ticker->source, CLOCK_MONOTONIC, UINT64_MAX, 1,
+				on_tick, d);
 	if (err >= 0) {
 		err = sd_event_source_set_enabled(d->ticker->source, SD_EVENT_OFF);
 	}

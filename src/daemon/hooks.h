@@ -4,8 +4,8 @@
 
 #include "daemon/session.h"
 
-/* GBPF_ADMIT, GBPF_QUEUE or GBPF_REJECT: the strictest verdict of the GPUs that the process sees; ADMIT where no policy
- * decides. May change s->class_id and s->weight. */
+/* GBPF_ADMIT, GBPF_QUEUE or GBPF_REJECT: the strictest verdict of the GPUs that the process sees;
+ * ADMIT where no policy decides. May change s->class_id and s->weight. */
 int hook_admit(struct session *s);
 
 /* Starts the clock; it ticks only while a policy with a tick is active and tenants do something. */

@@ -36,9 +36,10 @@ static json_t *tenant_json(const struct call *c, const struct session *s)
 	for (uint32_t i = 0; i < s->gpus; i++) {
 		json_array_append_new(gpus, json_integer(s->gpu_index[i]));
 	}
-	j = json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:i,s:o,s:s,s:I}", "tenant", s->tenant, "pid", (int)s->peer.pid, "uid",
-		      (int)s->peer.uid, "name", s->name, "command", mine ? s->command : "", "class",
-		      class_name(s->class_id), "weight", (int)s->weight, "gpus", gpus, "state", state_name(s), "age_ns",
+	j = json_pack("{s:i,s:i,s:i,s:s,s:s,s:s,s:i,s:o,s:s,s:I}", "tenant", s->tenant, "pid",
+		      (int)s->peer.pid, "uid", (int)s->peer.uid, "name", s->name, "command",
+		      mine ? s->command : "", "class", class_name(s->class_id), "weight",
+		      (int)s->weight, "gpus", gpus, "state", state_name(s), "age_ns",
 		      (json_int_t)(clock_now_ns() - s->connected_ns));
 	if (j && s->stats.map) {
 		stats_json(s, j);
@@ -80,33 +81,37 @@ void method_set(struct call *c)
 {
 	const json_t *which = json_object_get(c->params, "tenant");
 	json_int_t n = json_integer_value(which);
-	struct session *s = json_is_integer(which) && n >= 0 && n < SCHED_MAX_TENANTS ? c->d->tenant[n] : NULL;
+	struct session *s =
+		json_is_integer(which) && n >= 0 && n < SCHED_MAX_TENANTS ? c->d->tenant[n] : NULL;
 	int class_id, weight;
 
 	if (!s || s->dying) {
-		control_error(c, 5, "not-found", "`gbpf ps` lists the tenants", "there is no such tenant");
+		control_error(c, 5, "not-found", "`gbpf ps` lists the tenants",
+			      "there is no such tenant");
 		return;
 	}
 	if (c->peer.uid != 0 && c->peer.uid != s->peer.uid) {
-		control_error(c, 6, "permission", "Only its owner and root may change it", "tenant %d belongs to user %d",
-			      s->tenant, (int)s->peer.uid);
+		control_error(c, 6, "permission", "Only its owner and root may change it",
+			      "tenant %d belongs to user %d", s->tenant, (int)s->peer.uid);
 		return;
 	}
 	class_id = wanted_class(c, s);
 	weight = wanted_weight(c, s);
 	if (class_id < 0) {
-		control_error(c, 2, "usage", "Use latency, normal or batch", "there is no such class");
+		control_error(c, 2, "usage", "Use latency, normal or batch",
+			      "there is no such class");
 		return;
 	}
 	if (weight < 0) {
-		control_error(c, 2, "usage", NULL, "a weight is a number from 1 to %u", DAEMON_MAX_WEIGHT);
+		control_error(c, 2, "usage", NULL, "a weight is a number from 1 to %u",
+			      DAEMON_MAX_WEIGHT);
 		return;
 	}
 	session_set(s, (uint32_t)class_id, (uint32_t)weight);
-	history_add(&c->d->history, "set", s->tenant, s->peer.pid, "%s is now class %s, weight %d", s->name,
-		    class_name((uint32_t)class_id), weight);
-	control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class", class_name((uint32_t)class_id),
-				    "weight", weight));
+	history_add(&c->d->history, "set", s->tenant, s->peer.pid, "%s is now class %s, weight %d",
+		    s->name, class_name((uint32_t)class_id), weight);
+	control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
+				    class_name((uint32_t)class_id), "weight", weight));
 }
 
 void method_device_list(struct call *c)
@@ -120,18 +125,21 @@ void method_device_list(struct call *c)
 
 		if (dev->used) {
 			device_uuid_text(dev->uuid, uuid);
-			json_array_append_new(devices,
-					      json_pack("{s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "gpu", (int)i, "uuid", uuid, "name",
-							dev->name, "kind", t->kind, "tenants", (int)dev->tenants,
-							"policy_version", (json_int_t)policy_active_version(c->d, i),
-							"policy", policy_active_name(c->d, i)));
+			json_array_append_new(
+				devices, json_pack("{s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "gpu", (int)i,
+						   "uuid", uuid, "name", dev->name, "kind", t->kind,
+						   "tenants", (int)dev->tenants, "policy_version",
+						   (json_int_t)policy_active_version(c->d, i),
+						   "policy", policy_active_name(c->d, i)));
 		}
 	}
-	if (!json_array_size(devices) && strcmp(t->kind, "soft") == 0) { /* its uuid is known when a process uses it */
-		json_array_append_new(devices, json_pack("{s:i,s:n,s:s,s:s,s:i,s:I,s:s}", "gpu", 0, "uuid", "name",
-							 "gBPF soft GPU", "kind", "soft", "tenants", 0, "policy_version",
-							 (json_int_t)policy_active_version(c->d, 0), "policy",
-							 policy_active_name(c->d, 0)));
+	if (!json_array_size(devices) &&
+	    strcmp(t->kind, "soft") == 0) { /* its uuid is known when a process uses it */
+		json_array_append_new(devices, json_pack("{s:i,s:n,s:s,s:s,s:i,s:I,s:s}", "gpu", 0,
+							 "uuid", "name", "gBPF soft GPU", "kind",
+							 "soft", "tenants", 0, "policy_version",
+							 (json_int_t)policy_active_version(c->d, 0),
+							 "policy", policy_active_name(c->d, 0)));
 	}
 	control_result(c, json_pack("{s:o}", "devices", devices));
 }
@@ -189,14 +197,17 @@ static json_t *counters_json(struct daemon *d)
 {
 	const struct counters *n = &d->counters;
 
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "sessions",
-			 (json_int_t)n->sessions, "refused_sessions", (json_int_t)n->refused_sessions, "dropped_sessions",
-			 (json_int_t)n->dropped_sessions, "deaths", (json_int_t)n->deaths, "garbage",
-			 (json_int_t)n->garbage, "loads", (json_int_t)n->loads, "swaps", (json_int_t)n->swaps, "refused",
-			 (json_int_t)n->refused, "rollbacks", (json_int_t)n->rollbacks, "late", (json_int_t)n->late,
-			 "failed_prepares", (json_int_t)n->failed_prepares, "ticks", (json_int_t)n->ticks,
-			 "tick_overruns", (json_int_t)n->tick_overruns, "tick_max_ns", (json_int_t)n->tick_max_ns,
-			 "verdict_errors", (json_int_t)n->verdict_errors, "events", (json_int_t)(d->history.next - 1),
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+			 "sessions", (json_int_t)n->sessions, "refused_sessions",
+			 (json_int_t)n->refused_sessions, "dropped_sessions",
+			 (json_int_t)n->dropped_sessions, "deaths", (json_int_t)n->deaths,
+			 "garbage", (json_int_t)n->garbage, "loads", (json_int_t)n->loads, "swaps",
+			 (json_int_t)n->swaps, "refused", (json_int_t)n->refused, "rollbacks",
+			 (json_int_t)n->rollbacks, "late", (json_int_t)n->late, "failed_prepares",
+			 (json_int_t)n->failed_prepares, "ticks", (json_int_t)n->ticks,
+			 "tick_overruns", (json_int_t)n->tick_overruns, "tick_max_ns",
+			 (json_int_t)n->tick_max_ns, "verdict_errors",
+			 (json_int_t)n->verdict_errors, "events", (json_int_t)(d->history.next - 1),
 			 "history_write_errors", (json_int_t)d->history.write_errors);
 }
 
@@ -228,14 +239,17 @@ void method_status(struct call *c)
 	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
 		published += d->lc[i] != NULL;
 	}
-	control_result(c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,s:i,s:i,s:I,s:s,s:s}", "pid",
-				    (int)getpid(), "version", GBPF_VERSION_TEXT, "generation", (json_int_t)d->generation,
-				    "uptime_ns", (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
-				    (int)d->n_sessions, "tenants", (int)tenants, "boards", (int)published, "ending",
-				    (int)d->n_obituaries, "connections", (int)control_connections(d), "policy", "version",
+	control_result(c, json_pack("{s:i,s:s,s:I,s:I,s:i,s:i,s:i,s:i,s:i,s:{s:I,s:s},s:b,s:s,s:o,"
+				    "s:i,s:i,s:I,s:s,s:s}",
+				    "pid", (int)getpid(), "version", GBPF_VERSION_TEXT,
+				    "generation", (json_int_t)d->generation, "uptime_ns",
+				    (json_int_t)(clock_now_ns() - d->started_ns), "sessions",
+				    (int)d->n_sessions, "tenants", (int)tenants, "boards",
+				    (int)published, "ending", (int)d->n_obituaries, "connections",
+				    (int)control_connections(d), "policy", "version",
 				    (json_int_t)policy_first_active(d), "name",
-				    policy_active_name(d, 0), "off", (int)policy_off(d), "device", d->devices.kind,
-				    "counters", counters_json(d), "leaked", leaked(d), "fds", count_fds(),
-				    "memory_bytes", memory_bytes(), "runtime_dir", d->opt.runtime, "state_dir",
-				    d->opt.state));
+				    policy_active_name(d, 0), "off", (int)policy_off(d), "device",
+				    d->devices.kind, "counters", counters_json(d), "leaked",
+				    leaked(d), "fds", count_fds(), "memory_bytes", memory_bytes(),
+				    "runtime_dir", d->opt.runtime, "state_dir", d->opt.state));
 }

@@ -1,10 +1,12 @@
-/* Boards of latency tenants: each lies at one slot, the same for all sessions, and every other session gets it. At most
- * SCHED_MAX_LC are published; more latency tenants run, and take a slot when one becomes free. */
+/* Boards of latency tenants: each lies at one slot, the same for all sessions, and every other
+ * session gets it. At most SCHED_MAX_LC are published; more latency tenants run, and take a slot
+ * when one becomes free. */
 #include "daemon/session.h"
 
 #include "daemon/consts.h"
 
-static void send_board(struct session *to, unsigned slot, enum wire_type type, const struct session *owner)
+static void send_board(struct session *to, unsigned slot, enum wire_type type,
+		       const struct session *owner)
 {
 	union wire_message m = { 0 };
 
@@ -29,7 +31,8 @@ void lc_publish(struct session *s)
 	}
 	if (slot == SCHED_MAX_LC) {
 		history_add(&d->history, "limit", s->tenant, s->peer.pid,
-			    "%s is the latency tenant after the %uth: its requests hold nobody until another one ends",
+			    "%s is the latency tenant after the %uth: its requests hold nobody "
+			    "until another one ends",
 			    s->name, SCHED_MAX_LC);
 		return;
 	}
@@ -47,7 +50,8 @@ static void publish_waiting(struct daemon *d)
 {
 	session_each(d, t)
 	{
-		if (t->state == SESSION_READY && !t->dying && t->lc_slot < 0 && t->class_id == GBPF_CLASS_LATENCY) {
+		if (t->state == SESSION_READY && !t->dying && t->lc_slot < 0 &&
+		    t->class_id == GBPF_CLASS_LATENCY) {
 			lc_publish(t);
 			return;
 		}

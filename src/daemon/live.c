@@ -1,5 +1,5 @@
-/* Live versions. The order is what makes the memory safe: gbpfd maps, initialises, seals against further writable
- * mappings, and only then passes the descriptor on. */
+/* Live versions. The order is what makes the memory safe: gbpfd maps, initialises, seals against
+ * further writable mappings, and only then passes the descriptor on. */
 #include "daemon/live.h"
 
 #include <errno.h>
@@ -55,25 +55,29 @@ static int open_instance(struct live *l)
 		return err;
 	}
 	if (l->run.region[EBPF_REGION_GLOBAL]) {
-		ebpf_built_init_region(l->built, EBPF_REGION_GLOBAL, l->run.region[EBPF_REGION_GLOBAL]);
+		ebpf_built_init_region(l->built, EBPF_REGION_GLOBAL,
+				       l->run.region[EBPF_REGION_GLOBAL]);
 	}
 	if (l->run.region[EBPF_REGION_DAEMON]) {
-		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON, l->run.region[EBPF_REGION_DAEMON]);
+		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON,
+				       l->run.region[EBPF_REGION_DAEMON]);
 	}
 	l->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, l };
 	l->run.env.tenants = &l->ops;
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }
 
-int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version, struct report *r)
+int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version,
+		struct report *r)
 {
 	struct live *l;
 	int err;
 
 	if (built->region_bytes[EBPF_REGION_TENANT] > LIVE_MAX_TENANT_BYTES) {
 		report_hint(r, "Make the maps marked GBPF_F_TENANT smaller");
-		return report_set(r, -E2BIG, "limit", "its maps need %zu MiB for each tenant, more than %u",
-				  built->region_bytes[EBPF_REGION_TENANT] >> 20, LIVE_MAX_TENANT_BYTES >> 20);
+		return report_set(
+			r, -E2BIG, "limit", "its maps need %zu MiB for each tenant, more than %u",
+			built->region_bytes[EBPF_REGION_TENANT] >> 20, LIVE_MAX_TENANT_BYTES >> 20);
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
@@ -90,7 +94,8 @@ int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, u
 	if (err) {
 		l->built = NULL; /* stays the caller's */
 		live_destroy(l);
-		return report_set(r, err, "memory", "its memory cannot be made: %s", strerror(-err));
+		return report_set(r, err, "memory", "its memory cannot be made: %s",
+				  strerror(-err));
 	}
 	*ret = l;
 	return 0;
@@ -172,8 +177,8 @@ void live_prepare(struct live *l, struct session *s)
 	err = live_add_tenant(l, tenant);
 	if (err) {
 		history_add(&l->d->history, "limit", s->tenant, s->peer.pid,
-			    "%s runs without policy version %llu: no memory for its maps (%s)", s->name,
-			    (unsigned long long)l->version, strerror(-err));
+			    "%s runs without policy version %llu: no memory for its maps (%s)",
+			    s->name, (unsigned long long)l->version, strerror(-err));
 		return;
 	}
 	m.version.version = l->version;

@@ -1,12 +1,12 @@
-/* A policy version while processes use it: its image, its memory, and the instance that runs in gbpfd. Kept versions that
- * nobody uses are files of the store, nothing more. */
+/* A policy version while processes use it: its image, its memory, and the instance that runs in
+ * gbpfd. Kept versions that nobody uses are files of the store, nothing more. */
 #ifndef GBPF_DAEMON_LIVE_H
 #define GBPF_DAEMON_LIVE_H
 
 #include "bpf/load/policy.h"
 #include "daemon/session.h"
 
-#define LIVE_MAX_TENANT_BYTES (64u << 20)    /* one tenant's instance of one policy */
+#define LIVE_MAX_TENANT_BYTES (64u << 20)	 /* one tenant's instance of one policy */
 #define LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of one policy */
 
 struct live {
@@ -17,13 +17,15 @@ struct live {
 	int global_fd;		  /* sealed; -1: the policy has no global memory */
 	struct ebpf_policy run;	  /* owns gbpfd's mappings of the global and the daemon region */
 	struct ebpf_tenant_ops ops;
-	struct page region[SCHED_MAX_TENANTS]; /* of each tenant; descriptor closed once it was passed */
+	struct page region[SCHED_MAX_TENANTS]; /* of each tenant; descriptor closed once it was
+						  passed */
 	uint64_t region_total;
 	uint64_t last_tick_ns, epoch;
 };
 
 /* Memory is initialised anew. Takes built on success. 0, -E2BIG (r says so), -errno. */
-int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version, struct report *r);
+int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version,
+		struct report *r);
 void live_destroy(struct live *l);
 
 /* Makes the tenant's memory unless it is there. 0, -E2BIG, -errno. */
@@ -32,7 +34,8 @@ int live_add_tenant(struct live *l, uint32_t tenant);
 void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd);
 void live_forget_tenant(struct live *l, uint32_t tenant);
 
-/* Sends PREPARE to a session; not when its memory cannot be had, which the history then says. Once a session. */
+/* Sends PREPARE to a session; not when its memory cannot be had, which the history then says. Once
+ * a session. */
 void live_prepare(struct live *l, struct session *s);
 
 static inline bool live_has(const struct live *l, unsigned hook)

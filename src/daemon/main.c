@@ -49,7 +49,8 @@ static int open_directory(struct daemon *d)
 	dir = d->directory.map;
 	dir->magic = SCHED_DIRECTORY_MAGIC;
 	dir->abi = SCHED_ABI;
-	while (d->generation == 0) { /* another than that of any gbpfd before; 0 means: not serving */
+	while (d->generation ==
+	       0) { /* another than that of any gbpfd before; 0 means: not serving */
 		if (getrandom(&d->generation, sizeof(d->generation), 0) < 0) {
 			d->generation = (uint32_t)clock_now_ns() | 1u;
 		}
@@ -76,8 +77,12 @@ static int open_devices(struct daemon *d)
 {
 	int err = devices_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
 
-	return err ? runtime_fail(d, err, "no NVIDIA GPU or driver is here (neither %s nor %s): install the driver, or "
-				  "use --device soft", PROC_NVIDIA, NODE_NVIDIA) : 0;
+	return err ? runtime_fail(d, err,
+				  "no NVIDIA GPU or driver is here (neither %s nor %s): install "
+				  "the driver, or "
+				  "use --device soft",
+				  PROC_NVIDIA, NODE_NVIDIA)
+		   : 0;
 }
 
 static int open_store(struct daemon *d)
@@ -90,7 +95,9 @@ static int open_store(struct daemon *d)
 	if (!err) {
 		err = ticker_open(d);
 	}
-	return err ? runtime_fail(d, err, "cannot use the state directory %s: %s", d->opt.state, strerror(-err)) : 0;
+	return err ? runtime_fail(d, err, "cannot use the state directory %s: %s", d->opt.state,
+				  strerror(-err))
+		   : 0;
 }
 
 static int open_sockets(struct daemon *d)
@@ -105,10 +112,14 @@ static int open_sockets(struct daemon *d)
 		err = sessions_open(d, path);
 	}
 	if (err == -ENAMETOOLONG) {
-		return runtime_fail(d, err, "the path of the runtime directory %s is too long for a socket (108 bytes)",
-				    d->opt.runtime);
+		return runtime_fail(
+			d, err,
+			"the path of the runtime directory %s is too long for a socket (108 bytes)",
+			d->opt.runtime);
 	}
-	return err < 0 ? runtime_fail(d, err, "cannot listen in %s: %s", d->opt.runtime, strerror(-err)) : 0;
+	return err < 0 ? runtime_fail(d, err, "cannot listen in %s: %s", d->opt.runtime,
+				      strerror(-err))
+		       : 0;
 }
 
 /* The policy of before is there again when the first program comes back. */
@@ -122,10 +133,12 @@ static int load_first(struct daemon *d)
 		err = r < 0 ? r : 0;
 	}
 	if (err) {
-		return runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy, strerror(-err));
+		return runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,
+				    strerror(-err));
 	}
-	return d->first_failed ? runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s", d->opt.policy,
-					      d->first_failed) : 0;
+	return d->first_failed ? runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
+					      d->opt.policy, d->first_failed)
+			       : 0;
 }
 
 static int watch_signals(struct daemon *d)
@@ -149,8 +162,9 @@ static int watch_signals(struct daemon *d)
 
 static int open_all(struct daemon *d)
 {
-	int (*const steps[])(struct daemon *d) = { runtime_open, open_parts,	 watch_signals, open_devices,
-						   open_store,	 load_first, open_sockets };
+	int (*const steps[])(struct daemon * d) = { runtime_open, open_parts, watch_signals,
+						    open_devices, open_store, load_first,
+						    open_sockets };
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int err = steps[i](d);
@@ -169,7 +183,8 @@ static void close_all(struct daemon *d)
 		store_seqcst(&daemon_directory(d)->generation, 0u);
 	}
 	if (d->control) {
-		history_add(&d->history, "stop", -1, -1, "gbpfd ends; programs go on with the last policy");
+		history_add(&d->history, "stop", -1, -1,
+			    "gbpfd ends; programs go on with the last policy");
 	}
 	worker_stop(&d->worker);
 	control_close(d);
@@ -221,8 +236,9 @@ static int serve(struct options *o)
 	umask(022);
 	r = open_all(d);
 	if (!r) {
-		history_add(&d->history, "serve", -1, (int)getpid(), "gbpfd %s serves %s (device %s, policy %s)",
-			    GBPF_VERSION_TEXT, d->opt.runtime, d->devices.kind,
+		history_add(&d->history, "serve", -1, (int)getpid(),
+			    "gbpfd %s serves %s (device %s, policy %s)", GBPF_VERSION_TEXT,
+			    d->opt.runtime, d->devices.kind,
 			    policy_first_active(d) ? policy_active_name(d, 0) : "none");
 		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
 			 policy_first_active(d) ? policy_active_name(d, 0) : "none");
@@ -236,7 +252,8 @@ static int serve(struct options *o)
 	return r == 0 ? 0 : 1;
 }
 
-/* Parent of a gbpfd that goes to the background: returns its exit code once it is ready or has failed. */
+/* Parent of a gbpfd that goes to the background: returns its exit code once it is ready or has
+ * failed. */
 static int await(int fd)
 {
 	char text[1024];

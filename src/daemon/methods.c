@@ -1,4 +1,5 @@
-/* The table of methods, and those that change something. Who may call what is decided here, by the peer's credentials. */
+/* The table of methods, and those that change something. Who may call what is decided here, by the
+ * peer's credentials. */
 #include "daemon/control.h"
 
 #include <errno.h>
@@ -11,32 +12,35 @@
 
 enum right { ALL, ADMIN, OWNER }; /* OWNER: root and the daemon's own user */
 
-static const char admin_hint[] = "Only root, gbpfd's own user and members of the group gbpf may do that";
+static const char admin_hint[] =
+	"Only root, gbpfd's own user and members of the group gbpf may do that";
 
 static void method_hello(struct call *c)
 {
 	json_int_t protocol = json_integer_value(json_object_get(c->params, "protocol"));
 
 	if (protocol != GBPF_PROTOCOL) {
-		control_error(c, 1, "version", "Use the gbpf that belongs to this gbpfd, or restart gbpfd",
-			      "gbpfd speaks control protocol %d and the caller speaks %lld", GBPF_PROTOCOL,
-			      (long long)protocol);
+		control_error(c, 1, "version",
+			      "Use the gbpf that belongs to this gbpfd, or restart gbpfd",
+			      "gbpfd speaks control protocol %d and the caller speaks %lld",
+			      GBPF_PROTOCOL, (long long)protocol);
 		return;
 	}
 	control_greeted(c);
-	control_result(c, json_pack("{s:i,s:s,s:i,s:i,s:I,s:s,s:b}", "protocol", GBPF_PROTOCOL, "version",
-				    GBPF_VERSION_TEXT, "pid", (int)getpid(), "uid", (int)c->d->uid, "generation",
-				    (json_int_t)c->d->generation, "device", c->d->devices.kind, "off",
-				    (int)policy_off(c->d)));
+	control_result(c, json_pack("{s:i,s:s,s:i,s:i,s:I,s:s,s:b}", "protocol", GBPF_PROTOCOL,
+				    "version", GBPF_VERSION_TEXT, "pid", (int)getpid(), "uid",
+				    (int)c->d->uid, "generation", (json_int_t)c->d->generation,
+				    "device", c->d->devices.kind, "off", (int)policy_off(c->d)));
 }
 
-static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
-			   int exit_code)
+static void on_policy_done(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+			   const struct report *r, int exit_code)
 {
 	control_answer(d, conn, id, result, r, exit_code);
 }
 
-/* The GPUs that a policy method is about: gpu, or all. 0 and an error answered when there is no such GPU. */
+/* The GPUs that a policy method is about: gpu, or all. 0 and an error answered when there is no
+ * such GPU. */
 static uint32_t gpu_mask(struct call *c)
 {
 	const json_t *gpu = json_object_get(c->params, "gpu");
@@ -46,7 +50,8 @@ static uint32_t gpu_mask(struct call *c)
 		return POLICY_ALL_GPUS;
 	}
 	if (!json_is_integer(gpu) || n < 0 || n >= SCHED_MAX_GPUS) {
-		control_error(c, 5, "not-found", "`gbpf device` lists them", "there is no such GPU");
+		control_error(c, 5, "not-found", "`gbpf device` lists them",
+			      "there is no such GPU");
 		return 0;
 	}
 	return 1u << n;
@@ -62,8 +67,8 @@ static void order(struct call *c, struct policy_order *o)
 	o->id = c->id;
 	err = policy_order(c->d, o);
 	if (err == -EBUSY) {
-		control_error(c, 7, "busy", "Try again in a moment", "%u policy operations are waiting already",
-			      POLICY_MAX_WAITING);
+		control_error(c, 7, "busy", "Try again in a moment",
+			      "%u policy operations are waiting already", POLICY_MAX_WAITING);
 	} else if (err) {
 		control_error(c, 1, "memory", NULL, "out of memory");
 	}
@@ -83,17 +88,20 @@ static bool good_name(const char *name)
 
 static void method_load(struct call *c)
 {
-	struct policy_order o = { .op = POLICY_LOAD, .object_fd = -1,
+	struct policy_order o = { .op = POLICY_LOAD,
+				  .object_fd = -1,
 				  .swap = json_is_true(json_object_get(c->params, "swap")),
 				  .name = json_string_value(json_object_get(c->params, "name")) };
 
 	if (!good_name(o.name)) {
-		control_error(c, 2, "usage", "Give one with 1 to 31 characters, without blanks and slashes",
+		control_error(c, 2, "usage",
+			      "Give one with 1 to 31 characters, without blanks and slashes",
 			      "a policy needs a name");
 		return;
 	}
 	if (*c->fd < 0) {
-		control_error(c, 2, "usage", NULL, "policy.load needs the object as a descriptor beside the line");
+		control_error(c, 2, "usage", NULL,
+			      "policy.load needs the object as a descriptor beside the line");
 		return;
 	}
 	o.gpu_mask = gpu_mask(c);
@@ -107,11 +115,14 @@ static void method_load(struct call *c)
 static void method_rollback(struct call *c)
 {
 	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
-	struct policy_order o = { .op = POLICY_ACTIVATE, .object_fd = -1, .gpu_mask = gpu_mask(c),
+	struct policy_order o = { .op = POLICY_ACTIVATE,
+				  .object_fd = -1,
+				  .gpu_mask = gpu_mask(c),
 				  .version = version > 0 ? (uint64_t)version : 0 };
 
 	if (version < 0 || (json_object_get(c->params, "version") && version == 0)) {
-		control_error(c, 5, "not-found", "`gbpf policy list` shows the versions that are kept",
+		control_error(c, 5, "not-found",
+			      "`gbpf policy list` shows the versions that are kept",
 			      "there is no version %lld", (long long)version);
 	} else if (o.gpu_mask) {
 		order(c, &o);
@@ -140,10 +151,12 @@ static void method_show(struct call *c)
 	if (j) {
 		control_result(c, j);
 	} else if (version) {
-		control_error(c, 5, "not-found", "`gbpf policy list` shows the versions that are kept",
+		control_error(c, 5, "not-found",
+			      "`gbpf policy list` shows the versions that are kept",
 			      "there is no version %lld", (long long)version);
 	} else {
-		control_error(c, 5, "not-found", "`gbpf policy load` makes one active", "no policy is active");
+		control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
+			      "no policy is active");
 	}
 }
 
@@ -222,11 +235,13 @@ void method_call(struct call *c, const char *method, bool greeted)
 			methods[i].call(c);
 		} else {
 			control_error(c, 6, "permission",
-				      methods[i].right == OWNER ? "Only root and gbpfd's own user may do that" :
-								  admin_hint,
+				      methods[i].right == OWNER
+					      ? "Only root and gbpfd's own user may do that"
+					      : admin_hint,
 				      "user %d may not call %s", (int)c->peer.uid, method);
 		}
 		return;
 	}
-	control_error(c, 2, "method", "gbpf and gbpfd may be of different versions", "there is no method '%.64s'", method);
+	control_error(c, 2, "method", "gbpf and gbpfd may be of different versions",
+		      "there is no method '%.64s'", method);
 }

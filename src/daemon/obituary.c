@@ -1,6 +1,7 @@
-/* How a process ended, for the history. gbpfd is not its parent, so the exit code is there only while it is a zombie, or
- * afterwards from the pidfd where the kernel keeps it (PIDFD_GET_INFO, Linux 6.15). A socket closes a moment before its
- * process is dead: wait that moment, on the side. */
+/* How a process ended, for the history. gbpfd is not its parent, so the exit code is there only
+ * while it is a zombie, or afterwards from the pidfd where the kernel keeps it (PIDFD_GET_INFO,
+ * Linux 6.15). A socket closes a moment before its process is dead: wait that moment, on the side.
+ */
 #include "daemon/session.h"
 
 #include <stdio.h>
@@ -34,7 +35,8 @@ struct obituary {
 	char name[WIRE_NAME];
 };
 
-/* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command, exit_code the last. */
+/* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command,
+ * exit_code the last. */
 static bool zombie_status(int pid, int *ret)
 {
 	char path[64];
@@ -82,7 +84,8 @@ static void finish(struct obituary *o)
 	free(o);
 }
 
-static void record(struct daemon *d, const char *name, int tenant, int pid, bool dead, const int *status)
+static void record(struct daemon *d, const char *name, int tenant, int pid, bool dead,
+		   const int *status)
 {
 	struct history *h = &d->history;
 
@@ -90,11 +93,11 @@ static void record(struct daemon *d, const char *name, int tenant, int pid, bool
 		history_add(h, "detach", tenant, pid, "%s (pid %d) left its session", name, pid);
 	} else if (status && WIFSIGNALED(*status)) {
 		d->counters.deaths++;
-		history_add(h, "kill", tenant, pid, "%s (pid %d) was killed by signal %d (%s)", name, pid,
-			    WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+		history_add(h, "kill", tenant, pid, "%s (pid %d) was killed by signal %d (%s)",
+			    name, pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)));
 	} else if (status) {
-		history_add(h, "exit", tenant, pid, "%s (pid %d) ended with exit code %d", name, pid,
-			    WEXITSTATUS(*status));
+		history_add(h, "exit", tenant, pid, "%s (pid %d) ended with exit code %d", name,
+			    pid, WEXITSTATUS(*status));
 	} else {
 		history_add(h, "exit", tenant, pid, "%s (pid %d) ended", name, pid);
 	}
@@ -142,15 +145,20 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 void obituary_write(struct session *s)
 {
 	struct daemon *d = s->d;
-	struct obituary *o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
+	struct obituary *o =
+		s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
 	uint64_t now;
 
 	if (!o) {
 		record(d, s->name, s->tenant, s->peer.pid, true, NULL);
 		return;
 	}
-	*o = (struct obituary){ .next = d->obituaries, .d = d, .pidfd = s->pidfd, .tenant = s->tenant,
-				.pid = s->peer.pid, .dead = s->dead };
+	*o = (struct obituary){ .next = d->obituaries,
+				.d = d,
+				.pidfd = s->pidfd,
+				.tenant = s->tenant,
+				.pid = s->peer.pid,
+				.dead = s->dead };
 	memcpy(o->name, s->name, sizeof(o->name));
 	s->death = sd_event_source_disable_unref(s->death);
 	s->pidfd = -1;
@@ -158,7 +166,8 @@ void obituary_write(struct session *s)
 	d->n_obituaries++;
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
-	    sd_event_add_time(d->loop, &o->timer, CLOCK_MONOTONIC, now + FIRST_LOOK_USEC, 1000, on_timer, o) < 0) {
+	    sd_event_add_time(d->loop, &o->timer, CLOCK_MONOTONIC, now + FIRST_LOOK_USEC, 1000,
+			      on_timer, o) < 0) {
 		look(o, true);
 	}
 }

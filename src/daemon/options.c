@@ -13,7 +13,8 @@ static const char help[] =
 	"Usage: gbpfd [--foreground] [OPTIONS]\n"
 	"\n"
 	"The daemon of gBPF: loads, verifies and swaps GPU policies, and serves the programs\n"
-	"that run under `gbpf run`. Without --foreground it goes to the background when it is ready.\n"
+	"that run under `gbpf run`. Without --foreground it goes to the background when it is "
+	"ready.\n"
 	"\n"
 	"  --foreground        stay in the foreground, log to standard error\n"
 	"  --device KIND       soft, nvidia or auto (default: $GBPF_DEVICE, else auto)\n"
@@ -39,7 +40,8 @@ static int number(const char *text, long max, const char *what, long *ret)
 	errno = 0;
 	n = strtol(text, &end, 10);
 	if (errno || *end || end == text || n < 0 || n > max) {
-		fprintf(stderr, "gbpfd: %s takes a number from 0 to %ld, not '%s'\n", what, max, text);
+		fprintf(stderr, "gbpfd: %s takes a number from 0 to %ld, not '%s'\n", what, max,
+			text);
 		return -EINVAL;
 	}
 	*ret = n;
@@ -104,7 +106,8 @@ static int check(struct options *o)
 			return 1;
 		}
 	}
-	fprintf(stderr, "gbpfd: there is no device kind '%s'; use soft, nvidia or auto\n", o->device);
+	fprintf(stderr, "gbpfd: there is no device kind '%s'; use soft, nvidia or auto\n",
+		o->device);
 	return -EINVAL;
 }
 
@@ -127,7 +130,8 @@ int options_parse(struct options *o, int argc, char **argv)
 
 	*o = (struct options){ .ready_fd = -1 };
 	snprintf(o->device, sizeof(o->device), "%s", device && device[0] ? device : "auto");
-	if (path_runtime(o->runtime, sizeof(o->runtime), NULL) < 0 || path_state(o->state, sizeof(o->state), NULL) < 0) {
+	if (path_runtime(o->runtime, sizeof(o->runtime), NULL) < 0 ||
+	    path_state(o->state, sizeof(o->state), NULL) < 0) {
 		fputs("gbpfd: the paths in the environment are too long\n", stderr);
 		return -EINVAL;
 	}
@@ -138,7 +142,8 @@ int options_parse(struct options *o, int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "gbpfd: unexpected argument '%s'. Try `gbpfd --help`.\n", argv[optind]);
+		fprintf(stderr, "gbpfd: unexpected argument '%s'. Try `gbpfd --help`.\n",
+			argv[optind]);
 		return -EINVAL;
 	}
 	return check(o);

@@ -24,7 +24,8 @@ static void entry_free(struct outbox_entry *e)
 	free(e);
 }
 
-static int keep(struct outbox *o, const union wire_message *m, enum wire_type type, const int *fds, unsigned nfds)
+static int keep(struct outbox *o, const union wire_message *m, enum wire_type type, const int *fds,
+		unsigned nfds)
 {
 	struct outbox_entry *e;
 
@@ -58,7 +59,8 @@ static int keep(struct outbox *o, const union wire_message *m, enum wire_type ty
 	return 1;
 }
 
-int outbox_send(struct outbox *o, int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds)
+int outbox_send(struct outbox *o, int sock, union wire_message *m, enum wire_type type,
+		const int *fds, unsigned nfds)
 {
 	int err;
 

@@ -15,7 +15,9 @@
 
 int page_create(struct page *p, const char *name, size_t bytes)
 {
-	*p = (struct page){ .fd = shm_create(name, bytes, SHM_NOEXEC), .bytes = bytes, .writable = true };
+	*p = (struct page){ .fd = shm_create(name, bytes, SHM_NOEXEC),
+			    .bytes = bytes,
+			    .writable = true };
 	if (p->fd < 0) {
 		int err = p->fd;
 

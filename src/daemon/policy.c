@@ -1,6 +1,7 @@
-/* The swap. Operations wait in a line; the one at its head goes through: build (worker), PREPARE to every session, wait
- * until all have answered or 50 ms, flip one word per GPU, DROP of what is no longer used, save (worker), answer.
- * Until the flip nothing has changed for anybody, so a failure on the way leaves the old policy running. */
+/* The swap. Operations wait in a line; the one at its head goes through: build (worker), PREPARE to
+ * every session, wait until all have answered or 50 ms, flip one word per GPU, DROP of what is no
+ * longer used, save (worker), answer. Until the flip nothing has changed for anybody, so a failure
+ * on the way leaves the old policy running. */
 #include "daemon/policy_int.h"
 
 #include <errno.h>
@@ -133,9 +134,11 @@ void request_fail(struct request *q, int exit_code)
 	d->counters.refused++;
 	report_set(&q->report, q->err, "failed", "%s", strerror(q->err < 0 ? -q->err : EIO));
 	history_add(&d->history, "policy", -1, -1, "%s of '%s' failed: %s%s%s", what_of(q), q->name,
-		    buf_text(&q->report.place), q->report.place.len ? ": " : "", buf_text(&q->report.message));
+		    buf_text(&q->report.place), q->report.place.len ? ": " : "",
+		    buf_text(&q->report.message));
 	log_info("policy %s '%s': %s", what_of(q), q->name, buf_text(&q->report.message));
-	if (q->o.op == POLICY_LOAD && q->o.version && !store_find(&d->policies->store, q->o.version)) {
+	if (q->o.op == POLICY_LOAD && q->o.version &&
+	    !store_find(&d->policies->store, q->o.version)) {
 		store_delete(q->dir, q->o.version);
 	}
 	leave_line(q);
@@ -152,7 +155,8 @@ static unsigned count_late(struct daemon *d)
 
 	session_each(d, s)
 	{
-		n += s->state == SESSION_READY && !s->dying && s->wait_for && s->prepares_acked < s->wait_for;
+		n += s->state == SESSION_READY && !s->dying && s->wait_for &&
+		     s->prepares_acked < s->wait_for;
 	}
 	return n;
 }
@@ -164,7 +168,8 @@ static uint64_t longest_stall(struct daemon *d)
 	session_each(d, s)
 	{
 		if (s->stats.map) {
-			uint64_t v = load_relaxed(&((struct sched_stats *)s->stats.map)->swap_stall_ns);
+			uint64_t v =
+				load_relaxed(&((struct sched_stats *)s->stats.map)->swap_stall_ns);
 
 			stall = MAX(stall, v);
 		}
@@ -179,12 +184,14 @@ static json_t *result_json(struct request *q)
 	json_t *hooks = v ? json_object_get(v->meta, "hooks") : NULL, *r;
 
 	if (q->o.op == POLICY_UNLOAD) {
-		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name", q->name);
+		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name",
+				 q->name);
 	}
-	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b}", "version", (json_int_t)q->o.version, "name", q->name,
-		      "stall_ns", (json_int_t)longest_stall(d), "flip_ns", (json_int_t)q->flip_ns, "waited_ns",
-		      (json_int_t)q->waited_ns, "acked", (int)q->acked, "late", (int)(q->asked - q->acked - q->failed),
-		      "failed", (int)q->failed, "stored", (int)(q->store_err == 0));
+	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b}", "version", (json_int_t)q->o.version,
+		      "name", q->name, "stall_ns", (json_int_t)longest_stall(d), "flip_ns",
+		      (json_int_t)q->flip_ns, "waited_ns", (json_int_t)q->waited_ns, "acked",
+		      (int)q->acked, "late", (int)(q->asked - q->acked - q->failed), "failed",
+		      (int)q->failed, "stored", (int)(q->store_err == 0));
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 	}
@@ -198,7 +205,8 @@ static void on_saved(struct job *j)
 	json_t *result;
 
 	if (q->store_err) {
-		history_add(&d->history, "store", -1, -1, "'%s' runs, but will not survive a restart of gbpfd: %s", q->name,
+		history_add(&d->history, "store", -1, -1,
+			    "'%s' runs, but will not survive a restart of gbpfd: %s", q->name,
 			    strerror(-q->store_err));
 		log_warn("cannot write to %s: %s", q->dir, strerror(-q->store_err));
 	}
@@ -267,7 +275,8 @@ static void flip(struct request *q)
 	p->timer = sd_event_source_disable_unref(p->timer);
 	d->counters.swaps++;
 	d->counters.late += q->asked - q->acked - q->failed;
-	history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s (%u of %u processes were ready, waited %llu us)",
+	history_add(&d->history, "policy", -1, -1,
+		    "%s: '%s' version %llu %s (%u of %u processes were ready, waited %llu us)",
 		    what_of(q), q->name, (unsigned long long)(version ? version : q->was_active),
 		    version ? "is active" : "is no longer active", q->acked, q->asked,
 		    (unsigned long long)(q->waited_ns / 1000));
@@ -296,7 +305,8 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 	{
 		if (s->wait_for && s->prepares_acked < s->wait_for) {
 			history_add(&d->history, "late", s->tenant, s->peer.pid,
-				    "%s has not prepared the new policy in 50 ms and goes on with the old one until it has",
+				    "%s has not prepared the new policy in 50 ms and goes on with "
+				    "the old one until it has",
 				    s->name);
 		}
 	}
@@ -313,8 +323,10 @@ void policy_prepared(struct session *s, uint64_t version, int status)
 	s->prepares_acked++;
 	if (status) {
 		d->counters.failed_prepares++;
-		history_add(&d->history, "prepare", s->tenant, s->peer.pid, "%s cannot run policy version %llu: %s", s->name,
-			    (unsigned long long)version, strerror(status < 0 && status > -4096 ? -status : EINVAL));
+		history_add(&d->history, "prepare", s->tenant, s->peer.pid,
+			    "%s cannot run policy version %llu: %s", s->name,
+			    (unsigned long long)version,
+			    strerror(status < 0 && status > -4096 ? -status : EINVAL));
 		if (d->policies->pending && s->wait_for == s->prepares_acked) {
 			d->policies->first->failed++;
 		}
@@ -345,7 +357,8 @@ static void prepare(struct request *q, struct live *l)
 		return;
 	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000, on_late, d) < 0) {
+	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000,
+			      on_late, d) < 0) {
 		flip(q);
 	}
 }
@@ -372,7 +385,8 @@ static void on_built(struct job *j)
 		if (q->err) {
 			q->built = NULL; /* the live version's */
 			live_destroy(l);
-			report_set(&q->report, -E2BIG, "limit", "%u versions are kept and all are in use", STORE_VERSIONS);
+			report_set(&q->report, -E2BIG, "limit",
+				   "%u versions are kept and all are in use", STORE_VERSIONS);
 			q->err = -E2BIG;
 			request_fail(q, 7);
 			return;
@@ -400,12 +414,15 @@ static void start_load(struct request *q)
 	struct store *st = &q->d->policies->store;
 
 	for (unsigned i = 0; i < SCHED_MAX_GPUS && !q->o.swap; i++) {
-		const struct stored *v = store_find(st, q->o.gpu_mask & 1u << i ? st->active[i] : 0);
+		const struct stored *v =
+			store_find(st, q->o.gpu_mask & 1u << i ? st->active[i] : 0);
 
 		if (v && !v->by_default) {
-			q->err = report_set(&q->report, -EEXIST, "active", "policy '%s' (version %llu) is active", v->name,
+			q->err = report_set(&q->report, -EEXIST, "active",
+					    "policy '%s' (version %llu) is active", v->name,
 					    (unsigned long long)v->version);
-			report_hint(&q->report, "Replace it with `gbpf policy swap`, or unload it first");
+			report_hint(&q->report,
+				    "Replace it with `gbpf policy swap`, or unload it first");
 			request_fail(q, 1);
 			return;
 		}
@@ -427,7 +444,8 @@ static void start_activate(struct request *q)
 			report_set(&q->report, -ENOENT, "not-found", "there is no version %llu",
 				   (unsigned long long)q->o.version);
 		} else {
-			report_set(&q->report, -ENOENT, "not-found", "no other policy was active before");
+			report_set(&q->report, -ENOENT, "not-found",
+				   "no other policy was active before");
 		}
 		report_hint(&q->report, "`gbpf policy list` shows the versions that are kept");
 		request_fail(q, 5);
@@ -435,7 +453,8 @@ static void start_activate(struct request *q)
 	}
 	memcpy(q->name, v->name, sizeof(q->name));
 	q->d->counters.rollbacks++;
-	if (live_find(q->d, q->o.version)) { /* active on another GPU, or already here: only the words change */
+	if (live_find(q->d, q->o.version)) { /* active on another GPU, or already here: only the
+						words change */
 		q->prepare_begin_ns = clock_now_ns();
 		flip(q);
 	} else {
@@ -455,7 +474,8 @@ static void start_unload(struct request *q)
 		request_fail(q, 5);
 		return;
 	}
-	snprintf(q->name, sizeof(q->name), "%s", store_find(&d->policies->store, q->was_active)->name);
+	snprintf(q->name, sizeof(q->name), "%s",
+		 store_find(&d->policies->store, q->was_active)->name);
 	q->prepare_begin_ns = clock_now_ns();
 	flip(q);
 }
@@ -483,7 +503,8 @@ static void start_next(struct daemon *d)
 int policy_order(struct daemon *d, struct policy_order *o)
 {
 	struct policies *p = d->policies;
-	struct request *q = p->n < POLICY_MAX_WAITING ? calloc(1, sizeof(*q)) : NULL, **link = &p->first;
+	struct request *q = p->n < POLICY_MAX_WAITING ? calloc(1, sizeof(*q)) : NULL,
+		       **link = &p->first;
 
 	if (!q) {
 		fd_close(o->object_fd);
@@ -519,8 +540,9 @@ void policy_introduce(struct session *s)
 {
 	struct daemon *d = s->d;
 
-	/* Also to a process that came back and has that version: the global memory is new, and the number alone does not
-	 * prove that it is the same program (the state directory may have been emptied). Its own memory it gets back. */
+	/* Also to a process that came back and has that version: the global memory is new, and the
+	 * number alone does not prove that it is the same program (the state directory may have
+	 * been emptied). Its own memory it gets back. */
 	for (struct live *l = d->policies->lives; l; l = l->next) {
 		live_prepare(l, s);
 	}

@@ -1,4 +1,5 @@
-/* Policies: operations one after the other (load, back to a kept version, unload), each a two-phase swap. */
+/* Policies: operations one after the other (load, back to a kept version, unload), each a two-phase
+ * swap. */
 #ifndef GBPF_DAEMON_POLICY_H
 #define GBPF_DAEMON_POLICY_H
 
@@ -35,8 +36,8 @@ struct policy_order {
 
 int policies_open(struct daemon *d);
 void policies_close(struct daemon *d);
-/* Orders what the command line, the store or the default ask for at start. 0, or -errno when the file that the command
- * line names cannot be read. */
+/* Orders what the command line, the store or the default ask for at start. 0, or -errno when the
+ * file that the command line names cannot be read. */
 int policies_begin(struct daemon *d);
 bool policies_busy(const struct daemon *d);
 

@@ -1,4 +1,5 @@
-/* The worker's part: reading, verifying, compiling and storing an object. Works on the request alone. */
+/* The worker's part: reading, verifying, compiling and storing an object. Works on the request
+ * alone. */
 #include "daemon/policy_int.h"
 
 #include <errno.h>
@@ -26,20 +27,24 @@ static int read_object(struct request *q, struct buf *object)
 	if (q->o.op == POLICY_ACTIVATE) {
 		int err = store_read_object(q->dir, q->o.version, object);
 
-		return err ? report_set(&q->report, err, "store", "its stored object cannot be read: %s", strerror(-err)) :
-			     0;
+		return err ? report_set(&q->report, err, "store",
+					"its stored object cannot be read: %s", strerror(-err))
+			   : 0;
 	}
 	if (q->o.object_fd < 0) {
 		buf_finish(object);
 		*object = q->o.object;
 		buf_init(&q->o.object);
-		return object->len ? 0 : report_set(&q->report, -EINVAL, "elf", "the object is empty");
+		return object->len ? 0
+				   : report_set(&q->report, -EINVAL, "elf", "the object is empty");
 	}
 	size = shm_checked_size(q->o.object_fd, STORE_OBJECT_MAX);
 	if (size < 0) {
-		return report_set(&q->report, size == -EFBIG ? -E2BIG : -EINVAL, size == -EFBIG ? "limit" : "usage",
-				  size == -EFBIG ? "the object has more than 16 MiB" :
-						   "the descriptor passed is not a memfd sealed in size, or is empty");
+		return report_set(&q->report, size == -EFBIG ? -E2BIG : -EINVAL,
+				  size == -EFBIG ? "limit" : "usage",
+				  size == -EFBIG ? "the object has more than 16 MiB"
+						 : "the descriptor passed is not a memfd sealed in "
+						   "size, or is empty");
 	}
 	object->data = malloc((size_t)size + 1);
 	if (!object->data) {
@@ -47,7 +52,8 @@ static int read_object(struct request *q, struct buf *object)
 	}
 	object->cap = (size_t)size + 1;
 	while (object->len < (size_t)size) {
-		n = pread(q->o.object_fd, object->data + object->len, (size_t)size - object->len, (off_t)object->len);
+		n = pread(q->o.object_fd, object->data + object->len, (size_t)size - object->len,
+			  (off_t)object->len);
 		if (n < 0 && errno == EINTR) {
 			continue;
 		}
@@ -70,10 +76,12 @@ static json_t *hooks_json(const struct ebpf_built *b)
 		char name[sizeof(p->name)];
 
 		text_copy(name, sizeof(name), p->name, sizeof(p->name));
-		json_array_append_new(hooks, json_pack("{s:s,s:s,s:i,s:i,s:i,s:i}", "hook",
-						       hook_names[p->hook] ? hook_names[p->hook] : "?", "program", name,
-						       "insns", (int)p->n_insns, "cost", (int)v->cost, "visited",
-						       (int)v->visited, "stack_bytes", (int)v->stack_bytes));
+		json_array_append_new(hooks,
+				      json_pack("{s:s,s:s,s:i,s:i,s:i,s:i}", "hook",
+						hook_names[p->hook] ? hook_names[p->hook] : "?",
+						"program", name, "insns", (int)p->n_insns, "cost",
+						(int)v->cost, "visited", (int)v->visited,
+						"stack_bytes", (int)v->stack_bytes));
 	}
 	return hooks;
 }
@@ -89,12 +97,13 @@ static json_t *maps_json(const struct ebpf_built *b)
 		text_copy(name, sizeof(name), m->name, sizeof(m->name));
 		json_array_append_new(
 			maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name, "type",
-					m->type == GBPF_MAP_ARRAY ? "array" : "other", "key_bytes", (int)m->key_bytes,
-					"value_bytes", (int)m->value_bytes, "max_entries", (int)m->max_entries, "scope",
-					m->flags & GBPF_F_TENANT   ? "tenant" :
-					m->flags & GBPF_F_DAEMON   ? "daemon" :
-					m->flags & GBPF_F_RDONLY   ? "constant" :
-								     "global",
+					m->type == GBPF_MAP_ARRAY ? "array" : "other", "key_bytes",
+					(int)m->key_bytes, "value_bytes", (int)m->value_bytes,
+					"max_entries", (int)m->max_entries, "scope",
+					m->flags & GBPF_F_TENANT   ? "tenant"
+					: m->flags & GBPF_F_DAEMON ? "daemon"
+					: m->flags & GBPF_F_RDONLY ? "constant"
+								   : "global",
 					"data", (int)!!m->is_data));
 	}
 	return maps;
@@ -105,14 +114,16 @@ json_t *built_meta(const struct request *q, const struct buf *object)
 	const struct ebpf_built *b = q->built;
 	char hash[24], license[64];
 
-	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hash_bytes(object->data, object->len));
+	snprintf(hash, sizeof(hash), "%016llx",
+		 (unsigned long long)hash_bytes(object->data, object->len));
 	text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
 	return json_pack("{s:I,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}", "version",
-			 (json_int_t)q->o.version, "name", q->name, "license", license, "loaded_wall_ns",
-			 (json_int_t)clock_wall_ns(), "uid", (json_int_t)q->o.uid, "by_default", (int)q->o.by_default,
-			 "hash", hash, "object_bytes", (json_int_t)object->len, "hooks", hooks_json(b), "maps",
-			 maps_json(b), "code_bytes", (json_int_t)b->code_bytes, "verify_ns", (json_int_t)b->verify_ns,
-			 "jit_ns", (json_int_t)b->jit_ns, "global_bytes",
+			 (json_int_t)q->o.version, "name", q->name, "license", license,
+			 "loaded_wall_ns", (json_int_t)clock_wall_ns(), "uid", (json_int_t)q->o.uid,
+			 "by_default", (int)q->o.by_default, "hash", hash, "object_bytes",
+			 (json_int_t)object->len, "hooks", hooks_json(b), "maps", maps_json(b),
+			 "code_bytes", (json_int_t)b->code_bytes, "verify_ns",
+			 (json_int_t)b->verify_ns, "jit_ns", (json_int_t)b->jit_ns, "global_bytes",
 			 (json_int_t)b->region_bytes[EBPF_REGION_GLOBAL], "tenant_bytes",
 			 (json_int_t)b->region_bytes[EBPF_REGION_TENANT]);
 }
@@ -120,7 +131,8 @@ json_t *built_meta(const struct request *q, const struct buf *object)
 static int store(struct request *q, const struct buf *object)
 {
 	char *text = q->meta ? json_dumps(q->meta, JSON_COMPACT) : NULL;
-	int err = text ? store_write_object(q->dir, q->o.version, object->data, object->len, text) : -ENOMEM;
+	int err = text ? store_write_object(q->dir, q->o.version, object->data, object->len, text)
+		       : -ENOMEM;
 
 	free(text);
 	return err;
@@ -138,7 +150,8 @@ void request_build(struct job *j)
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
 	}
 	if (!q->err) {
-		q->err = ebpf_policy_build(q->built, object.data, object.len, q->name, q->o.version, 0, &q->report);
+		q->err = ebpf_policy_build(q->built, object.data, object.len, q->name, q->o.version,
+					   0, &q->report);
 		if (q->err) {
 			free(q->built);
 			q->built = NULL;

@@ -31,13 +31,15 @@ static json_t *brief(struct daemon *d, const struct stored *v)
 	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *h;
 	size_t i;
 
-	json_array_foreach(json_object_get(v->meta, "hooks"), i, h) {
+	json_array_foreach(json_object_get(v->meta, "hooks"), i, h)
+	{
 		json_array_append(hooks, json_object_get(h, "hook"));
 	}
-	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:O?,s:b,s:o}", "version", (json_int_t)v->version, "name", v->name, "state",
-			 state_of(d, v->version), "loaded_wall_ns",
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:O?,s:b,s:o}", "version", (json_int_t)v->version,
+			 "name", v->name, "state", state_of(d, v->version), "loaded_wall_ns",
 			 json_object_get(v->meta, "loaded_wall_ns"), "hooks", hooks, "license",
-			 json_object_get(v->meta, "license"), "by_default", (int)v->by_default, "gpus", gpus);
+			 json_object_get(v->meta, "license"), "by_default", (int)v->by_default,
+			 "gpus", gpus);
 }
 
 uint64_t policy_first_active(struct daemon *d)
@@ -65,31 +67,36 @@ json_t *policy_list_json(struct daemon *d)
 	for (unsigned i = 0; i < st->n; i++) {
 		json_array_append_new(versions, brief(d, &st->v[i]));
 	}
-	return json_pack("{s:I,s:o}", "active", (json_int_t)policy_first_active(d), "versions", versions);
+	return json_pack("{s:I,s:o}", "active", (json_int_t)policy_first_active(d), "versions",
+			 versions);
 }
 
 /* What gbpfd's own instance and the tenants' pages have counted. */
 static json_t *counters(struct daemon *d, const struct live *l)
 {
-	uint64_t helper_errors = load_relaxed(&l->run.env.helper_errors), verdict_errors = d->counters.verdict_errors;
+	uint64_t helper_errors = load_relaxed(&l->run.env.helper_errors),
+		 verdict_errors = d->counters.verdict_errors;
 	json_t *notes = json_array();
 	unsigned users = 0;
 
 	for (unsigned i = 0; i < EBPF_NOTES; i++) {
-		json_array_append_new(notes, json_integer((json_int_t)load_relaxed(&l->run.env.notes[i])));
+		json_array_append_new(notes,
+				      json_integer((json_int_t)load_relaxed(&l->run.env.notes[i])));
 	}
 	session_each(d, s)
 	{
 		const struct sched_stats *st = s->stats.map;
 
-		if (st && s->state == SESSION_READY && load_relaxed(&st->version_in_use) == l->version) {
+		if (st && s->state == SESSION_READY &&
+		    load_relaxed(&st->version_in_use) == l->version) {
 			helper_errors += load_relaxed(&st->helper_errors);
 			verdict_errors += load_relaxed(&st->verdict_errors);
 			users++;
 		}
 	}
-	return json_pack("{s:o,s:I,s:I,s:I,s:i}", "notes", notes, "helper_errors", (json_int_t)(int64_t)helper_errors,
-			 "verdict_errors", (json_int_t)(int64_t)verdict_errors, "ticks", (json_int_t)l->epoch,
+	return json_pack("{s:o,s:I,s:I,s:I,s:i}", "notes", notes, "helper_errors",
+			 (json_int_t)(int64_t)helper_errors, "verdict_errors",
+			 (json_int_t)(int64_t)verdict_errors, "ticks", (json_int_t)l->epoch,
 			 "tenants", (int)users);
 }
 

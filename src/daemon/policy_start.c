@@ -1,5 +1,6 @@
-/* What is loaded at start: what the command line asks for; else what was active when gbpfd ended; else, in an empty store,
- * the default policy. And the switch that makes shims pass everything through, which outlives a restart too. */
+/* What is loaded at start: what the command line asks for; else what was active when gbpfd ended;
+ * else, in an empty store, the default policy. And the switch that makes shims pass everything
+ * through, which outlives a restart too. */
 #include "daemon/policy_int.h"
 
 #include <errno.h>
@@ -41,13 +42,16 @@ static void order(struct daemon *d, struct policy_order *o)
 
 static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
 {
-	struct policy_order o = { .op = POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version };
+	struct policy_order o = {
+		.op = POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version
+	};
 
 	order(d, &o);
 }
 
 /* The newest stored version of that name, when it has these bytes. */
-static const struct stored *same_in_store(struct daemon *d, const char *name, const struct buf *object)
+static const struct stored *same_in_store(struct daemon *d, const char *name,
+					  const struct buf *object)
 {
 	struct store *st = &d->policies->store;
 	const struct stored *found = NULL;
@@ -61,8 +65,8 @@ static const struct stored *same_in_store(struct daemon *d, const char *name, co
 }
 
 /* Who names a policy on the command line wants that one or none. */
-static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result, const struct report *r,
-		     int exit_code)
+static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		     const struct report *r, int exit_code)
 {
 	struct buf text;
 
@@ -98,9 +102,15 @@ static int load_file(struct daemon *d, const char *name_or_path, bool by_default
 		order_activate(d, same->version, POLICY_ALL_GPUS);
 		buf_finish(&object);
 	} else {
-		struct policy_order o = { .op = POLICY_LOAD, .gpu_mask = POLICY_ALL_GPUS, .swap = true,
-					  .by_default = by_default, .name = name, .object_fd = -1, .object = object,
-					  .uid = d->uid, .reply = by_default ? NULL : on_first };
+		struct policy_order o = { .op = POLICY_LOAD,
+					  .gpu_mask = POLICY_ALL_GPUS,
+					  .swap = true,
+					  .by_default = by_default,
+					  .name = name,
+					  .object_fd = -1,
+					  .object = object,
+					  .uid = d->uid,
+					  .reply = by_default ? NULL : on_first };
 		order(d, &o);
 	}
 	return 0;
@@ -111,7 +121,8 @@ static void load_default(struct daemon *d)
 	int err = load_file(d, DEFAULT_POLICY, true);
 
 	if (err) {
-		history_add(&d->history, "policy", -1, -1, "no policy is active: the default '%s' cannot be read: %s",
+		history_add(&d->history, "policy", -1, -1,
+			    "no policy is active: the default '%s' cannot be read: %s",
 			    DEFAULT_POLICY, strerror(-err));
 	}
 }
@@ -173,7 +184,9 @@ static void off_work(struct job *j)
 	struct off_job *o = (struct off_job *)j;
 
 	if (o->text) {
-		store_write_state(o->dir, o->text); /* a full disk must not keep the operator from switching off */
+		store_write_state(
+			o->dir,
+			o->text); /* a full disk must not keep the operator from switching off */
 	}
 }
 
@@ -217,7 +230,10 @@ int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
 	if (!o) {
 		return -ENOMEM;
 	}
-	*o = (struct off_job){ .job = { .work = off_work, .done = off_done, .drop = off_drop }, .d = d, .conn = conn, .id = id,
+	*o = (struct off_job){ .job = { .work = off_work, .done = off_done, .drop = off_drop },
+			       .d = d,
+			       .conn = conn,
+			       .id = id,
 			       .text = store_state_text(st) };
 	snprintf(o->dir, sizeof(o->dir), "%s", st->dir);
 	worker_submit(&d->worker, &o->job);

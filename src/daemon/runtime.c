@@ -1,5 +1,6 @@
-/* Directories, lock, readiness. The lock (flock) tells the truth about who runs, since the kernel drops it with the
- * process; socket files and the number in the lock file may be left over from a gbpfd that was killed. */
+/* Directories, lock, readiness. The lock (flock) tells the truth about who runs, since the kernel
+ * drops it with the process; socket files and the number in the lock file may be left over from a
+ * gbpfd that was killed. */
 #include "daemon/runtime.h"
 
 #include <errno.h>
@@ -49,11 +50,13 @@ static const char *advice(int err)
 	switch (err) {
 	case -ENOSPC:
 	case -EDQUOT:
-		return "the file system is full: free some space there, or set GBPF_RUNTIME_DIR and GBPF_STATE_DIR";
+		return "the file system is full: free some space there, or set GBPF_RUNTIME_DIR "
+		       "and GBPF_STATE_DIR";
 	case -EROFS:
 	case -EACCES:
 	case -EPERM:
-		return "it must belong to this user and be writable: set GBPF_RUNTIME_DIR or GBPF_STATE_DIR, or run as root";
+		return "it must belong to this user and be writable: set GBPF_RUNTIME_DIR or "
+		       "GBPF_STATE_DIR, or run as root";
 	case -ENOTDIR:
 	case -EEXIST:
 		return "something that is no directory is in the way";
@@ -67,9 +70,12 @@ static int make_dir(struct daemon *d, const char *what, const char *dir, unsigne
 	int err = dir[0] == '/' ? path_make_private(dir, mode) : -EINVAL;
 
 	if (err == -EINVAL) {
-		return runtime_fail(d, err, "the %s directory '%s' must be an absolute path", what, dir);
+		return runtime_fail(d, err, "the %s directory '%s' must be an absolute path", what,
+				    dir);
 	}
-	return err ? runtime_fail(d, err, "cannot use the %s directory %s: %s", what, dir, advice(err)) : 0;
+	return err ? runtime_fail(d, err, "cannot use the %s directory %s: %s", what, dir,
+				  advice(err))
+		   : 0;
 }
 
 static long read_pid(int fd)
@@ -99,7 +105,8 @@ static int take_lock(struct daemon *d)
 	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (d->lock_fd < 0) {
 		err = -errno;
-		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s", d->opt.runtime, advice(err));
+		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s",
+				    d->opt.runtime, advice(err));
 	}
 	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		long pid;
@@ -107,14 +114,17 @@ static int take_lock(struct daemon *d)
 		err = -errno;
 		pid = read_pid(d->lock_fd);
 		d->lock_fd = fd_close(d->lock_fd); /* what lies in the directory is not ours */
-		return err == -EWOULDBLOCK ?
-			       runtime_fail(d, -EEXIST, "another gbpfd serves %s already (pid %ld)", d->opt.runtime, pid) :
-			       runtime_fail(d, err, "cannot lock %s: %s", path, strerror(-err));
+		return err == -EWOULDBLOCK
+			       ? runtime_fail(d, -EEXIST,
+					      "another gbpfd serves %s already (pid %ld)",
+					      d->opt.runtime, pid)
+			       : runtime_fail(d, err, "cannot lock %s: %s", path, strerror(-err));
 	}
 	errno = 0;
 	err = write_pid(d->lock_fd);
 	if (err) {
-		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s", d->opt.runtime, advice(err));
+		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s",
+				    d->opt.runtime, advice(err));
 	}
 	return 0;
 }
@@ -144,5 +154,6 @@ void runtime_close(struct daemon *d)
 		snprintf(path, sizeof(path), "%s/%s", d->opt.runtime, leaves[i]);
 		unlink(path);
 	}
-	d->lock_fd = fd_close(d->lock_fd); /* the file stays: removing it would race with the next gbpfd */
+	d->lock_fd = fd_close(
+		d->lock_fd); /* the file stays: removing it would race with the next gbpfd */
 }

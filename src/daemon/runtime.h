@@ -1,10 +1,12 @@
-/* The places of a running gbpfd: directories, the lock that makes it the only one, and who is told that it is ready. */
+/* The places of a running gbpfd: directories, the lock that makes it the only one, and who is told
+ * that it is ready. */
 #ifndef GBPF_DAEMON_RUNTIME_H
 #define GBPF_DAEMON_RUNTIME_H
 
 #include "daemon/daemon.h"
 
-/* Makes the directories and takes the lock. 0, or -errno after saying why (also to who waits on ready_fd). */
+/* Makes the directories and takes the lock. 0, or -errno after saying why (also to who waits on
+ * ready_fd). */
 int runtime_open(struct daemon *d);
 /* Removes the sockets. */
 void runtime_close(struct daemon *d);

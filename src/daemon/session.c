@@ -1,5 +1,6 @@
-/* The session socket: accepting, reading, sending, ending. What a message means is decided in hello.c and policy.c.
- * gbpfd waits for no process: what cannot be sent is queued, and who never reads is dropped. */
+/* The session socket: accepting, reading, sending, ending. What a message means is decided in
+ * hello.c and policy.c. gbpfd waits for no process: what cannot be sent is queued, and who never
+ * reads is dropped. */
 #include "daemon/session.h"
 
 #include <errno.h>
@@ -51,8 +52,8 @@ void session_drop(struct session *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	history_add(&s->d->history, "dropped", s->tenant, s->peer.pid, "session of pid %d dropped: %s", (int)s->peer.pid,
-		    why);
+	history_add(&s->d->history, "dropped", s->tenant, s->peer.pid,
+		    "session of pid %d dropped: %s", (int)s->peer.pid, why);
 	s->d->counters.dropped_sessions++;
 	session_end(s, END_DROPPED);
 }
@@ -79,14 +80,16 @@ static void arm_timer(struct session *s, uint64_t usec)
 
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
 	if (!s->timer) {
-		sd_event_add_time(s->d->loop, &s->timer, CLOCK_MONOTONIC, now + usec, 100000, on_timer, s);
+		sd_event_add_time(s->d->loop, &s->timer, CLOCK_MONOTONIC, now + usec, 100000,
+				  on_timer, s);
 	} else {
 		sd_event_source_set_time(s->timer, now + usec);
 		sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
 	}
 }
 
-void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds)
+void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
+		  unsigned nfds)
 {
 	int r;
 
@@ -115,8 +118,8 @@ void session_refuse(struct session *s, int err, const char *fmt, ...)
 	vsnprintf(m.refused.text, sizeof(m.refused.text), fmt, ap);
 	va_end(ap);
 	m.refused.error = -err;
-	history_add(&s->d->history, "refused", s->tenant, s->peer.pid, "pid %d refused: %s", (int)s->peer.pid,
-		    m.refused.text);
+	history_add(&s->d->history, "refused", s->tenant, s->peer.pid, "pid %d refused: %s",
+		    (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
 	session_send(s, &m, WIRE_REFUSED, NULL, 0);
 	session_end(s, END_REFUSED);
@@ -143,7 +146,8 @@ void session_set(struct session *s, uint32_t class_id, uint32_t weight)
 	}
 }
 
-/* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody else's. */
+/* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody
+ * else's. */
 static void take_note(struct session *s, const struct wire_note *n)
 {
 	uint64_t second = clock_now_ns() / 1000000000u;
@@ -213,7 +217,8 @@ static void read_messages(struct session *s)
 			session_end(s, END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
 			session_refuse(s, -EPROTONOSUPPORT,
-				       "gbpfd speaks session protocol %u and this program's gBPF speaks %u: start the "
+				       "gbpfd speaks session protocol %u and this program's gBPF "
+				       "speaks %u: start the "
 				       "program again with the gBPF that gbpfd belongs to",
 				       WIRE_VERSION, m.head.version);
 		} else {
@@ -262,8 +267,8 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-/* A child that was forked may keep the socket open after its parent died; the pidfd tells the truth. Without one (another
- * pid namespace) the socket has to do. */
+/* A child that was forked may keep the socket open after its parent died; the pidfd tells the
+ * truth. Without one (another pid namespace) the socket has to do. */
 static void watch_process(struct session *s)
 {
 	socklen_t len = sizeof(s->pidfd);
@@ -331,8 +336,10 @@ static void arm_idle_exit(struct daemon *d)
 
 	if (d->idle_timer) {
 		sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-		sd_event_source_set_time(d->idle_timer, now + (uint64_t)d->opt.idle_exit_s * 1000000u);
-		sd_event_source_set_enabled(d->idle_timer, d->n_sessions ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+		sd_event_source_set_time(d->idle_timer,
+					 now + (uint64_t)d->opt.idle_exit_s * 1000000u);
+		sd_event_source_set_enabled(d->idle_timer,
+					    d->n_sessions ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 	}
 }
 
@@ -420,8 +427,15 @@ static void welcome_connection(struct daemon *d, int fd)
 		fd_close(fd);
 		return;
 	}
-	*s = (struct session){ .d = d, .sock = fd, .pidfd = -1, .peer = peer, .tenant = -1, .lc_slot = -1,
-			       .board = PAGE_NONE, .stats = PAGE_NONE, .connected_ns = clock_now_ns() };
+	*s = (struct session){ .d = d,
+			       .sock = fd,
+			       .pidfd = -1,
+			       .peer = peer,
+			       .tenant = -1,
+			       .lc_slot = -1,
+			       .board = PAGE_NONE,
+			       .stats = PAGE_NONE,
+			       .connected_ns = clock_now_ns() };
 	if (sd_event_add_io(d->loop, &s->io, fd, EPOLLIN, on_io, s) < 0) {
 		fd_close(fd);
 		free(s);
@@ -475,7 +489,8 @@ int sessions_open(struct daemon *d, const char *path)
 	sd_event_source_set_enabled(d->reaper, SD_EVENT_OFF);
 	sd_event_source_set_enabled(d->requeue, SD_EVENT_OFF);
 	if (d->opt.idle_exit_s) {
-		err = sd_event_add_time(d->loop, &d->idle_timer, CLOCK_MONOTONIC, UINT64_MAX, 100000, on_idle, d);
+		err = sd_event_add_time(d->loop, &d->idle_timer, CLOCK_MONOTONIC, UINT64_MAX,
+					100000, on_idle, d);
 		arm_idle_exit(d);
 	}
 	return err < 0 ? err : 0;

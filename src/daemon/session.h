@@ -1,4 +1,5 @@
-/* Sessions: one connected process each, which becomes a tenant when it has said hello and was admitted. */
+/* Sessions: one connected process each, which becomes a tenant when it has said hello and was
+ * admitted. */
 #ifndef GBPF_DAEMON_SESSION_H
 #define GBPF_DAEMON_SESSION_H
 
@@ -39,7 +40,7 @@ struct session {
 	bool reattached, told_queued;
 	uint64_t had_version; /* reattached: the version that it runs */
 	struct page board, stats;
-	int lc_slot; /* -1: board not published */
+	int lc_slot;	  /* -1: board not published */
 	uint64_t lc_seen; /* slots whose boards it was sent */
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
@@ -52,8 +53,10 @@ struct session {
 int sessions_open(struct daemon *d, const char *path);
 void sessions_close(struct daemon *d);
 
-/* Sends, or ends the session when that is hopeless. Descriptors are borrowed. Only live versions call it with PREPARE. */
-void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds);
+/* Sends, or ends the session when that is hopeless. Descriptors are borrowed. Only live versions
+ * call it with PREPARE. */
+void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
+		  unsigned nfds);
 /* Ends the session soon (from the loop, so that walks over sessions stay valid). */
 void session_end(struct session *s, enum session_end end);
 /* Records why, then ends it as END_DROPPED. */

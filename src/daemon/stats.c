@@ -1,5 +1,5 @@
-/* A tenant's statistics page as JSON. The tenant writes that page: each word is read once, texts are copied and cleaned,
- * nothing in it is used as an index or a size. */
+/* A tenant's statistics page as JSON. The tenant writes that page: each word is read once, texts
+ * are copied and cleaned, nothing in it is used as an index or a size. */
 #include "daemon/control.h"
 
 #include <inttypes.h>
@@ -98,8 +98,9 @@ static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *
 	qsort(k, n, sizeof(k[0]), by_count);
 	for (unsigned i = 0; i < MIN(n, SHOWN_KERNELS); i++) {
 		text_copy(name, sizeof(name), k[i].name, sizeof(k[i].name));
-		json_array_append_new(all, json_pack("{s:s,s:o,s:o}", "name", name, "count", number(k[i].count), "est_ns",
-						     number(k[i].est_ns)));
+		json_array_append_new(all,
+				      json_pack("{s:s,s:o,s:o}", "name", name, "count",
+						number(k[i].count), "est_ns", number(k[i].est_ns)));
 	}
 	return all;
 }

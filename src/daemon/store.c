@@ -77,7 +77,8 @@ int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_rem
 		v--;
 	}
 	s->n++;
-	*v = (struct stored){ .version = version, .meta = meta,
+	*v = (struct stored){ .version = version,
+			      .meta = meta,
 			      .by_default = json_is_true(json_object_get(meta, "by_default")),
 			      .hash = hash ? strtoull(hash, NULL, 16) : 0 };
 	text_copy(v->name, sizeof(v->name), name ? name : "", name ? strlen(name) : 0);
@@ -191,8 +192,8 @@ char *store_state_text(const struct store *s)
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
 		json_array_append_new(active, json_integer((json_int_t)s->active[i]));
 	}
-	j = json_pack("{s:I,s:I,s:b,s:o}", "next", (json_int_t)s->next, "previous", (json_int_t)s->previous, "off",
-		      (int)s->off, "active", active);
+	j = json_pack("{s:I,s:I,s:b,s:o}", "next", (json_int_t)s->next, "previous",
+		      (json_int_t)s->previous, "off", (int)s->off, "active", active);
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
@@ -250,7 +251,8 @@ static int replace(const char *path, const void *data, size_t len)
 	return err;
 }
 
-int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes, const char *meta)
+int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+		       const char *meta)
 {
 	char path[4200];
 	int err;

@@ -1,5 +1,6 @@
-/* The policy store: objects and what is known of them, kept on disk over restarts. Numbers grow from 1 and are not used
- * twice. Reading happens at start, on the main thread; writing on the worker, with copies of what it needs. */
+/* The policy store: objects and what is known of them, kept on disk over restarts. Numbers grow
+ * from 1 and are not used twice. Reading happens at start, on the main thread; writing on the
+ * worker, with copies of what it needs. */
 #ifndef GBPF_DAEMON_STORE_H
 #define GBPF_DAEMON_STORE_H
 
@@ -22,7 +23,7 @@ struct stored {
 };
 
 struct store {
-	char dir[4096]; /* <state>/policies */
+	char dir[4096];			 /* <state>/policies */
 	struct stored v[STORE_VERSIONS]; /* by number, rising */
 	unsigned n;
 	uint64_t next;
@@ -35,14 +36,15 @@ struct store {
 int store_open(struct store *s, const char *state_dir);
 void store_close(struct store *s);
 struct stored *store_find(struct store *s, uint64_t version);
-/* Adds; meta is taken. When full, the oldest that is not in use gives way: *ret_removed is its number, or 0.
- * -ENOSPC: all are in use. */
+/* Adds; meta is taken. When full, the oldest that is not in use gives way: *ret_removed is its
+ * number, or 0. -ENOSPC: all are in use. */
 int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
 void store_remove(struct store *s, uint64_t version);
 char *store_state_text(const struct store *s); /* caller frees */
 
 /* For the worker. All write a new file, sync it, and rename it over the old one. 0 or -errno. */
-int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes, const char *meta);
+int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+		       const char *meta);
 int store_write_state(const char *dir, const char *text);
 int store_read_object(const char *dir, uint64_t version, struct buf *object);
 void store_delete(const char *dir, uint64_t version);

@@ -23,20 +23,23 @@ int class_of(const char *name)
 	return -1;
 }
 
-/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0. Stops at the terminating zero byte. */
+/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0. Stops at the
+ * terminating zero byte. */
 static unsigned sequence(const unsigned char *s)
 {
 	static const struct {
 		unsigned char first, last, low, high, more;
-	} rows[] = { { 0xc2, 0xdf, 0x80, 0xbf, 1 }, { 0xe0, 0xe0, 0xa0, 0xbf, 2 }, { 0xe1, 0xec, 0x80, 0xbf, 2 },
-		     { 0xed, 0xed, 0x80, 0x9f, 2 }, { 0xee, 0xef, 0x80, 0xbf, 2 }, { 0xf0, 0xf0, 0x90, 0xbf, 3 },
+	} rows[] = { { 0xc2, 0xdf, 0x80, 0xbf, 1 }, { 0xe0, 0xe0, 0xa0, 0xbf, 2 },
+		     { 0xe1, 0xec, 0x80, 0xbf, 2 }, { 0xed, 0xed, 0x80, 0x9f, 2 },
+		     { 0xee, 0xef, 0x80, 0xbf, 2 }, { 0xf0, 0xf0, 0x90, 0xbf, 3 },
 		     { 0xf1, 0xf3, 0x80, 0xbf, 3 }, { 0xf4, 0xf4, 0x80, 0x8f, 3 } };
 
 	if (s[0] < 0x80) {
 		return s[0] >= 0x20 && s[0] != 0x7f;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		if (s[0] < rows[i].first || s[0] > rows[i].last || s[1] < rows[i].low || s[1] > rows[i].high) {
+		if (s[0] < rows[i].first || s[0] > rows[i].last || s[1] < rows[i].low ||
+		    s[1] > rows[i].high) {
 			continue;
 		}
 		for (unsigned k = 2; k <= rows[i].more; k++) {

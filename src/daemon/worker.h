@@ -1,4 +1,5 @@
-/* One thread for what would block the loop: building policies and writing to disk. Jobs run in order. */
+/* One thread for what would block the loop: building policies and writing to disk. Jobs run in
+ * order. */
 #ifndef GBPF_DAEMON_WORKER_H
 #define GBPF_DAEMON_WORKER_H
 

@@ -30,7 +30,8 @@ EXPORT int gbpf_ps(struct gbpf *g, char **ret_json)
 	return client_text(g, "ps", json_object(), -1, ret_json);
 }
 
-EXPORT int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t weight, char **ret_json)
+EXPORT int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t weight,
+		    char **ret_json)
 {
 	json_t *p = json_pack("{s:I}", "tenant", (json_int_t)tenant);
 

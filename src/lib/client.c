@@ -43,12 +43,13 @@ static int fail_connect(struct gbpf *g, int err)
 				   "gbpfd is not running: nobody listens on %s", g->socket);
 	case -EACCES:
 	case -EPERM:
-		return client_fail(g, err, GBPF_EXIT_PERMISSION, "permission",
-				   "That gbpfd belongs to another user: run as that user, or with sudo",
-				   "not allowed to reach %s", g->socket);
+		return client_fail(
+			g, err, GBPF_EXIT_PERMISSION, "permission",
+			"That gbpfd belongs to another user: run as that user, or with sudo",
+			"not allowed to reach %s", g->socket);
 	default:
-		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", NULL, "cannot reach gbpfd on %s: %s",
-				   g->socket, strerror(-err));
+		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", NULL,
+				   "cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
 	}
 }
 
@@ -59,7 +60,8 @@ static int dial(struct gbpf *g, uint64_t deadline)
 
 	while ((fd = unix_connect(g->socket, SOCK_STREAM | SOCK_NONBLOCK)) == -EAGAIN) {
 		if (clock_now_ns() >= deadline) {
-			return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout", "Is gbpfd stopped?",
+			return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
+					   "Is gbpfd stopped?",
 					   "gbpfd does not accept connections on %s", g->socket);
 		}
 		clock_sleep_ns(2000000);
@@ -118,7 +120,8 @@ static int exchange(struct gbpf *g, const char *method, json_t *params, int fd, 
 		}
 		error = json_object_get(answer, "error");
 		result = json_object_get(answer, "result");
-		if (json_integer_value(json_object_get(answer, "id")) != id && !(error && !json_object_get(answer, "id"))) {
+		if (json_integer_value(json_object_get(answer, "id")) != id &&
+		    !(error && !json_object_get(answer, "id"))) {
 			json_decref(answer); /* an event, or the answer to nothing we remember */
 			continue;
 		}
@@ -207,15 +210,16 @@ int client_text(struct gbpf *g, const char *method, json_t *params, int fd, char
 	return 0;
 }
 
-EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, char **ret_json)
+EXPORT int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd,
+		     char **ret_json)
 {
 	json_error_t e;
 	json_t *p = params ? json_loads(params, 0, &e) : json_object();
 
 	if (params && !json_is_object(p)) {
 		json_decref(p);
-		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL, "parameters of %s are not a JSON object",
-				   method);
+		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+				   "parameters of %s are not a JSON object", method);
 	}
 	return client_text(g, method, p, fd, ret_json);
 }
@@ -255,7 +259,8 @@ EXPORT int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags)
 	g->timeout_ms = DEFAULT_TIMEOUT_MS;
 	client_ok(g);
 	if (set_paths(g, runtime_dir) < 0) {
-		return client_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage", "Set GBPF_RUNTIME_DIR to a shorter path",
+		return client_fail(g, -ENAMETOOLONG, GBPF_EXIT_USAGE, "usage",
+				   "Set GBPF_RUNTIME_DIR to a shorter path",
 				   "the path of the runtime directory is too long");
 	}
 	if (flags & GBPF_OPEN_NO_CONNECT) {

@@ -15,7 +15,7 @@ struct gbpf {
 	int fd; /* -1: not connected */
 	unsigned timeout_ms;
 	uint64_t next_id;
-	struct buf in; /* received, not yet a line */
+	struct buf in;	/* received, not yet a line */
 	size_t scanned; /* of in: no newline before */
 	char dir[CLIENT_PATH], socket[CLIENT_PATH];
 	struct gbpf_error error;
@@ -27,8 +27,8 @@ struct gbpf {
 /* ---- error.c ---- */
 void client_ok(struct gbpf *g);
 /* Remembers and returns err; hint may be NULL. */
-int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint, const char *fmt, ...)
-	PRINTF_LIKE(6, 7);
+int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
+		const char *fmt, ...) PRINTF_LIKE(6, 7);
 /* Remembers what gbpfd answered. */
 int client_fail_json(struct gbpf *g, const json_t *error);
 int client_no_memory(struct gbpf *g);
@@ -43,8 +43,10 @@ void client_disconnect(struct gbpf *g);
 
 /* ---- client.c ---- */
 int client_connect(struct gbpf *g);
-int client_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd, json_t **ret);
+int client_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+		   json_t **ret);
 /* The same, the result as text. */
-int client_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd, char **ret_json);
+int client_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+		char **ret_json);
 
 #endif

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct gbpf_error no_memory = { -ENOMEM, GBPF_EXIT_FAILED, "memory", "out of memory", "", "" };
+static const struct gbpf_error no_memory = { -ENOMEM,  GBPF_EXIT_FAILED,
+					     "memory", "out of memory",
+					     "",       "" };
 
 static void publish(struct gbpf *g, int err, int exit_code)
 {
@@ -30,7 +32,8 @@ void client_ok(struct gbpf *g)
 	publish(g, 0, GBPF_EXIT_OK);
 }
 
-int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint, const char *fmt, ...)
+int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
+		const char *fmt, ...)
 {
 	va_list ap;
 
@@ -56,10 +59,15 @@ static int errno_of(int exit_code, const char *code)
 	static const struct {
 		const char *code;
 		int err;
-	} by_code[] = { { "elf", -EINVAL }, { "active", -EEXIST }, { "busy", -EBUSY }, { "version", -EPROTONOSUPPORT } };
-	static const int by_exit[] = { [GBPF_EXIT_USAGE] = -EINVAL,	 [GBPF_EXIT_REFUSED] = -EACCES,
-				       [GBPF_EXIT_NOT_FOUND] = -ENOENT,	 [GBPF_EXIT_PERMISSION] = -EPERM,
-				       [GBPF_EXIT_LIMIT] = -E2BIG,	 [GBPF_EXIT_TIMEOUT] = -ETIMEDOUT };
+	} by_code[] = { { "elf", -EINVAL },
+			{ "active", -EEXIST },
+			{ "busy", -EBUSY },
+			{ "version", -EPROTONOSUPPORT } };
+	static const int by_exit[] = {
+		[GBPF_EXIT_USAGE] = -EINVAL,	 [GBPF_EXIT_REFUSED] = -EACCES,
+		[GBPF_EXIT_NOT_FOUND] = -ENOENT, [GBPF_EXIT_PERMISSION] = -EPERM,
+		[GBPF_EXIT_LIMIT] = -E2BIG,	 [GBPF_EXIT_TIMEOUT] = -ETIMEDOUT
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(by_code); i++) {
 		if (strcmp(code, by_code[i].code) == 0) {

@@ -34,19 +34,23 @@ static int follow(struct gbpf *g, unsigned idle_ms, gbpf_event_fn fn, void *arg)
 	return r;
 }
 
-EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn, void *arg)
+EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms,
+		       gbpf_event_fn fn, void *arg)
 {
 	bool following = flags & GBPF_EVENTS_FOLLOW;
 	json_t *result = NULL, *event;
 	size_t i;
 	int r;
 
-	r = client_request(g, "events",
-			   json_pack("{s:I,s:b}", "since", (json_int_t)since, "follow", (int)following), -1, &result);
+	r = client_request(
+		g, "events",
+		json_pack("{s:I,s:b}", "since", (json_int_t)since, "follow", (int)following), -1,
+		&result);
 	if (r) {
 		return r;
 	}
-	json_array_foreach(json_object_get(result, "events"), i, event) {
+	json_array_foreach(json_object_get(result, "events"), i, event)
+	{
 		r = give(g, event, fn, arg);
 		if (r) {
 			break;

@@ -24,8 +24,9 @@ void client_disconnect(struct gbpf *g)
 static int lost(struct gbpf *g, int err)
 {
 	client_disconnect(g);
-	return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", "See gbpfd.log in that directory",
-			   "gbpfd closed the connection of %s", g->socket);
+	return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+			   "See gbpfd.log in that directory", "gbpfd closed the connection of %s",
+			   g->socket);
 }
 
 static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interruptible)
@@ -46,14 +47,16 @@ static int wait_for(struct gbpf *g, short what, uint64_t deadline, bool interrup
 		}
 		if (n < 0 && errno == EINTR) {
 			if (interruptible) {
-				return client_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL, "interrupted");
+				return client_fail(g, -EINTR, GBPF_EXIT_FAILED, "interrupted", NULL,
+						   "interrupted");
 			}
 			continue;
 		}
 		if (n < 0) {
 			return lost(g, -errno);
 		}
-		client_disconnect(g); /* an answer that comes later must not be taken for another's */
+		client_disconnect(
+			g); /* an answer that comes later must not be taken for another's */
 		return client_fail(g, -ETIMEDOUT, GBPF_EXIT_TIMEOUT, "timeout",
 				   "Is gbpfd stopped or overloaded? A longer --timeout may help",
 				   "gbpfd did not answer in time on %s", g->socket);
@@ -112,7 +115,8 @@ static int cut_line(struct gbpf *g, json_t **ret)
 	const char *text = buf_text(&g->in), *nl;
 	json_t *j;
 
-	nl = g->in.len > g->scanned ? memchr(text + g->scanned, '\n', g->in.len - g->scanned) : NULL;
+	nl = g->in.len > g->scanned ? memchr(text + g->scanned, '\n', g->in.len - g->scanned)
+				    : NULL;
 	g->scanned = g->in.len;
 	if (!nl) {
 		return 0;
@@ -141,7 +145,8 @@ int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json
 		}
 		if (err < 0 || g->in.len > CLIENT_MAX_ANSWER) {
 			client_disconnect(g);
-			return client_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol", "Is that socket gbpfd's?",
+			return client_fail(g, -EBADMSG, GBPF_EXIT_FAILED, "protocol",
+					   "Is that socket gbpfd's?",
 					   "what answers on %s is not a line of JSON", g->socket);
 		}
 		n = recv(g->fd, chunk, sizeof(chunk), MSG_DONTWAIT);

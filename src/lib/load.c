@@ -1,4 +1,5 @@
-/* A policy's object on its way to gbpfd: read whole, put into a sealed memfd, passed beside the request. */
+/* A policy's object on its way to gbpfd: read whole, put into a sealed memfd, passed beside the
+ * request. */
 #include "lib/client_int.h"
 
 #include <errno.h>
@@ -44,8 +45,8 @@ static int make_memfd(const void *data, size_t bytes)
 	return fd;
 }
 
-EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name, unsigned flags,
-				  char **ret_json)
+EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name,
+				  unsigned flags, char **ret_json)
 {
 	unsigned timeout = g->timeout_ms;
 	int fd, err;
@@ -53,21 +54,24 @@ EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes,
 
 	if (!bytes) {
 		return client_fail(g, -EINVAL, GBPF_EXIT_FAILED, "elf",
-				   "Build it with clang -target bpf -mcpu=v3 -g -O2 -c", "the object of %s is empty", name);
+				   "Build it with clang -target bpf -mcpu=v3 -g -O2 -c",
+				   "the object of %s is empty", name);
 	}
 	if (bytes > GBPF_OBJECT_MAX_BYTES) {
-		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL, "the object of %s has more than %u MiB", name,
+		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+				   "the object of %s has more than %u MiB", name,
 				   GBPF_OBJECT_MAX_BYTES >> 20);
 	}
 	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
 	if (!p) {
-		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL, "a policy's name must be UTF-8");
+		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
+				   "a policy's name must be UTF-8");
 	}
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {
 		json_decref(p);
-		return client_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL, "cannot hand over the object: %s",
-				   strerror(-fd));
+		return client_fail(g, fd, GBPF_EXIT_FAILED, "memory", NULL,
+				   "cannot hand over the object: %s", strerror(-fd));
 	}
 	g->timeout_ms = timeout ? MAX(timeout, LOAD_TIMEOUT_MS) : 0;
 	err = client_text(g, "policy.load", p, fd, ret_json);
@@ -96,19 +100,22 @@ static int fail_read(struct gbpf *g, const char *path, int err)
 {
 	switch (err) {
 	case -ENOENT:
-		return client_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found", "Check the path of the .bpf.o",
-				   "%s does not exist", path);
+		return client_fail(g, err, GBPF_EXIT_NOT_FOUND, "not-found",
+				   "Check the path of the .bpf.o", "%s does not exist", path);
 	case -EACCES:
-		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL, "not allowed to read %s", path);
+		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission", NULL,
+				   "not allowed to read %s", path);
 	case -EFBIG:
-		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL, "%s has more than %u MiB", path,
-				   GBPF_OBJECT_MAX_BYTES >> 20);
+		return client_fail(g, -E2BIG, GBPF_EXIT_LIMIT, "limit", NULL,
+				   "%s has more than %u MiB", path, GBPF_OBJECT_MAX_BYTES >> 20);
 	default:
-		return client_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s", path, strerror(-err));
+		return client_fail(g, err, GBPF_EXIT_FAILED, "read", NULL, "cannot read %s: %s",
+				   path, strerror(-err));
 	}
 }
 
-EXPORT int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags, char **ret_json)
+EXPORT int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags,
+			    char **ret_json)
 {
 	char own_name[256];
 	struct buf object;
@@ -120,7 +127,8 @@ EXPORT int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, 
 		err = fail_read(g, path, err);
 	} else {
 		name_of(path, own_name, sizeof(own_name));
-		err = gbpf_policy_load_bytes(g, object.data, object.len, name ? name : own_name, flags, ret_json);
+		err = gbpf_policy_load_bytes(g, object.data, object.len, name ? name : own_name,
+					     flags, ret_json);
 	}
 	buf_finish(&object);
 	return err;

@@ -1,5 +1,5 @@
-/* Starting gbpfd for the user: one lock file so that several callers start one, a detached child, and a pipe on which it
- * says "ready" or why it cannot. */
+/* Starting gbpfd for the user: one lock file so that several callers start one, a detached child,
+ * and a pipe on which it says "ready" or why it cannot. */
 #include "lib/client_int.h"
 
 #include <errno.h>
@@ -37,10 +37,12 @@ static void add(struct start *s, const char *flag, const char *value)
 	}
 }
 
-static int prepare(struct gbpf *g, struct start *s, const struct gbpf_start_options *o, int ready_fd)
+static int prepare(struct gbpf *g, struct start *s, const struct gbpf_start_options *o,
+		   int ready_fd)
 {
 	if (o->program) {
-		if (snprintf(s->program, sizeof(s->program), "%s", o->program) >= (int)sizeof(s->program)) {
+		if (snprintf(s->program, sizeof(s->program), "%s", o->program) >=
+		    (int)sizeof(s->program)) {
 			return -ENAMETOOLONG;
 		}
 	} else if (path_program(s->program, sizeof(s->program), "gbpfd") < 0) {
@@ -131,7 +133,8 @@ static int spawn(const struct start *s, int ready_fd)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EAGAIN;
 }
 
-/* Reads until "ready", or the end of what a failing gbpfd has to say. 0, -ETIMEDOUT, -EIO with the text. */
+/* Reads until "ready", or the end of what a failing gbpfd has to say. 0, -ETIMEDOUT, -EIO with the
+ * text. */
 static int await_ready(int fd, uint64_t deadline, char *text, size_t cap)
 {
 	size_t len = 0;
@@ -172,19 +175,23 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 	int p[2], err;
 
 	if (pipe2(p, O_CLOEXEC) < 0) {
-		return client_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL, "cannot make a pipe: %s", strerror(errno));
+		return client_fail(g, -errno, GBPF_EXIT_FAILED, "start", NULL,
+				   "cannot make a pipe: %s", strerror(errno));
 	}
 	err = prepare(g, &s, o, p[1]);
 	if (!err && access(s.program, X_OK) < 0) {
-		err = client_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start", "Set GBPF_BINDIR to the folder of gbpfd",
-				  "cannot run %s: %s", s.program, strerror(errno));
+		err = client_fail(g, -errno, GBPF_EXIT_NOT_FOUND, "start",
+				  "Set GBPF_BINDIR to the folder of gbpfd", "cannot run %s: %s",
+				  s.program, strerror(errno));
 	} else if (err) {
-		client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "the path of gbpfd is too long");
+		client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
+			    "the path of gbpfd is too long");
 	}
 	if (!err) {
 		err = spawn(&s, p[1]);
 		if (err) {
-			client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL, "cannot start a process: %s", strerror(-err));
+			client_fail(g, err, GBPF_EXIT_FAILED, "start", NULL,
+				    "cannot start a process: %s", strerror(-err));
 		}
 	}
 	p[1] = fd_close(p[1]);
@@ -192,11 +199,14 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 		err = await_ready(p[0], deadline, text, sizeof(text));
 		text[strcspn(text, "\n")] = 0;
 		if (err == -ETIMEDOUT) {
-			client_fail(g, err, GBPF_EXIT_TIMEOUT, "start", "See gbpfd.log in the runtime directory",
+			client_fail(g, err, GBPF_EXIT_TIMEOUT, "start",
+				    "See gbpfd.log in the runtime directory",
 				    "gbpfd was started and did not get ready in time (%s)", g->dir);
 		} else if (err) {
-			client_fail(g, err, GBPF_EXIT_FAILED, "start", "See gbpfd.log in the runtime directory",
-				    "gbpfd did not start: %s", text[0] ? text : "it ended without a word");
+			client_fail(g, err, GBPF_EXIT_FAILED, "start",
+				    "See gbpfd.log in the runtime directory",
+				    "gbpfd did not start: %s",
+				    text[0] ? text : "it ended without a word");
 		}
 	}
 	fd_close(p[0]);
@@ -209,17 +219,19 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	int fd, err = path_make_private(g->dir, geteuid() == 0 ? 0755 : 0700);
 
 	if (err) {
-		return client_fail(g, err, GBPF_EXIT_FAILED, "start",
-				   "Set GBPF_RUNTIME_DIR to a directory of your own, or run as root",
-				   "cannot use %s as runtime directory: %s", g->dir, strerror(-err));
+		return client_fail(
+			g, err, GBPF_EXIT_FAILED, "start",
+			"Set GBPF_RUNTIME_DIR to a directory of your own, or run as root",
+			"cannot use %s as runtime directory: %s", g->dir, strerror(-err));
 	}
 	snprintf(path, sizeof(path), "%s/start.lock", g->dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
 		err = -errno;
-		return client_fail(g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
-				   err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR" : NULL,
-				   "cannot write to the runtime directory %s: %s", g->dir, strerror(-err));
+		return client_fail(
+			g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
+			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR" : NULL,
+			"cannot write to the runtime directory %s: %s", g->dir, strerror(-err));
 	}
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -229,8 +241,10 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 		}
 		if (err) {
 			fd_close(fd);
-			return client_fail(g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
-					   "somebody else is starting gbpfd in %s and does not finish", g->dir);
+			return client_fail(
+				g, err, GBPF_EXIT_TIMEOUT, "start", NULL,
+				"somebody else is starting gbpfd in %s and does not finish",
+				g->dir);
 		}
 		clock_sleep_ns(5000000);
 	}

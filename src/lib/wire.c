@@ -1,5 +1,6 @@
-/* Packs and checks the messages of the session socket. The peer is never trusted: a message has exactly the size of its
- * type, and only the descriptors that its type allows reach the caller. No allocation, nothing but libc. */
+/* Packs and checks the messages of the session socket. The peer is never trusted: a message has
+ * exactly the size of its type, and only the descriptors that its type allows reach the caller. No
+ * allocation, nothing but libc. */
 #include "lib/wire.h"
 
 #include <errno.h>
@@ -65,7 +66,8 @@ static void terminate(union wire_message *m)
 	}
 }
 
-/* How many descriptors come with this message: exactly (WELCOME: at least) that many; -1: its words contradict each other. */
+/* How many descriptors come with this message: exactly (WELCOME: at least) that many; -1: its words
+ * contradict each other. */
 static int descriptors_of(const union wire_message *m, unsigned nfds)
 {
 	switch (m->head.type) {
@@ -121,7 +123,8 @@ int wire_recv(int sock, union wire_message *m, int fds[8], unsigned *nfds)
 	if (n == -ECONNRESET || n == -EPIPE) {
 		return 0;
 	}
-	if (n == -EMSGSIZE) { /* longer than any of ours: perhaps of a later version, whose head says so */
+	if (n == -EMSGSIZE) { /* longer than any of ours: perhaps of a later version, whose head
+				 says so */
 		return check(m, sizeof(m->head), 1, fds, nfds);
 	}
 	if (n <= 0) {

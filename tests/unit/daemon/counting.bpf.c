@@ -1,5 +1,5 @@
-/* Every hook of gbpfd, with memory of both kinds: tick counts in a global and in each tenant's instance; admit decides by
- * the weight that is asked for. */
+/* Every hook of gbpfd, with memory of both kinds: tick counts in a global and in each tenant's
+ * instance; admit decides by the weight that is asked for. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("GPL");
@@ -38,7 +38,9 @@ int GBPF_PROG(counting_admit, admit)
 	}
 	if (ctx->weight == 15) {
 		ctx->class_id = GBPF_CLASS_BATCH;
-		asm volatile("" ::: "memory"); /* or clang stores both fields at once, which is refused */
+		asm volatile("" ::
+				     : "memory"); /* or clang stores both fields at once, which is
+						     refused */
 		ctx->weight = 3;
 	}
 	return GBPF_ADMIT;

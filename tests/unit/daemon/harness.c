@@ -19,8 +19,9 @@
 
 static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
 {
-	const char *argv[32] = { getenv("GBPFD"), "--foreground", "--device", "soft", "--runtime-dir", d->runtime,
-				 "--state-dir", d->state, "--ready-fd" };
+	const char *argv[32] = { getenv("GBPFD"), "--foreground",  "--device",
+				 "soft",	  "--runtime-dir", d->runtime,
+				 "--state-dir",	  d->state,	   "--ready-fd" };
 	char number[16];
 	int n = 9, quiet = open("/dev/null", O_RDWR);
 
@@ -50,7 +51,8 @@ int gd_start(struct gd *d, const char *const *more)
 		exec_gbpfd(d, more, p[1]);
 	}
 	close(p[1]);
-	while (len < sizeof(d->said) - 1 && (n = read(p[0], d->said + len, sizeof(d->said) - 1 - len)) > 0) {
+	while (len < sizeof(d->said) - 1 &&
+	       (n = read(p[0], d->said + len, sizeof(d->said) - 1 - len)) > 0) {
 		len += (size_t)n;
 	}
 	d->said[len] = 0;

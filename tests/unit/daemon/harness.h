@@ -21,22 +21,25 @@
 
 struct gd {
 	char dir[64], runtime[96], state[96];
-	pid_t pid; /* 0: not running */
+	pid_t pid;	 /* 0: not running */
 	char said[2048]; /* on --ready-fd */
 	struct gbpf *g;
 };
 
 int gd_setup(void **state);    /* a folder and a running gbpfd */
 int gd_teardown(void **state); /* checks that it ends with code 0 */
-/* In gd->runtime, with more arguments (NULL-terminated list, may be NULL). 0 when ready, -1 with ->said otherwise. */
+/* In gd->runtime, with more arguments (NULL-terminated list, may be NULL). 0 when ready, -1 with
+ * ->said otherwise. */
 int gd_start(struct gd *d, const char *const *more);
-int gd_stop(struct gd *d); /* SIGTERM; exit code */
-void gd_kill(struct gd *d); /* SIGKILL */
+int gd_stop(struct gd *d);	    /* SIGTERM; exit code */
+void gd_kill(struct gd *d);	    /* SIGKILL */
 struct gbpf *gd_open(struct gd *d); /* another connection */
 
-json_t *gd_call(struct gd *d, const char *method, const char *params); /* must succeed; caller frees */
+json_t *gd_call(struct gd *d, const char *method,
+		const char *params); /* must succeed; caller frees */
 json_int_t gd_number(struct gd *d, const char *method, const char *path); /* "counters.swaps" */
-/* Waits until the history has an event of that kind behind sequence since, whose text contains what; its sequence. */
+/* Waits until the history has an event of that kind behind sequence since, whose text contains
+ * what; its sequence. */
 uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const char *what);
 uint64_t gd_last_event(struct gd *d);
 /* Path of a test policy's object. */
@@ -64,12 +67,14 @@ void fake_enter(struct fake *f, const struct gd *d, uint32_t class_id, const cha
 /* Comes back with its pages after a restart; version as given. */
 void fake_reattach(struct fake *f, const struct gd *d, uint64_t version);
 void fake_leave(struct fake *f);
-/* The next message, which must come within 10 s. Descriptors are the caller's. Returns wire_recv's value. */
+/* The next message, which must come within 10 s. Descriptors are the caller's. Returns wire_recv's
+ * value. */
 int fake_receive(struct fake *f, union wire_message *m, int fds[8], unsigned *nfds);
 /* The same, must be of that type; its only descriptor (or -1) is returned. */
 int fake_expect(struct fake *f, union wire_message *m, enum wire_type type);
 void fake_send(struct fake *f, union wire_message *m, enum wire_type type);
-/* Takes a PREPARE and answers it; returns the version. Keeps the tenant region's descriptor in region_fd. */
+/* Takes a PREPARE and answers it; returns the version. Keeps the tenant region's descriptor in
+ * region_fd. */
 uint64_t fake_prepare(struct fake *f, int status);
 
 unsigned count_fds(pid_t pid);

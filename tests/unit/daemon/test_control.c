@@ -90,8 +90,12 @@ static void the_first_call_is_hello_with_the_right_number(void **state)
 	expect_error(fd, "protocol", 2);
 	say(fd, wrong, strlen(wrong));
 	j = hear(fd);
-	assert_non_null(strstr(json_string_value(json_object_get(json_object_get(j, "error"), "message")), "protocol 1"));
-	assert_non_null(strstr(json_string_value(json_object_get(json_object_get(j, "error"), "message")), "speaks 7"));
+	assert_non_null(
+		strstr(json_string_value(json_object_get(json_object_get(j, "error"), "message")),
+		       "protocol 1"));
+	assert_non_null(
+		strstr(json_string_value(json_object_get(json_object_get(j, "error"), "message")),
+		       "speaks 7"));
 	json_decref(j);
 	say(fd, HELLO, strlen(HELLO));
 	expect_result(fd);
@@ -100,8 +104,13 @@ static void the_first_call_is_hello_with_the_right_number(void **state)
 
 static void what_is_no_request_ends_the_connection(void **state)
 {
-	static const char *const junk[] = { "\n", "hello\n", "[]\n", "{}\n", "{\"method\":5}\n",
-					    "{\"id\":1,\"method\":\"ps\",\"params\":[]}\n", "{\"id\":1,\"method\":\"\xff\"}\n" };
+	static const char *const junk[] = { "\n",
+					    "hello\n",
+					    "[]\n",
+					    "{}\n",
+					    "{\"method\":5}\n",
+					    "{\"id\":1,\"method\":\"ps\",\"params\":[]}\n",
+					    "{\"id\":1,\"method\":\"\xff\"}\n" };
 
 	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
 		int fd = dial(*state);
@@ -134,8 +143,9 @@ static void a_line_has_a_limit(void **state)
 
 static void requests_may_come_together_and_in_pieces(void **state)
 {
-	static const char many[] = HELLO "{\"id\":2,\"method\":\"ps\"}\n{\"id\":3,\"method\":\"policy.list\"}\n{\"id\":4,"
-				   "\"method\":\"stat";
+	static const char many[] = HELLO
+		"{\"id\":2,\"method\":\"ps\"}\n{\"id\":3,\"method\":\"policy.list\"}\n{\"id\":4,"
+		"\"method\":\"stat";
 	int fd = dial(*state);
 
 	say(fd, many, strlen(many));
@@ -218,7 +228,8 @@ static void policies_may_differ_by_gpu(void **state)
 	fake_enter(&f, d, 2, "f");
 	fake_prepare(&f, 0);
 	gbpf_set_timeout(g, 5000);
-	assert_int_equal(gbpf_call(g, "policy.rollback", "{\"version\":1,\"gpu\":3}", -1, NULL), 0); /* f is late: fine */
+	assert_int_equal(gbpf_call(g, "policy.rollback", "{\"version\":1,\"gpu\":3}", -1, NULL),
+			 0); /* f is late: fine */
 	assert_int_equal(f.dir->version[0], 2);
 	assert_int_equal(f.dir->version[3], 1);
 	close(fake_expect(&f, &m, WIRE_PREPARE));
@@ -234,8 +245,9 @@ static void policies_may_differ_by_gpu(void **state)
 /* As user 65534: what everybody may, what the owner may, what administrators may. */
 static int as_nobody(struct gd *d, gid_t group)
 {
-	static const char *const forbidden[] = { "policy.unload", "policy.rollback", "policy.load", "off", "on",
-						 "shutdown" };
+	static const char *const forbidden[] = {
+		"policy.unload", "policy.rollback", "policy.load", "off", "on", "shutdown"
+	};
 	struct gbpf *g;
 	struct fake f;
 	char *json = NULL;
@@ -252,7 +264,8 @@ static int as_nobody(struct gd *d, gid_t group)
 			return 2;
 		}
 	}
-	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"name\":\"rooted\"") || strstr(json, "--fast")) {
+	if (gbpf_ps(g, &json) < 0 || !strstr(json, "\"name\":\"rooted\"") ||
+	    strstr(json, "--fast")) {
 		return 3; /* another user's command line is not shown */
 	}
 	free(json);

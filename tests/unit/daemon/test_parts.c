@@ -1,4 +1,5 @@
-/* Parts of gbpfd by themselves: texts, history and its files, the store, devices, the queue of a session. */
+/* Parts of gbpfd by themselves: texts, history and its files, the store, devices, the queue of a
+ * session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,11 +61,11 @@ static void texts_become_utf8_without_controls(void **state)
 		{ "plain text", "plain text" },
 		{ "\x01\x1b[0m\x7f\t\n", "??[0m???" },
 		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
-		{ "\xc0\xaf", "??" },		      /* too long a form */
-		{ "\xed\xa0\x80", "???" },	      /* surrogate */
-		{ "\xf4\x90\x80\x80", "????" },	      /* beyond Unicode */
-		{ "\xc2\x9b", "??" },		      /* a control character of eight bits */
-		{ "\xe2\x82", "??" },		      /* cut */
+		{ "\xc0\xaf", "??" },		/* too long a form */
+		{ "\xed\xa0\x80", "???" },	/* surrogate */
+		{ "\xf4\x90\x80\x80", "????" }, /* beyond Unicode */
+		{ "\xc2\x9b", "??" },		/* a control character of eight bits */
+		{ "\xe2\x82", "??" },		/* cut */
 		{ "\xff\xfe", "??" },
 		{ "", "" },
 	};
@@ -155,10 +156,13 @@ static void damaged_history_files_are_read_as_far_as_they_go(void **state)
 	struct history h;
 
 	(void)state;
-	write_text("events.jsonl", "{\"seq\":3,\"wall_ns\":1,\"kind\":\"k\",\"text\":\"three\"}\n"
-				   "not json\n[]\n{\"seq\":2,\"kind\":\"k\",\"text\":\"older\"}\n"
-				   "{\"seq\":-4,\"kind\":\"k\",\"text\":\"x\"}\n{\"seq\":9223372036854775807,\"kind\":\"k\","
-				   "\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
+	write_text(
+		"events.jsonl",
+		"{\"seq\":3,\"wall_ns\":1,\"kind\":\"k\",\"text\":\"three\"}\n"
+		"not json\n[]\n{\"seq\":2,\"kind\":\"k\",\"text\":\"older\"}\n"
+		"{\"seq\":-4,\"kind\":\"k\",\"text\":\"x\"}\n{\"seq\":9223372036854775807,\"kind\":"
+		"\"k\","
+		"\"text\":\"x\"}\n{\"seq\":9,\"kind\":\"k\",\"text\":\"nine\"}\n{\"seq\":10,\"ki");
 	assert_int_equal(history_open(&h, dir), 0);
 	assert_null(history_get(&h, 3)); /* there is a gap behind it */
 	assert_string_equal(history_get(&h, 9)->text, "nine");
@@ -184,7 +188,8 @@ static void devices_are_read_from_the_drivers_folder(void **state)
 	snprintf(path, sizeof(path), "%s/0000:0a:00.0", proc);
 	mkdir(path, 0755);
 	write_text("gpus/0000:1b:00.0/information",
-		   "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t GPU-01234567-89ab-cdef-0123-456789abcdef\n");
+		   "Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t "
+		   "GPU-01234567-89ab-cdef-0123-456789abcdef\n");
 	write_text("gpus/0000:0a:00.0/information", "Model: broken\nGPU UUID: GPU-xyz\n");
 	assert_int_equal(devices_open(&t, "auto", proc, "/nonexistent"), 0);
 	assert_string_equal(t.kind, "nvidia");
@@ -233,7 +238,9 @@ static void the_store_is_read_back(void **state)
 	(void)state;
 	assert_int_equal(store_open(&s, dir), 0);
 	assert_int_equal(s.next, 1);
-	assert_int_equal(store_write_object(s.dir, 1, "one", 3, "{\"name\":\"first\",\"hash\":\"00000000000000ff\"}"), 0);
+	assert_int_equal(store_write_object(s.dir, 1, "one", 3,
+					    "{\"name\":\"first\",\"hash\":\"00000000000000ff\"}"),
+			 0);
 	assert_int_equal(store_write_object(s.dir, 12, "twelve", 6, "{\"name\":\"second\"}"), 0);
 	assert_int_equal(store_add(&s, 1, meta("first"), &removed), 0);
 	assert_int_equal(store_add(&s, 12, meta("second"), &removed), 0);

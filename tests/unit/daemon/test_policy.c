@@ -1,5 +1,5 @@
-/* Policies in a running gbpfd: the two phases of a swap, refusals that leave the old one running, and the hooks that run
- * in gbpfd. */
+/* Policies in a running gbpfd: the two phases of a swap, refusals that leave the old one running,
+ * and the hooks that run in gbpfd. */
 #include "harness.h"
 
 #include <errno.h>
@@ -37,8 +37,8 @@ static void *run_call(void *arg)
 {
 	struct pending *p = arg;
 
-	p->err = p->policy ? gbpf_policy_load(p->g, gd_object(p->policy), NULL, p->flags, &p->json) :
-			     gbpf_policy_rollback(p->g, p->version, &p->json);
+	p->err = p->policy ? gbpf_policy_load(p->g, gd_object(p->policy), NULL, p->flags, &p->json)
+			   : gbpf_policy_rollback(p->g, p->version, &p->json);
 	return NULL;
 }
 
@@ -226,7 +226,8 @@ static void what_arrives_runs(void **state)
 	assert_int_equal(policy->version, 1);
 	again = shm_map(fds[1], policy->region_bytes[EBPF_REGION_GLOBAL], 1);
 	assert_null(again); /* global memory is gbpfd's to write */
-	assert_non_null(memmem(policy->region[EBPF_REGION_GLOBAL], policy->region_bytes[EBPF_REGION_GLOBAL],
+	assert_non_null(memmem(policy->region[EBPF_REGION_GLOBAL],
+			       policy->region_bytes[EBPF_REGION_GLOBAL],
 			       &(uint64_t){ 0x1122334455667788 }, 8));
 	m.version.status = 0;
 	fake_send(&f, &m, WIRE_PREPARED);
@@ -261,7 +262,8 @@ static void a_refused_policy_leaves_the_old_one_running(void **state)
 	expect_refusal(d, gd_object("unsafe"), -EACCES, 4, "verify");
 	g = gd_open(d);
 	e = gbpf_last_error(g);
-	assert_int_equal(gbpf_policy_load(g, gd_object("unsafe"), NULL, GBPF_LOAD_SWAP, NULL), -EACCES);
+	assert_int_equal(gbpf_policy_load(g, gd_object("unsafe"), NULL, GBPF_LOAD_SWAP, NULL),
+			 -EACCES);
 	assert_non_null(strstr(e->message, "submit"));
 	assert_non_null(strstr(e->message, "unsafe.bpf.c")); /* the source line */
 	gbpf_close(g);
@@ -300,7 +302,8 @@ static void broken_objects_are_refused_with_a_reason(void **state)
 		for (int k = 0; k < 8; k++) {
 			object.data[at + (size_t)k] = (char)random();
 		}
-		gbpf_policy_load_bytes(g, object.data, object.len, "hurt", GBPF_LOAD_SWAP, NULL); /* either way; no crash */
+		gbpf_policy_load_bytes(g, object.data, object.len, "hurt", GBPF_LOAD_SWAP,
+				       NULL); /* either way; no crash */
 		memcpy(object.data + at, saved, 8);
 	}
 	assert_true(gd_number(d, "policy.list", "active") >= 1);
@@ -409,7 +412,8 @@ static void list_and_show_tell_what_is_kept(void **state)
 	v = json_array_get(json_object_get(show, "hooks"), 0);
 	assert_true(member(v, "cost") > 0 && member(v, "insns") > 0);
 	assert_true(json_array_size(json_object_get(show, "maps")) >= 2);
-	assert_int_equal(json_array_size(json_object_get(json_object_get(show, "counters"), "notes")), 16);
+	assert_int_equal(
+		json_array_size(json_object_get(json_object_get(show, "counters"), "notes")), 16);
 	json_decref(list);
 	json_decref(show);
 }
@@ -425,7 +429,8 @@ static void at_most_64_versions_are_kept(void **state)
 	list = gd_call(d, "policy.list", NULL);
 	assert_int_equal(json_array_size(json_object_get(list, "versions")), 64);
 	assert_int_equal(member(list, "active"), 66);
-	assert_int_equal(member(json_array_get(json_object_get(list, "versions"), 0), "version"), 3);
+	assert_int_equal(member(json_array_get(json_object_get(list, "versions"), 0), "version"),
+			 3);
 	json_decref(list);
 }
 
@@ -444,7 +449,8 @@ static void tick_runs_while_somebody_is_active_and_writes_everybodys_memory(void
 	assert_int_equal(fake_prepare(&f, 0), 1);
 	mine = shm_map(f.region_fd, 4096, 1);
 	assert_non_null(mine);
-	while (load_seqcst(&mine[0]) < 20) { /* element 0 of the tenant's map: counted up by gbpfd */
+	while (load_seqcst(&mine[0]) <
+	       20) { /* element 0 of the tenant's map: counted up by gbpfd */
 		assert_true(clock_now_ns() < deadline);
 		add_relaxed(&f.stats->launches, 1u);
 	}

@@ -1,4 +1,5 @@
-/* What outlives gbpfd: the policies, the history, the processes. And what must not: stale sockets, half-written files. */
+/* What outlives gbpfd: the policies, the history, the processes. And what must not: stale sockets,
+ * half-written files. */
 #include "harness.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void a_process_comes_back_with_its_memory(void **state)
 	store_seqcst(&mine[3], UINT64_C(777));
 	store_seqcst(&f.stats->launches, UINT64_C(4242));
 	gd_kill(d);
-	assert_int_equal(fake_receive(&f, &m, fds, &n), 0); /* it notices */
+	assert_int_equal(fake_receive(&f, &m, fds, &n), 0);   /* it notices */
 	assert_int_equal(load_seqcst(&f.dir->version[0]), 1); /* and goes on with the last policy */
 	gbpf_close(d->g);
 	d->g = NULL;
@@ -277,7 +278,8 @@ static void a_full_runtime_directory_is_explained(void **state)
 		snprintf(other.runtime, sizeof(other.runtime), "%s/full", d->dir);
 		if (mkdir(other.runtime, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
 		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-		    mount("tmpfs", other.runtime, "tmpfs", 0, "size=4k,nr_inodes=1,mode=0755") < 0) {
+		    mount("tmpfs", other.runtime, "tmpfs", 0, "size=4k,nr_inodes=1,mode=0755") <
+			    0) {
 			_exit(77);
 		}
 		if (gd_start(&other, NULL) == 0) {
@@ -335,13 +337,16 @@ static void the_policy_of_the_command_line_is_loaded_once(void **state)
 	assert_int_equal(gd_number(d, "policy.list", "active"), 1);
 	gd_stop(d);
 	assert_int_equal(gd_start(d, more), 0);
-	assert_int_equal(gd_number(d, "policy.list", "active"), 1); /* the same bytes: the same version */
+	assert_int_equal(gd_number(d, "policy.list", "active"),
+			 1); /* the same bytes: the same version */
 }
 
 static void several_callers_start_one(void **state)
 {
 	struct gd *d = *state;
-	struct gbpf_start_options o = { .size = sizeof(o), .program = getenv("GBPFD"), .device = "soft",
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.program = getenv("GBPFD"),
+					.device = "soft",
 					.state_dir = d->state };
 	pid_t pids[6];
 	struct gbpf *g;
@@ -381,7 +386,8 @@ static void several_callers_start_one(void **state)
 	close(fd);
 }
 
-/* Swaps under way while gbpfd is killed: whatever the moment, the next one starts, and what it says is consistent. */
+/* Swaps under way while gbpfd is killed: whatever the moment, the next one starts, and what it says
+ * is consistent. */
 static void *load_for_ever(void *arg)
 {
 	struct gd *d = arg;
@@ -391,7 +397,8 @@ static void *load_for_ever(void *arg)
 		int err = gbpf_open(&g, d->runtime, 0);
 
 		if (!err) {
-			err = gbpf_policy_load(g, gd_object(i % 2 ? "plain" : "counting"), NULL, GBPF_LOAD_SWAP, NULL);
+			err = gbpf_policy_load(g, gd_object(i % 2 ? "plain" : "counting"), NULL,
+					       GBPF_LOAD_SWAP, NULL);
 		}
 		gbpf_close(g);
 		if (err) {
@@ -414,7 +421,8 @@ static void killed_at_any_moment_it_starts_again(void **state)
 		json_t *list;
 
 		assert_int_equal(pthread_create(&loader, NULL, load_for_ever, d), 0);
-		clock_sleep_ns(1000000u + (uint64_t)random() % 150000000u); /* the random moment itself */
+		clock_sleep_ns(1000000u +
+			       (uint64_t)random() % 150000000u); /* the random moment itself */
 		gd_kill(d);
 		pthread_join(loader, NULL);
 		gbpf_close(d->g);

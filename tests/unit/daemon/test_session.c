@@ -1,4 +1,5 @@
-/* Sessions of a running gbpfd: pages and their seals, boards of latency tenants, death, hostile processes. */
+/* Sessions of a running gbpfd: pages and their seals, boards of latency tenants, death, hostile
+ * processes. */
 #include "harness.h"
 
 #include <errno.h>
@@ -20,10 +21,12 @@
 
 enum { LATENCY, NORMAL, BATCH };
 
-/* Descriptors of gbpfd when only the test's own connection is left, and nobody's end is being written up. */
+/* Descriptors of gbpfd when only the test's own connection is left, and nobody's end is being
+ * written up. */
 static unsigned settled_fds(struct gd *d)
 {
-	while (gd_number(d, "status", "connections") != 1 || gd_number(d, "status", "ending") != 0) {
+	while (gd_number(d, "status", "connections") != 1 ||
+	       gd_number(d, "status", "ending") != 0) {
 	}
 	return count_fds(d->pid);
 }
@@ -133,9 +136,13 @@ static void set_publishes_and_withdraws_a_board(void **state)
 
 static void set_refuses_what_does_not_exist(void **state)
 {
-	static const char *const params[] = { "{\"tenant\":77,\"class\":\"batch\"}", "{\"tenant\":0,\"class\":\"urgent\"}",
-					      "{\"tenant\":0,\"weight\":0}", "{\"tenant\":0,\"weight\":10001}",
-					      "{\"tenant\":0,\"weight\":\"heavy\"}", "{\"tenant\":-1}", "{}" };
+	static const char *const params[] = { "{\"tenant\":77,\"class\":\"batch\"}",
+					      "{\"tenant\":0,\"class\":\"urgent\"}",
+					      "{\"tenant\":0,\"weight\":0}",
+					      "{\"tenant\":0,\"weight\":10001}",
+					      "{\"tenant\":0,\"weight\":\"heavy\"}",
+					      "{\"tenant\":-1}",
+					      "{}" };
 	struct gd *d = *state;
 	struct gbpf *g = gd_open(d);
 	struct fake f;
@@ -197,14 +204,16 @@ static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
 	while (!load_seqcst(&board->gpu[0].open)) {
 		cpu_relax();
 	}
-	assert_int_equal(pthread_create(&waiter, NULL, wait_for_board, (void *)(uintptr_t)board), 0);
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_board, (void *)(uintptr_t)board),
+			 0);
 	begin = clock_now_ns();
 	kill(pid, SIGKILL);
 	pthread_join(waiter, &woken);
 	assert_non_null(woken);
 	assert_true(clock_now_ns() - begin < 5000000000u);
 	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
-	gd_await_event(d, 0, "kill", "signal 9"); /* still a zombie: nobody has asked for its status */
+	gd_await_event(d, 0, "kill",
+		       "signal 9"); /* still a zombie: nobody has asked for its status */
 	waitpid(pid, NULL, 0);
 	shm_unmap((void *)(uintptr_t)board, SCHED_PAGE_BYTES);
 	fake_leave(&batch);
@@ -292,11 +301,13 @@ static void garbage_ends_a_session_and_nothing_else(void **state)
 		}
 		memcpy(&m, junk, sizeof(m));
 		if (i % 2) {
-			m.head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION, (uint32_t)random() % 14,
-						     (uint32_t)sizeof(m) };
-			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 12), extra, (unsigned)random() % 4);
+			m.head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION,
+						     (uint32_t)random() % 14, (uint32_t)sizeof(m) };
+			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 12), extra,
+				  (unsigned)random() % 4);
 		} else {
-			msg_send(f.sock, junk, 1 + (size_t)random() % 1000, extra, (unsigned)random() % 4);
+			msg_send(f.sock, junk, 1 + (size_t)random() % 1000, extra,
+				 (unsigned)random() % 4);
 		}
 		while (fake_receive(&f, &m, fds, &n) == 1) { /* refused, or closed */
 			assert_int_equal(m.head.type, WIRE_REFUSED);
@@ -434,7 +445,8 @@ static void notes_go_to_the_history_but_not_without_end(void **state)
 	gd_await_event(d, before, "limit", "held too long");
 	fake_leave(&f);
 	gd_await_event(d, before, "detach", "chatty");
-	assert_true(gd_last_event(d) - before <= 62); /* at most three seconds' worth, however slow the machine is */
+	assert_true(gd_last_event(d) - before <=
+		    62); /* at most three seconds' worth, however slow the machine is */
 }
 
 static void there_is_a_limit_of_tenants(void **state)
@@ -466,7 +478,8 @@ static void there_is_a_limit_of_tenants(void **state)
 	for (unsigned i = 0; i <= SCHED_MAX_TENANTS; i++) {
 		close(f[i].sock);
 	}
-	while (gd_number(d, "status", "sessions") > 0) { /* it reads that many ends one after the other */
+	while (gd_number(d, "status", "sessions") >
+	       0) { /* it reads that many ends one after the other */
 	}
 	assert_int_equal(gd_number(d, "status", "leaked"), 0);
 }

@@ -1,4 +1,5 @@
-/* libgbpf against a peer that is slow, wrong or absent. The peer is a thread that plays a script. */
+/* libgbpf against a peer that is slow, wrong or absent. The peer is a thread that plays a script.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,9 @@
 #include "base/fd.h"
 #include "gbpf/gbpf.h"
 
-#define HELLO "{\"id\":1,\"result\":{\"protocol\":1,\"version\":\"9.9\",\"pid\":5,\"uid\":0,\"generation\":7,\"device\":\"soft\"}}\n"
+#define HELLO                                                                                      \
+	"{\"id\":1,\"result\":{\"protocol\":1,\"version\":\"9.9\",\"pid\":5,\"uid\":0,"            \
+	"\"generation\":7,\"device\":\"soft\"}}\n"
 
 struct world {
 	char dir[64], path[96];
@@ -146,7 +149,8 @@ static void hello_is_kept_and_a_call_gives_its_result(void **state)
 	char *json = NULL;
 
 	w->answers[0] = HELLO;
-	w->answers[1] = "{\"event\":{\"seq\":1}}\n{\"id\":77,\"result\":{}}\n{\"id\":2,\"result\":{\"x\":1}}\n";
+	w->answers[1] = "{\"event\":{\"seq\":1}}\n{\"id\":77,\"result\":{}}\n{\"id\":2,\"result\":{"
+			"\"x\":1}}\n";
 	begin(w);
 	assert_int_equal(gbpf_open(&g, w->path, 0), 0); /* the socket stands for its directory */
 	assert_string_equal(gbpf_hello(g)->version, "9.9");
@@ -167,7 +171,8 @@ static void an_error_travels_whole(void **state)
 	char *json = NULL;
 
 	w->answers[0] = HELLO;
-	w->answers[1] = "{\"id\":2,\"error\":{\"code\":\"verify\",\"exit\":4,\"message\":\"m\",\"hint\":\"h\","
+	w->answers[1] = "{\"id\":2,\"error\":{\"code\":\"verify\",\"exit\":4,\"message\":\"m\","
+			"\"hint\":\"h\","
 			"\"detail\":\"one\\ntwo\"}}\n";
 	w->answers[2] = "{\"id\":3,\"error\":{\"exit\":\"text\",\"code\":5}}\n";
 	begin(w);
@@ -180,7 +185,8 @@ static void an_error_travels_whole(void **state)
 	assert_string_equal(e->message, "m");
 	assert_string_equal(e->hint, "h");
 	assert_string_equal(e->detail, "one\ntwo");
-	assert_int_equal(gbpf_policy_list(g, &json), -EIO); /* an error without sense is an error all the same */
+	assert_int_equal(gbpf_policy_list(g, &json),
+			 -EIO); /* an error without sense is an error all the same */
 	assert_int_equal(gbpf_last_error(g)->exit, 1);
 	gbpf_close(g);
 	end(w);
@@ -191,7 +197,8 @@ static void another_protocol_version_says_so(void **state)
 	struct world *w = *state;
 	struct gbpf *g;
 
-	w->answers[0] = "{\"id\":1,\"error\":{\"code\":\"version\",\"exit\":1,\"message\":\"speaks 2\"}}\n";
+	w->answers[0] =
+		"{\"id\":1,\"error\":{\"code\":\"version\",\"exit\":1,\"message\":\"speaks 2\"}}\n";
 	begin(w);
 	assert_int_equal(gbpf_open(&g, w->dir, 0), -EPROTONOSUPPORT);
 	gbpf_close(g);
@@ -200,7 +207,8 @@ static void another_protocol_version_says_so(void **state)
 
 static void what_is_no_json_is_refused(void **state)
 {
-	static const char *const junk[] = { "hello there\n", "[1,2]\n", "{\"id\":1,\n", "\n", "{\"id\":1,\"result\":\xff}\n" };
+	static const char *const junk[] = { "hello there\n", "[1,2]\n", "{\"id\":1,\n", "\n",
+					    "{\"id\":1,\"result\":\xff}\n" };
 
 	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
 		struct world *w = *state;
@@ -268,7 +276,8 @@ static void events_come_first_from_the_past_then_live(void **state)
 	int n = 0;
 
 	w->answers[0] = HELLO;
-	w->answers[1] = "{\"id\":2,\"result\":{\"events\":[{\"seq\":1},{\"seq\":2}]}}\n{\"event\":{\"seq\":3}}\n"
+	w->answers[1] = "{\"id\":2,\"result\":{\"events\":[{\"seq\":1},{\"seq\":2}]}}\n{\"event\":{"
+			"\"seq\":3}}\n"
 			"{\"event\":{\"seq\":4}}\n{\"event\":{\"seq\":5}}\n";
 	begin(w);
 	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
@@ -294,8 +303,8 @@ static void an_object_travels_as_a_sealed_memfd(void **state)
 	begin(w);
 	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
 	assert_int_equal(gbpf_policy_load(g, file, NULL, GBPF_LOAD_SWAP, NULL), 0);
-	assert_string_equal(w->got,
-			    "{\"id\":2,\"method\":\"policy.load\",\"params\":{\"name\":\"mine\",\"swap\":true}}\n");
+	assert_string_equal(w->got, "{\"id\":2,\"method\":\"policy.load\",\"params\":{\"name\":"
+				    "\"mine\",\"swap\":true}}\n");
 	assert_true(w->got_fd >= 0);
 	assert_int_equal(pread(w->got_fd, text, sizeof(text), 0), 12);
 	assert_string_equal(text, "object bytes");
@@ -314,7 +323,8 @@ static void wrong_parameters_never_leave(void **state)
 	assert_int_equal(gbpf_call(g, "ps", "[1]", -1, NULL), -EINVAL);
 	assert_int_equal(gbpf_call(g, "ps", "{", -1, NULL), -EINVAL);
 	assert_int_equal(gbpf_last_error(g)->exit, GBPF_EXIT_USAGE);
-	assert_int_equal(gbpf_policy_load_bytes(g, "x", GBPF_OBJECT_MAX_BYTES + 1, "n", 0, NULL), -E2BIG);
+	assert_int_equal(gbpf_policy_load_bytes(g, "x", GBPF_OBJECT_MAX_BYTES + 1, "n", 0, NULL),
+			 -E2BIG);
 	assert_int_equal(gbpf_policy_load_bytes(g, "x", 1, "\xff", 0, NULL), -EINVAL);
 	assert_int_equal(gbpf_policy_load(g, w->dir, NULL, 0, NULL), -EISDIR);
 	gbpf_close(g);
@@ -333,7 +343,9 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	assert_int_equal(gbpf_open(&g, w->dir, 0), -ECONNREFUSED);
 	assert_int_equal(gbpf_start_daemon(g, &o), -ENOENT);
 	f = fopen(program, "w"); /* writes its reason to the descriptor behind --ready-fd */
-	fputs("#!/bin/sh\nwhile [ \"$1\" != --ready-fd ]; do shift; done\neval \"echo no room >&$2\"\nexit 1\n", f);
+	fputs("#!/bin/sh\nwhile [ \"$1\" != --ready-fd ]; do shift; done\neval \"echo no room "
+	      ">&$2\"\nexit 1\n",
+	      f);
 	fclose(f);
 	assert_int_equal(chmod(program, 0755), 0);
 	assert_int_equal(gbpf_start_daemon(g, &o), -EIO);

@@ -1,4 +1,5 @@
-/* The session socket's messages against a hostile peer: nothing but exact messages passes, and no descriptor leaks. */
+/* The session socket's messages against a hostile peer: nothing but exact messages passes, and no
+ * descriptor leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +79,9 @@ static void raw(const void *data, size_t len, unsigned nfds)
 
 static void every_type_makes_the_round_trip(void **state)
 {
-	static const unsigned fds_of[] = { [WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3, [WIRE_BOARD_ADD] = 1, [WIRE_QUEUED] = 0 };
+	static const unsigned fds_of[] = {
+		[WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3, [WIRE_BOARD_ADD] = 1, [WIRE_QUEUED] = 0
+	};
 	int send_fds[3] = { 2, 2, 2 };
 
 	(void)state;
@@ -90,7 +93,8 @@ static void every_type_makes_the_round_trip(void **state)
 		if (t == WIRE_PREPARE) {
 			m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
 		}
-		memset((char *)&m + sizeof(m.head), t == WIRE_PREPARE || t == WIRE_HELLO ? 0 : 0x41, 8);
+		memset((char *)&m + sizeof(m.head), t == WIRE_PREPARE || t == WIRE_HELLO ? 0 : 0x41,
+		       8);
 		assert_int_equal(wire_send(pair[0], &m, t, send_fds, want), 0);
 		assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
 		assert_int_equal(got.head.type, t);
@@ -256,7 +260,9 @@ static void more_descriptors_than_any_message_has_leak_nothing(void **state)
 	} ctl;
 	struct wire_head h = { WIRE_MAGIC, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
 	struct iovec iov = { &h, sizeof(h) };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl)
+	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
 	unsigned before = open_fds();
 	union wire_message got;
@@ -308,16 +314,23 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_type_makes_the_round_trip, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup, teardown),
-		cmocka_unit_test_setup_teardown(nothing_there_is_eagain_and_a_closed_peer_is_zero, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(nothing_there_is_eagain_and_a_closed_peer_is_zero,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_full_buffer_is_eagain, setup, teardown),
-		cmocka_unit_test_setup_teardown(another_version_is_told_from_garbage, setup, teardown),
-		cmocka_unit_test_setup_teardown(wrong_magic_type_or_size_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(another_version_is_told_from_garbage, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(wrong_magic_type_or_size_is_refused, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(texts_are_terminated, setup, teardown),
-		cmocka_unit_test_setup_teardown(descriptors_that_do_not_belong_are_closed, setup, teardown),
+		cmocka_unit_test_setup_teardown(descriptors_that_do_not_belong_are_closed, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(missing_descriptors_are_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(more_descriptors_than_any_message_has_leak_nothing, setup, teardown),
-		cmocka_unit_test_setup_teardown(random_bytes_never_pass_as_more_than_they_are, setup, teardown),
+		cmocka_unit_test_setup_teardown(more_descriptors_than_any_message_has_leak_nothing,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(random_bytes_never_pass_as_more_than_they_are,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
