@@ -1,5 +1,6 @@
-/* The agent serves the session and does the scheduler's timed work: it sleeps on the socket and on an eventfd for as long as
- * the scheduler allows. When gbpfd goes away everything stays as it is, and the agent knocks until one is back. */
+/* The agent serves the session and does the scheduler's timed work: it sleeps on the socket and on
+ * an eventfd for as long as the scheduler allows. When gbpfd goes away everything stays as it is,
+ * and the agent knocks until one is back. */
 #include "shim/agent.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ static void try_again(struct session *s, struct retry *r)
 /* Sleeps until a message, a wake-up or the time. */
 static void sleep_for(struct session *s, uint64_t ns, struct retry *r)
 {
-	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN }, { .fd = s->sock, .events = POLLIN } };
+	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN },
+			       { .fd = s->sock, .events = POLLIN } };
 	struct timespec t = { 0 };
 	uint64_t count;
 
@@ -72,7 +74,8 @@ static void *agent(void *arg)
 
 	prctl(PR_SET_NAME, "gbpf-agent");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	(void)capture_exempt(); /* for good: its event queries must not spoil an application's capture */
+	(void)capture_exempt(); /* for good: its event queries must not spoil an application's
+				   capture */
 	while (!load_acquire(&stopping)) {
 		uint64_t ns = sched_agent_step(s->sched);
 

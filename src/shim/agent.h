@@ -1,4 +1,5 @@
-/* The agent: the one thread that the shim adds to a process, after cuInit and only when there is a session. */
+/* The agent: the one thread that the shim adds to a process, after cuInit and only when there is a
+ * session. */
 #ifndef GBPF_SHIM_AGENT_H
 #define GBPF_SHIM_AGENT_H
 

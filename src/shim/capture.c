@@ -7,8 +7,8 @@
 bool capture_has(CUstream stream, bool per_thread)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult r = per_thread ? shim_real.cuStreamIsCapturing_ptsz(stream, &status) :
-				  shim_real.cuStreamIsCapturing(stream, &status);
+	CUresult r = per_thread ? shim_real.cuStreamIsCapturing_ptsz(stream, &status)
+				: shim_real.cuStreamIsCapturing(stream, &status);
 
 	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -17,8 +17,9 @@ CUstreamCaptureMode capture_exempt(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	return shim_real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode :
-										    CU_STREAM_CAPTURE_MODE_GLOBAL;
+	return shim_real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS
+		       ? mode
+		       : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 void capture_restore(CUstreamCaptureMode before)
@@ -48,8 +49,8 @@ static CUresult ended(CUresult r)
 {
 	uint32_t n = load_relaxed(&shim.captures);
 
-	if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_INVALID_VALUE && r != CUDA_ERROR_INVALID_HANDLE &&
-	    r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
+	if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_INVALID_VALUE &&
+	    r != CUDA_ERROR_INVALID_HANDLE && r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
 		while (n && !cas_acqrel(&shim.captures, &n, n - 1)) {
 		}
 	}
@@ -81,17 +82,20 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-				     const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+				     const CUgraphEdgeData *edges, size_t n,
+				     CUstreamCaptureMode mode)
 {
 	begin();
 	return begun(shim_real.cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, n, mode));
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-					  const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+					  const CUgraphEdgeData *edges, size_t n,
+					  CUstreamCaptureMode mode)
 {
 	begin();
-	return begun(shim_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, n, mode));
+	return begun(
+		shim_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, n, mode));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)

@@ -1,5 +1,5 @@
-/* Stream capture: a capturing stream records a graph instead of running, so nothing of it is held, marked or counted. The
- * driver is asked only while some capture is open in the process. */
+/* Stream capture: a capturing stream records a graph instead of running, so nothing of it is held,
+ * marked or counted. The driver is asked only while some capture is open in the process. */
 #ifndef GBPF_SHIM_CAPTURE_H
 #define GBPF_SHIM_CAPTURE_H
 
@@ -13,8 +13,9 @@ static inline bool capture_any(void)
 /* The call on this stream belongs to a capture, or would be refused because of one. */
 bool capture_has(CUstream stream, bool per_thread);
 
-/* While some stream captures in global mode the driver counts certain calls of any thread, event queries for example, as
- * mistakes that spoil the capture. Between these two the thread is exempt. */
+/* While some stream captures in global mode the driver counts certain calls of any thread, event
+ * queries for example, as mistakes that spoil the capture. Between these two the thread is exempt.
+ */
 CUstreamCaptureMode capture_exempt(void);
 void capture_restore(CUstreamCaptureMode before);
 

@@ -1,5 +1,6 @@
-/* Contexts that end take their streams with them: their queues are closed first, while the driver still knows the events in
- * them. A primary context ends with its last release; retains and releases of this process are counted to see it come. */
+/* Contexts that end take their streams with them: their queues are closed first, while the driver
+ * still knows the events in them. A primary context ends with its last release; retains and
+ * releases of this process are counted to see it come. */
 #include "cuabi/api.h"
 #include "shim/queue.h"
 
@@ -14,8 +15,8 @@ static CUcontext primary_of(CUdevice device)
 	unsigned flags;
 	int active = 0;
 
-	if (shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-	    shim_real.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
+	if (shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+	    !active || shim_real.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
 		return NULL;
 	}
 	shim_real.cuDevicePrimaryCtxRelease_v2(device);

@@ -1,5 +1,6 @@
-/* One device for the process: queues know their stream and context themselves. While some stream captures, the driver would
- * count the scheduler's event calls as mistakes of the application; they are exempted here, on whatever thread they run. */
+/* One device for the process: queues know their stream and context themselves. While some stream
+ * captures, the driver would count the scheduler's event calls as mistakes of the application; they
+ * are exempted here, on whatever thread they run. */
 #include "shim/device.h"
 
 #include "shim/capture.h"
@@ -7,17 +8,17 @@
 
 static struct gpu_device *device; /* made before any queue; lives as long as the process */
 
-#define EXEMPT(type, call) \
-	do { \
-		CUstreamCaptureMode before; \
-		type r; \
-		if (!capture_any()) { \
-			return call; \
-		} \
-		before = capture_exempt(); \
-		r = call; \
-		capture_restore(before); \
-		return r; \
+#define EXEMPT(type, call)                                                                         \
+	do {                                                                                       \
+		CUstreamCaptureMode before;                                                        \
+		type r;                                                                            \
+		if (!capture_any()) {                                                              \
+			return call;                                                               \
+		}                                                                                  \
+		before = capture_exempt();                                                         \
+		r = call;                                                                          \
+		capture_restore(before);                                                           \
+		return r;                                                                          \
 	} while (0)
 
 static int mark(void *dev, void *queue, struct sched_marker *m)
@@ -30,7 +31,8 @@ static int mark_done(void *dev, const struct sched_marker *m)
 	EXEMPT(int, gpu_sched_ops.mark_done(dev, m));
 }
 
-static int64_t mark_span_ns(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
+			    const struct sched_marker *to)
 {
 	EXEMPT(int64_t, gpu_sched_ops.mark_span_ns(dev, from, to));
 }

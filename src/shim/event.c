@@ -1,4 +1,5 @@
-/* A small table of pending events, and the calls that ask about events. All of it is idle while nothing is kept back. */
+/* A small table of pending events, and the calls that ask about events. All of it is idle while
+ * nothing is kept back. */
 #include "shim/event.h"
 
 #include <pthread.h>

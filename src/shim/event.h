@@ -1,4 +1,5 @@
-/* Events whose record is kept back: they are not what the driver thinks they are until it has been issued. */
+/* Events whose record is kept back: they are not what the driver thinks they are until it has been
+ * issued. */
 #ifndef GBPF_SHIM_EVENT_H
 #define GBPF_SHIM_EVENT_H
 

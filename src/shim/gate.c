@@ -1,6 +1,6 @@
-/* The gate: the one way of every stream-ordered call while a policy is in force or something is kept back. The scheduler
- * decides; a call that must wait behind a deferred one is copied (keep.c), and what cannot be copied waits here, so that
- * nothing overtakes. */
+/* The gate: the one way of every stream-ordered call while a policy is in force or something is
+ * kept back. The scheduler decides; a call that must wait behind a deferred one is copied (keep.c),
+ * and what cannot be copied waits here, so that nothing overtakes. */
 #include "shim/gates.h"
 
 #include "shim/capture.h"
@@ -14,7 +14,8 @@ static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 	return c->stream < 0 ? NULL : (CUstream)(uintptr_t)a[c->stream];
 }
 
-/* An event that is recorded or waited for here and whose record waits in another queue: that one goes first. */
+/* An event that is recorded or waited for here and whose record waits in another queue: that one
+ * goes first. */
 static void settle_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
 {
 	if (c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT) {
@@ -27,14 +28,17 @@ static void settle_event(const struct shim_call *c, const uint64_t *a, struct sh
 }
 
 /* Something is kept back in the process: what the call is ordered behind, but for its own queue. */
-static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call *c, const uint64_t *a)
+static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call *c,
+				   const uint64_t *a)
 {
 	wait_settle_siblings(q);
 	settle_event(c, a, q);
 }
 
-/* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before it. */
-static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a, struct sched_launch *l)
+/* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
+ * it. */
+static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+			      struct sched_launch *l)
 {
 	if (keep_call(q, c, a, l)) {
 		return true;
@@ -45,8 +49,8 @@ static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, u
 	return false;
 }
 
-static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-			  struct sched_launch *l)
+static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
+			  uint64_t *a, struct sched_launch *l)
 {
 	CUresult r;
 
@@ -63,8 +67,8 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 }
 
 /* Another stream captures. Counted, but not held: the capturing thread may wait for this one. */
-static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-					       struct sched_launch *l)
+static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struct shim_call *c,
+					       uint64_t *a, struct sched_launch *l)
 {
 	CUresult r;
 
@@ -79,7 +83,8 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 	return r;
 }
 
-CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l, CUstream stream)
+CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+		     CUstream stream)
 {
 	struct shim_thread *t = thread_self();
 	struct shim_queue *q;

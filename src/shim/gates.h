@@ -1,5 +1,6 @@
-/* The gate that every stream-ordered call goes through: one description for each entry, made from behaviour.def, and the
- * functions that the generated entries call while the scheduler is not idle. */
+/* The gate that every stream-ordered call goes through: one description for each entry, made from
+ * behaviour.def, and the functions that the generated entries call while the scheduler is not idle.
+ */
 #ifndef GBPF_SHIM_GATES_H
 #define GBPF_SHIM_GATES_H
 
@@ -58,8 +59,10 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 	l->phase = 0;
 }
 
-/* The whole way of one launch whose record is filled, on the stream that the call names (or another). */
-CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l, CUstream stream);
+/* The whole way of one launch whose record is filled, on the stream that the call names (or
+ * another). */
+CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+		     CUstream stream);
 
 /* Issues everything that is kept back. */
 void shim_settle_all(void);

@@ -1,5 +1,6 @@
-/* A fixed pool of wrappers, so that putting a host function on a stream allocates nothing. A wrapper goes back to the pool
- * when it has run; those of captured graphs, which run often, are not made (gate.c). */
+/* A fixed pool of wrappers, so that putting a host function on a stream allocates nothing. A
+ * wrapper goes back to the pool when it has run; those of captured graphs, which run often, are not
+ * made (gate.c). */
 #include "shim/hostfn.h"
 
 #include "shim/thread.h"

@@ -1,6 +1,6 @@
-/* cuInit: the real one, then, once, the session with gbpfd. Without gbpfd, or with GBPF_OFF=1, everything passes through;
- * GBPF_STRICT=1 refuses to run like that. When cuInit returns the policy that is in force is prepared, so the program's first
- * launch runs under it. */
+/* cuInit: the real one, then, once, the session with gbpfd. Without gbpfd, or with GBPF_OFF=1,
+ * everything passes through; GBPF_STRICT=1 refuses to run like that. When cuInit returns the policy
+ * that is in force is prepared, so the program's first launch runs under it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -29,19 +29,20 @@ static bool is_set(const char *name)
 static void on_exit_process(void)
 {
 	if (shim_attached()) {
-		store_release(&shim.sched, (struct sched *)(void *)&shim_idle);
+		sched_set_off(shim.sched, true);
 		agent_stop(&session);
 	}
 }
 
-/* The child has no agent and no session: it passes through, and the driver says what a forked child may do. */
+/* The child has no agent and no session: it passes through, and the driver says what a forked child
+ * may do. */
 static void on_fork_child(void)
 {
 	if (!shim_attached()) {
 		return;
 	}
 	sched_after_fork_child(shim.sched);
-	shim.sched = (struct sched *)(void *)&shim_idle;
+	shim.attached = 0;
 	shim.deferred = 0;
 	shim.captures = 0;
 	shim.error = 0;
@@ -64,10 +65,12 @@ static int attach(void)
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atexit(on_exit_process);
 	store_release(&shim.sched, session.sched);
+	store_release(&shim.attached, 1u);
 	session_settle(&session, SETTLE_NS);
 	err = agent_start(&session);
 	if (err) {
-		store_release(&shim.sched, (struct sched *)(void *)&shim_idle);
+		sched_set_off(session.sched, true);
+		store_release(&shim.attached, 0u);
 	}
 	return err;
 }
@@ -79,11 +82,14 @@ static CUresult explain(int err)
 		return CUDA_ERROR_NOT_PERMITTED;
 	}
 	if (is_set("GBPF_STRICT")) {
-		fprintf(stderr, "gbpf: no session with gbpfd (%s), and GBPF_STRICT is set; start gbpfd\n", strerror(-err));
+		fprintf(stderr,
+			"gbpf: no session with gbpfd (%s), and GBPF_STRICT is set; start gbpfd\n",
+			strerror(-err));
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	if (err == -EPERM) {
-		fprintf(stderr, "gbpf: the session socket belongs to another user; running without gBPF\n");
+		fprintf(stderr,
+			"gbpf: the session socket belongs to another user; running without gBPF\n");
 	}
 	return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
-/* How each kind of call is copied: its arguments, and what they point to as far as the driver would have read it before
- * returning. A copy that would not mean the same is refused, and the caller waits instead. */
+/* How each kind of call is copied: its arguments, and what they point to as far as the driver would
+ * have read it before returning. A copy that would not mean the same is refused, and the caller
+ * waits instead. */
 #include "shim/keep.h"
 
 #include <stdlib.h>
@@ -52,16 +53,19 @@ struct kept *keep_new(const struct shim_call *c, const uint64_t *a, size_t blob_
 	return k;
 }
 
-/* The driver knows the memory: pinned, device or managed, so it is read and written in stream order. Pageable memory is
- * read before the driver's call returns, or written by then. */
+/* The driver knows the memory: pinned, device or managed, so it is read and written in stream
+ * order. Pageable memory is read before the driver's call returns, or written by then. */
 static bool is_known(uint64_t address)
 {
 	unsigned type = 0;
 
-	return shim_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS && type;
+	return shim_real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+		       CUDA_SUCCESS &&
+	       type;
 }
 
-static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, unsigned arg, uint64_t bytes)
+static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, unsigned arg,
+				uint64_t bytes)
 {
 	struct kept *k;
 
@@ -175,11 +179,13 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 	return NULL;
 }
 
-bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a, const struct sched_launch *l)
+bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
+	       const struct sched_launch *l)
 {
 	struct kept *k;
 
-	/* Another thread cannot issue on this thread's own default stream: no handle names it there. */
+	/* Another thread cannot issue on this thread's own default stream: no handle names it
+	 * there. */
 	if (q->kind == QUEUE_OWN || c->blocking) {
 		return false;
 	}

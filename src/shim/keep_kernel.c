@@ -1,5 +1,6 @@
-/* Kernel launches take their parameters by address (kernelParams) or in a buffer (extra); both are read before the driver's
- * call returns, so a copy owns them. The layout is the driver's to tell. */
+/* Kernel launches take their parameters by address (kernelParams) or in a buffer (extra); both are
+ * read before the driver's call returns, so a copy owns them. The layout is the driver's to tell.
+ */
 #include "shim/keep_kernel.h"
 
 #include <stdlib.h>
@@ -12,12 +13,13 @@
 #define MAX_ATTRIBUTES 32u
 #define MAX_EXTRA 8u
 
-/* What the copy's blob holds, from its start: [attributes] [extra] [pointers] [bytes of parameters or buffer] */
+/* What the copy's blob holds, from its start: [attributes] [extra] [pointers] [bytes of parameters
+ * or buffer] */
 struct parameters {
 	unsigned n; /* kernelParams */
 	size_t bytes;
 	size_t at[MAX_PARAMS], size[MAX_PARAMS]; /* places in the blob's part */
-	const void *buffer; /* extra */
+	const void *buffer;			 /* extra */
 	size_t buffer_bytes;
 };
 
@@ -25,12 +27,12 @@ static CUresult param_info(bool library, void *f, size_t i, size_t *size)
 {
 	size_t offset;
 
-	return library ? shim_real.cuKernelGetParamInfo((CUkernel)f, i, &offset, size) :
-			 shim_real.cuFuncGetParamInfo((CUfunction)f, i, &offset, size);
+	return library ? shim_real.cuKernelGetParamInfo((CUkernel)f, i, &offset, size)
+		       : shim_real.cuFuncGetParamInfo((CUfunction)f, i, &offset, size);
 }
 
-/* Fills n, at, size, bytes. Only a definite answer of the driver counts: the index after the last one is refused as an
- * invalid value. */
+/* Fills n, at, size, bytes. Only a definite answer of the driver counts: the index after the last
+ * one is refused as an invalid value. */
 static bool measure(struct parameters *p, void *f, bool library)
 {
 	for (p->n = 0, p->bytes = 0;; p->n++) {
@@ -82,12 +84,13 @@ static bool inspect(struct parameters *p, void *f, void **params, void **extra)
 /* Bytes that the parameters need in a blob. */
 static size_t room_of(const struct parameters *p)
 {
-	return ROUND_UP(p->n * sizeof(void *), 16) + p->bytes + (p->buffer ? 5 * sizeof(void *) + 24 : 0) +
-	       p->buffer_bytes;
+	return ROUND_UP(p->n * sizeof(void *), 16) + p->bytes +
+	       (p->buffer ? 5 * sizeof(void *) + 24 : 0) + p->buffer_bytes;
 }
 
 /* Copies into the blob at to (16-byte aligned); the new kernelParams and extra. */
-static void fill(const struct parameters *p, unsigned char *to, void **params, uint64_t *ret_params, uint64_t *ret_extra)
+static void fill(const struct parameters *p, unsigned char *to, void **params, uint64_t *ret_params,
+		 uint64_t *ret_extra)
 {
 	if (p->n) {
 		void **pointers = (void **)(void *)to;
@@ -115,10 +118,12 @@ static void fill(const struct parameters *p, unsigned char *to, void **params, u
 	}
 }
 
-/* cuLaunchKernel, cuLaunchCooperativeKernel: f first; kernelParams is argument 9, extra argument 10 where there is one. */
+/* cuLaunchKernel, cuLaunchCooperativeKernel: f first; kernelParams is argument 9, extra argument 10
+ * where there is one. */
 struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a)
 {
-	void **params = (void **)(uintptr_t)a[9], **extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
+	void **params = (void **)(uintptr_t)a[9],
+	     **extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
 	struct parameters p;
 	struct kept *k;
 	uint64_t none = 0;

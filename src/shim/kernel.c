@@ -1,5 +1,6 @@
-/* Names of kernels. The driver is asked (cuFuncGetName, cuKernelGetName, since CUDA 12.3); where it cannot tell, the name by
- * which the program asked for the handle serves. Graphs have no name: they get one from their handle. */
+/* Names of kernels. The driver is asked (cuFuncGetName, cuKernelGetName, since CUDA 12.3); where it
+ * cannot tell, the name by which the program asked for the handle serves. Graphs have no name: they
+ * get one from their handle. */
 #include "shim/kernel.h"
 
 #include <pthread.h>
@@ -60,8 +61,7 @@ void kernel_note(const void *handle, const char *name, const void *owner, bool i
 void kernel_forget(const void *owner)
 {
 	pthread_mutex_lock(&notes_mutex);
-	strmap_each(&notes, e)
-	{
+	strmap_each (&notes, e) {
 		struct note *n = e->value;
 
 		if (n->owner == owner) {
@@ -106,13 +106,15 @@ static struct sched_kernel *by_name(const void *handle)
 	return name ? sched_kernel_get(shim.sched, name) : NULL;
 }
 
-struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool is_graph, unsigned slot)
+struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool is_graph,
+				 unsigned slot)
 {
 	struct sched_kernel *k;
 	char text[32];
 
 	if (is_graph) {
-		snprintf(text, sizeof(text), "graph:%08x", (unsigned)hash_bytes(&handle, sizeof(handle)));
+		snprintf(text, sizeof(text), "graph:%08x",
+			 (unsigned)hash_bytes(&handle, sizeof(handle)));
 		k = sched_kernel_get(shim.sched, text);
 	} else {
 		pthread_mutex_lock(&notes_mutex);

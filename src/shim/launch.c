@@ -52,14 +52,16 @@ CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
 	l.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
 	l.smem_bytes = config->sharedMemBytes;
 	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
-		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && config->attrs[i].value.cooperative) {
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+		    config->attrs[i].value.cooperative) {
 			l.flags |= GBPF_F_COOPERATIVE;
 		}
 	}
 	return gate_submit(c, a, &l, config->hStream);
 }
 
-/* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were set before. */
+/* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were
+ * set before. */
 CUresult gate_old(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;

@@ -1,5 +1,5 @@
-/* Reads the linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h: struct cache_file_new). The file is not
- * ours, so every offset is checked. */
+/* Reads the linker's cache in its new format (glibc, sysdeps/generic/dl-cache.h: struct
+ * cache_file_new). The file is not ours, so every offset is checked. */
 #include "shim/ldcache.h"
 
 #include <stdint.h>

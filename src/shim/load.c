@@ -1,6 +1,7 @@
-/* Finds and opens the real libcuda and fills the table of its functions. This happens at the first call of any function, not
- * in a constructor: with LD_PRELOAD the shim sits in every child process, and one that never uses CUDA must not load the
- * driver. No output but one line on stderr when there is no driver; never exits. */
+/* Finds and opens the real libcuda and fills the table of its functions. This happens at the first
+ * call of any function, not in a constructor: with LD_PRELOAD the shim sits in every child process,
+ * and one that never uses CUDA must not load the driver. No output but one line on stderr when
+ * there is no driver; never exits. */
 #include "shim/load.h"
 
 #include <dlfcn.h>
@@ -50,8 +51,9 @@ static bool is_self(const char *path)
 	struct stat self, other;
 	Dl_info info;
 
-	return dladdr((void *)shim_resolve, &info) && info.dli_fname && stat(info.dli_fname, &self) == 0 &&
-	       stat(path, &other) == 0 && self.st_dev == other.st_dev && self.st_ino == other.st_ino;
+	return dladdr((void *)shim_resolve, &info) && info.dli_fname &&
+	       stat(info.dli_fname, &self) == 0 && stat(path, &other) == 0 &&
+	       self.st_dev == other.st_dev && self.st_ino == other.st_ino;
 }
 
 static void *try_path(const char *path)
@@ -72,17 +74,16 @@ static void *try_folder(const char *folder, size_t len)
 	return len && n > 0 && (size_t)n < sizeof(path) ? try_path(path) : NULL;
 }
 
-/* As the dynamic linker would, but passing over ourselves: it cannot be asked by name, since that name is ours. */
+/* As the dynamic linker would, but passing over ourselves: it cannot be asked by name, since that
+ * name is ours. */
 static void *search(void)
 {
-	static const char *const folders[] = { "/usr/local/nvidia/lib64",
-					       "/usr/local/nvidia/lib",
-					       "/usr/lib/x86_64-linux-gnu",
-					       "/usr/lib64",
-					       "/lib/x86_64-linux-gnu",
-					       "/usr/lib/x86_64-linux-gnu/nvidia/current",
-					       "/run/opengl-driver/lib",
-					       "/usr/lib/wsl/lib" };
+	static const char *const folders[] = {
+		"/usr/local/nvidia/lib64",   "/usr/local/nvidia/lib",
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+		"/lib/x86_64-linux-gnu",     "/usr/lib/x86_64-linux-gnu/nvidia/current",
+		"/run/opengl-driver/lib",    "/usr/lib/wsl/lib"
+	};
 	const char *p = getenv("LD_LIBRARY_PATH");
 	char path[PATH_MAX];
 	void *h = NULL;
@@ -110,8 +111,10 @@ static void *open_real(void)
 	if (!path || !*path) {
 		h = search();
 		if (!h) {
-			fprintf(stderr, "gbpf: no CUDA driver library (" SONAME ") found in LD_LIBRARY_PATH, the "
-					"linker's cache or the usual places; set GBPF_REAL_CUDA to its path\n");
+			fprintf(stderr, "gbpf: no CUDA driver library (" SONAME
+					") found in LD_LIBRARY_PATH, the "
+					"linker's cache or the usual places; set GBPF_REAL_CUDA to "
+					"its path\n");
 		}
 		return h;
 	}
@@ -146,7 +149,9 @@ static void fill(void *real)
 			by_address[n_by_address].address = f;
 			by_address[n_by_address++].index = i;
 		}
-		store_release(&slots[i], f ? f : real ? (void *)answer_missing : (void *)answer_no_driver);
+		store_release(&slots[i], f	? f
+					 : real ? (void *)answer_missing
+						: (void *)answer_no_driver);
 	}
 	qsort(by_address, n_by_address, sizeof(by_address[0]), compare_addresses);
 }

@@ -2,7 +2,8 @@
 #ifndef GBPF_SHIM_LOAD_H
 #define GBPF_SHIM_LOAD_H
 
-/* Several names may share one address; more than this many and none is told (the soft GPU's refusal, for example). */
+/* Several names may share one address; more than this many and none is told (the soft GPU's
+ * refusal, for example). */
 #define LOAD_MAX_SAME 64
 
 /* Indexes of the shim's entries whose real function lies at the address. Returns how many. */

@@ -1,12 +1,14 @@
-/* cuLaunchCooperativeKernelMultiDevice: one call, one launch record on each of its streams. Each is asked about in turn and
- * none goes before all may; it is never kept, since its streams belong to several devices. */
+/* cuLaunchCooperativeKernelMultiDevice: one call, one launch record on each of its streams. Each is
+ * asked about in turn and none goes before all may; it is never kept, since its streams belong to
+ * several devices. */
 #include "shim/capture.h"
 #include "shim/kernel.h"
 #include "shim/wait.h"
 
 #define MAX_LAUNCHES 16u
 
-static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p, struct sched_launch *l)
+static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p,
+		struct sched_launch *l)
 {
 	gate_record(l, GBPF_KIND_KERNEL);
 	l->flags = GBPF_F_COOPERATIVE;
@@ -31,7 +33,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 	if (unlikely(shim_pending())) {
 		shim_settle_all();
 	}
-	t = sched_idle(shim.sched) || capture_any() || !list || n > MAX_LAUNCHES ? NULL : thread_self();
+	t = sched_idle(shim.sched) || capture_any() || !list || n > MAX_LAUNCHES ? NULL
+										 : thread_self();
 	if (!t) {
 		return shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
 	}

@@ -1,5 +1,5 @@
-/* The table of queues by stream. Lookups that a thread does not remember come here, under one lock that is never held while
- * the scheduler may wait. */
+/* The table of queues by stream. Lookups that a thread does not remember come here, under one lock
+ * that is never held while the scheduler may wait. */
 #include "shim/queue.h"
 
 #include <pthread.h>
@@ -18,7 +18,8 @@ static struct shim_queue *live;		    /* table_mutex: all in the table, by next_l
 
 static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
 {
-	uint64_t h = (uintptr_t)stream * 0x9e3779b97f4a7c15u ^ (uintptr_t)ctx ^ (uintptr_t)owner << 1;
+	uint64_t h =
+		(uintptr_t)stream * 0x9e3779b97f4a7c15u ^ (uintptr_t)ctx ^ (uintptr_t)owner << 1;
 
 	h *= 0xff51afd7ed558ccdu;
 	return (unsigned)(h >> 40) % BUCKETS;
@@ -64,7 +65,8 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	if (shim_real.cuStreamGetPriority(stream, ret_priority) != CUDA_SUCCESS) {
 		*ret_priority = 0;
 	}
-	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) != CUDA_SUCCESS && /* green contexts: not told */
+	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) !=
+		    CUDA_SUCCESS && /* green contexts: not told */
 	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
 		return false;
 	}
@@ -72,7 +74,8 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 }
 
 /* Under table_mutex. Finds or opens. */
-static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontext ctx, const void *owner)
+static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontext ctx,
+				 const void *owner)
 {
 	unsigned b = bucket_of(stream, ctx, owner);
 	struct shim_queue *q;
@@ -173,7 +176,8 @@ static bool unlink_queue(struct shim_queue *q)
 	return true;
 }
 
-/* It is out of the table, so nobody new finds it; what it keeps back is issued by sched_queue_close. */
+/* It is out of the table, so nobody new finds it; what it keeps back is issued by
+ * sched_queue_close. */
 static void finish(struct shim_queue *q)
 {
 	wait_settle(q);
@@ -190,7 +194,8 @@ void queue_close_stream(CUstream stream)
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
-	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream; q = q->next) {
+	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
+	     q = q->next) {
 	}
 	if (q && !unlink_queue(q)) {
 		q = NULL;
@@ -257,8 +262,8 @@ struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
 
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
-		bool related = of->kind == QUEUE_LEGACY ? q->blocking && q != of :
-							  of->blocking && q->kind == QUEUE_LEGACY;
+		bool related = of->kind == QUEUE_LEGACY ? q->blocking && q != of
+							: of->blocking && q->kind == QUEUE_LEGACY;
 
 		if (related && q->dev.ctx == of->dev.ctx && sched_queue_deferred(q->sched)) {
 			found = q;

@@ -1,5 +1,6 @@
-/* Streams as the scheduler's queues. A stream becomes a queue when it is created or, if that was not seen, when it is first
- * used. The legacy default stream is one queue a context, the per-thread default stream one a context and thread. */
+/* Streams as the scheduler's queues. A stream becomes a queue when it is created or, if that was
+ * not seen, when it is first used. The legacy default stream is one queue a context, the per-thread
+ * default stream one a context and thread. */
 #ifndef GBPF_SHIM_QUEUE_H
 #define GBPF_SHIM_QUEUE_H
 
@@ -8,19 +9,20 @@
 
 enum queue_kind { QUEUE_LEGACY, QUEUE_OWN, QUEUE_CREATED };
 
-/* Memory is type-stable: closed ones are used again, never freed, so a stale pointer is harmless. */
+/* Memory is type-stable: closed ones are used again, never freed, so a stale pointer is harmless.
+ */
 struct shim_queue {
 	struct sched_queue *sched; /* NULL: closed */
 	struct gpu_queue dev;	   /* stream and context */
 	enum queue_kind kind;
-	bool blocking; /* ordered with the legacy default stream of its context */
-	const void *owner; /* thread of a QUEUE_OWN */
-	struct shim_queue *next;     /* in its bucket, or free */
+	bool blocking;		 /* ordered with the legacy default stream of its context */
+	const void *owner;	 /* thread of a QUEUE_OWN */
+	struct shim_queue *next; /* in its bucket, or free */
 	struct shim_queue *next_live;
 };
 
-/* The queue of a stream handle as an application passed it; per_thread: what 0 means. NULL: none (the driver refuses the
- * stream, or there are too many): the call passes through. */
+/* The queue of a stream handle as an application passed it; per_thread: what 0 means. NULL: none
+ * (the driver refuses the stream, or there are too many): the call passes through. */
 static inline struct shim_queue *queue_of(struct shim_thread *t, CUstream stream, bool per_thread);
 
 /* A new stream: its queue, so that queue_create runs now. */
@@ -32,7 +34,8 @@ void queue_close_thread(const struct shim_thread *t);
 void queue_close_context(CUcontext ctx);
 /* A synchronization of the context has returned. */
 void queue_drain_context(CUcontext ctx);
-/* Another queue of q's context that is ordered with q through the legacy default stream and keeps calls back; or NULL. */
+/* Another queue of q's context that is ordered with q through the legacy default stream and keeps
+ * calls back; or NULL. */
 struct shim_queue *queue_sibling_deferred(struct shim_queue *q);
 /* fork: the table belongs to the parent. */
 void queue_forget_all(void);
@@ -59,8 +62,9 @@ static inline struct shim_queue *queue_of(struct shim_thread *t, CUstream stream
 	if (shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx) {
 		return NULL;
 	}
-	return likely(t->fallback[kind].ctx == ctx && t->fallback[kind].q) ? t->fallback[kind].q :
-									      queue_find_default(t, kind, ctx);
+	return likely(t->fallback[kind].ctx == ctx && t->fallback[kind].q)
+		       ? t->fallback[kind].q
+		       : queue_find_default(t, kind, ctx);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our own user, and only then; even so every descriptor is
- * checked before it is mapped. */
+/* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our
+ * own user, and only then; even so every descriptor is checked before it is mapped. */
 #include "shim/session_int.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@
 #include "shim/device.h"
 #include "shim/shim.h"
 
-#define WELCOME_TIMEOUT_NS 5000000000u	 /* a gbpfd that lives answers at once */
-#define QUEUED_TIMEOUT_NS 120000000000u	 /* it gives up after 30 s itself */
+#define WELCOME_TIMEOUT_NS 5000000000u	/* a gbpfd that lives answers at once */
+#define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
 #define STEP_NS 500000u
 #define MAX_WEIGHT 10000
 
@@ -36,9 +36,9 @@ static uint32_t class_asked(void)
 {
 	const char *v = text_of("GBPF_CLASS", "normal");
 
-	return strcmp(v, "latency") == 0 ? GBPF_CLASS_LATENCY :
-	       strcmp(v, "batch") == 0	 ? GBPF_CLASS_BATCH :
-					   GBPF_CLASS_NORMAL;
+	return strcmp(v, "latency") == 0 ? GBPF_CLASS_LATENCY
+	       : strcmp(v, "batch") == 0 ? GBPF_CLASS_BATCH
+					 : GBPF_CLASS_NORMAL;
 }
 
 static uint32_t weight_asked(void)
@@ -151,7 +151,8 @@ static int send_hello(struct session *s, int sock)
 	m.hello.weight = s->weight;
 	m.hello.gpus = s->gpus;
 	memcpy(m.hello.uuid, s->uuid, sizeof(m.hello.uuid));
-	snprintf(m.hello.name, sizeof(m.hello.name), "%s", text_of("GBPF_NAME", program_invocation_short_name));
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s",
+		 text_of("GBPF_NAME", program_invocation_short_name));
 	command_line(m.hello.command, sizeof(m.hello.command));
 	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
 		m.hello.flags |= WIRE_STRICT;
@@ -203,7 +204,8 @@ void session_close_fds(int *fds, unsigned n)
 }
 
 /* The answer to the hello: WELCOME (0), or the reason why not. */
-static int await_welcome(struct session *s, int sock, union wire_message *m, int fds[8], unsigned *nfds)
+static int await_welcome(struct session *s, int sock, union wire_message *m, int fds[8],
+			 unsigned *nfds)
 {
 	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
 
@@ -305,7 +307,8 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 		return err;
 	}
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i] : UINT32_MAX;
+		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i]
+										  : UINT32_MAX;
 	}
 	s->tenant = w->tenant;
 	s->class_id = w->class_id;

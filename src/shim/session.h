@@ -1,5 +1,5 @@
-/* The session with gbpfd: connecting, the pages, and what its messages ask for. Used by one thread at a time: the one in
- * cuInit, then the agent. */
+/* The session with gbpfd: connecting, the pages, and what its messages ask for. Used by one thread
+ * at a time: the one in cuInit, then the agent. */
 #ifndef GBPF_SHIM_SESSION_H
 #define GBPF_SHIM_SESSION_H
 
@@ -26,13 +26,14 @@ struct session {
 	uint32_t next_region;
 	uint64_t last_prepared;
 	const struct sched_board *boards[SCHED_MAX_LC]; /* of others */
-	char refusal[WIRE_TEXT]; /* why gbpfd refused */
+	char refusal[WIRE_TEXT];			/* why gbpfd refused */
 };
 
 /* Fills in the devices; nothing is connected. 0 or -errno. */
 int session_init(struct session *s);
-/* Connects, and waits for the welcome, while queued as long as gbpfd takes. The first time makes the scheduler.
- * 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or it runs as a user we do not trust); -errno. */
+/* Connects, and waits for the welcome, while queued as long as gbpfd takes. The first time makes
+ * the scheduler. 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or it runs as a
+ * user we do not trust); -errno. */
 int session_connect(struct session *s);
 /* Handles messages until the policy that is in force is prepared, or timeout_ns is over. */
 void session_settle(struct session *s, uint64_t timeout_ns);

@@ -4,7 +4,8 @@
 
 #include "shim/session.h"
 
-/* Until the socket can be read: 0, -ETIMEDOUT, -errno. The scheduler's own work goes on meanwhile. */
+/* Until the socket can be read: 0, -ETIMEDOUT, -errno. The scheduler's own work goes on meanwhile.
+ */
 int session_wait(struct session *s, int sock, uint64_t deadline_ns);
 void session_close_fds(int *fds, unsigned n);
 /* NULL: the descriptor is no sealed page of that size. */

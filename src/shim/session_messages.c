@@ -82,7 +82,8 @@ static void remove_board(struct session *s, uint32_t slot)
 
 static void add_board(struct session *s, const struct wire_board *b, int fd)
 {
-	const struct sched_board *page = b->slot < SCHED_MAX_LC ? session_map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
+	const struct sched_board *page =
+		b->slot < SCHED_MAX_LC ? session_map_page(fd, SCHED_PAGE_BYTES, 0) : NULL;
 
 	if (!page) {
 		return;

@@ -1,5 +1,6 @@
-/* cuGetProcAddress: the real one decides which variant a program means (version, flags, the thread's default stream); its
- * answer is the address of an exported function, and where that function is ours to handle the program gets ours. */
+/* cuGetProcAddress: the real one decides which variant a program means (version, flags, the
+ * thread's default stream); its answer is the address of an exported function, and where that
+ * function is ours to handle the program gets ours. */
 #include <string.h>
 
 #include "cuabi/api.h"
@@ -7,7 +8,8 @@
 #include "shim/load.h"
 #include "shim/shim.h"
 
-/* True when the exported name is a variant of the name that was asked for: the same, or with _v2, _ptsz ... behind it. */
+/* True when the exported name is a variant of the name that was asked for: the same, or with _v2,
+ * _ptsz ... behind it. */
 static bool is_variant(const char *exported, const char *asked)
 {
 	size_t len = strlen(asked);
@@ -15,8 +17,9 @@ static bool is_variant(const char *exported, const char *asked)
 	return strncmp(exported, asked, len) == 0 && (exported[len] == 0 || exported[len] == '_');
 }
 
-/* Where several exported names share one address (a driver that does not tell its variants apart, or answers what it lacks
- * by one function), the name that was asked for decides, then the version: the arguments differ between names. */
+/* Where several exported names share one address (a driver that does not tell its variants apart,
+ * or answers what it lacks by one function), the name that was asked for decides, then the version:
+ * the arguments differ between names. */
 static void *entry_for(void *real, const char *asked, int version, uint64_t flags)
 {
 	unsigned same[LOAD_MAX_SAME], n = load_entries_at(real, same), fits = 0;

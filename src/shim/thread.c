@@ -1,5 +1,6 @@
-/* Memory of threads: made at a thread's first gated call, gone with the thread. Only a pointer is thread-local, because a
- * library that is opened late finds little static thread-local memory left. */
+/* Memory of threads: made at a thread's first gated call, gone with the thread. Only a pointer is
+ * thread-local, because a library that is opened late finds little static thread-local memory left.
+ */
 #include "shim/thread.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* What one thread remembers, so that the launch path takes no lock: which queue a stream is, which kernel a function is. */
+/* What one thread remembers, so that the launch path takes no lock: which queue a stream is, which
+ * kernel a function is. */
 #ifndef GBPF_SHIM_THREAD_H
 #define GBPF_SHIM_THREAD_H
 

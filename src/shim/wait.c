@@ -1,5 +1,6 @@
-/* Synchronizations and queries of streams and contexts: what is kept back is issued before the driver is asked to wait, and
- * the scheduler learns what has finished. They are never held themselves. */
+/* Synchronizations and queries of streams and contexts: what is kept back is issued before the
+ * driver is asked to wait, and the scheduler learns what has finished. They are never held
+ * themselves. */
 #include "shim/wait.h"
 
 #include "shim/capture.h"
@@ -92,26 +93,26 @@ static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstrea
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	return plain() ? shim_real.cuStreamSynchronize(stream) :
-						synchronize(stream, false, shim_real.cuStreamSynchronize);
+	return plain() ? shim_real.cuStreamSynchronize(stream)
+		       : synchronize(stream, false, shim_real.cuStreamSynchronize);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-	return plain() ? shim_real.cuStreamSynchronize_ptsz(stream) :
-						synchronize(stream, true, shim_real.cuStreamSynchronize_ptsz);
+	return plain() ? shim_real.cuStreamSynchronize_ptsz(stream)
+		       : synchronize(stream, true, shim_real.cuStreamSynchronize_ptsz);
 }
 
 CUresult cuStreamQuery(CUstream stream)
 {
-	return plain() ? shim_real.cuStreamQuery(stream) :
-						query(stream, false, shim_real.cuStreamQuery);
+	return plain() ? shim_real.cuStreamQuery(stream)
+		       : query(stream, false, shim_real.cuStreamQuery);
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
-	return plain() ? shim_real.cuStreamQuery_ptsz(stream) :
-						query(stream, true, shim_real.cuStreamQuery_ptsz);
+	return plain() ? shim_real.cuStreamQuery_ptsz(stream)
+		       : query(stream, true, shim_real.cuStreamQuery_ptsz);
 }
 
 static CUresult synchronized(CUcontext ctx, CUresult r)

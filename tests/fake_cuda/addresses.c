@@ -10,7 +10,8 @@ void *fake_address(int index)
 	Dl_info self;
 	void *h, *p;
 
-	if (!dladdr((void *)fake_address, &self) || !(h = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD))) {
+	if (!dladdr((void *)fake_address, &self) ||
+	    !(h = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD))) {
 		return NULL;
 	}
 	p = dlsym(h, cuabi_names[index]);

@@ -43,7 +43,9 @@ static CUresult record(uint32_t index, const uint64_t *a, unsigned n, uint64_t d
 	if (n_records < MAX_RECORDS) {
 		struct fake_record *rec = &records[n_records++];
 
-		*rec = (struct fake_record){ .index = index, .nargs = n, .data = data, .ctx = current() };
+		*rec = (struct fake_record){
+			.index = index, .nargs = n, .data = data, .ctx = current()
+		};
 		if (n) {
 			memcpy(rec->a, a, n * sizeof(a[0]));
 		}
@@ -216,7 +218,8 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *ret)
 	if (i >= n_streams && n_capturing) {
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
-	*ret = i < n_streams && streams[i].capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	*ret = i < n_streams && streams[i].capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+						     : CU_STREAM_CAPTURE_STATUS_NONE;
 	return CUDA_SUCCESS;
 }
 
@@ -238,10 +241,14 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t
 
 /* ---- recorded with what they point to ---- */
 
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-			unsigned smem, CUstream s, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			unsigned by, unsigned bz, unsigned smem, CUstream s, void **params,
+			void **extra)
 {
-	uint64_t a[] = { (uintptr_t)f, gx, gy, gz, bx, by, bz, smem, (uintptr_t)s, (uintptr_t)params, (uintptr_t)extra };
+	uint64_t a[] = {
+		(uintptr_t)f,	 gx, gy, gz, bx, by, bz, smem, (uintptr_t)s, (uintptr_t)params,
+		(uintptr_t)extra
+	};
 	uint64_t data = 0;
 
 	if (params && n_params) {

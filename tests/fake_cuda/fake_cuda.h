@@ -1,5 +1,6 @@
-/* A libcuda for tests: it runs nothing, but remembers every call with its arguments in order, and gives handles that can be
- * told apart. Tests open it again by its path and ask through fake_interface. */
+/* A libcuda for tests: it runs nothing, but remembers every call with its arguments in order, and
+ * gives handles that can be told apart. Tests open it again by its path and ask through
+ * fake_interface. */
 #ifndef GBPF_TESTS_FAKE_CUDA_H
 #define GBPF_TESTS_FAKE_CUDA_H
 
@@ -16,9 +17,10 @@ struct fake_record {
 	uint32_t index; /* CUABI_IDX_*, or FAKE_NOTE */
 	uint32_t nargs;
 	uint64_t a[FAKE_MAX_ARGS];
-	uint64_t data;	     /* what the call pointed to: first kernel parameter, first word of a copy's source */
-	CUcontext ctx;	     /* current at the call */
-	const char *text;    /* of a note */
+	uint64_t data; /* what the call pointed to: first kernel parameter, first word of a copy's
+			  source */
+	CUcontext ctx; /* current at the call */
+	const char *text; /* of a note */
 };
 
 struct fake_interface {
@@ -26,7 +28,8 @@ struct fake_interface {
 	unsigned (*count)(void);
 	struct fake_record (*get)(unsigned i);
 	void (*note)(const char *text); /* a record of the test's own, in order with the calls */
-	void (*fail_with)(uint32_t index, CUresult with); /* that function, until reset; UINT32_MAX: none */
+	void (*fail_with)(uint32_t index,
+			  CUresult with); /* that function, until reset; UINT32_MAX: none */
 	/* Memory that cuPointerGetAttribute knows. */
 	void (*pin)(const void *from, size_t bytes);
 	/* Parameters of every kernel: so many, of 8 bytes each. */

@@ -23,6 +23,7 @@ int fixture_setup(void **state)
 	double_note = note;
 	thread_setup();
 	shim.sched = double_scheduler();
+	shim.attached = 1;
 	return 0;
 }
 

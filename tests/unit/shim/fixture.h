@@ -20,7 +20,7 @@ extern const struct fake_interface *fake;
 int fixture_setup(void **state);  /* of a group */
 int fixture_before(void **state); /* of a test: nothing kept, nothing recorded */
 
-CUstream fixture_stream(unsigned flags); /* 1: non-blocking */
+CUstream fixture_stream(unsigned flags);  /* 1: non-blocking */
 CUresult fixture_launch(CUstream stream); /* a kernel without parameters */
 /* Puts one deferred launch on the stream; its queue defers no more after that. */
 struct sched_queue *fixture_defer_one(CUstream stream);

@@ -83,15 +83,18 @@ static int image_fd(uint64_t version)
 	struct ebpf_image_header h = { .version = version, .n_insns = 10 };
 	const struct ebpf_insn code[] = {
 		/* submit: HOLD while requests of others are open */
-		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, lc_open), 0 },
+		{ EBPF_LDX | EBPF_W | EBPF_MEM, 0, 1, offsetof(struct gbpf_submit_ctx, lc_open),
+		  0 },
 		{ EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 1, 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, GBPF_HOLD },
 		{ EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0 }, /* 0 in r0: GO */
 		/* queue_create: priority < 0 makes a latency queue */
-		{ EBPF_LDX | EBPF_W | EBPF_MEM, 2, 1, offsetof(struct gbpf_queue_create_ctx, priority), 0 },
+		{ EBPF_LDX | EBPF_W | EBPF_MEM, 2, 1,
+		  offsetof(struct gbpf_queue_create_ctx, priority), 0 },
 		{ EBPF_JMP32 | EBPF_JSGE | EBPF_K, 2, 0, 2, 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 3, 0, 0, GBPF_CLASS_LATENCY },
-		{ EBPF_STX | EBPF_W | EBPF_MEM, 1, 3, offsetof(struct gbpf_queue_create_ctx, class_id), 0 },
+		{ EBPF_STX | EBPF_W | EBPF_MEM, 1, 3,
+		  offsetof(struct gbpf_queue_create_ctx, class_id), 0 },
 		{ EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, 0 },
 		{ EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0 },
 	};
@@ -123,8 +126,8 @@ void prepare(uint64_t version)
 /* ---- the program ---- */
 
 CUresult (*init)(unsigned);
-static CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-			  void **, void **);
+static CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			  unsigned, CUstream, void **, void **);
 const struct fake_interface *fake;
 static void *library;
 
@@ -144,8 +147,9 @@ static void load(void)
 	library = dlopen(getenv("GBPF_TEST_SHIM"), RTLD_NOW);
 	CHECK(library && f);
 	init = (CUresult(*)(unsigned))entry("cuInit");
-	launch = (CUresult(*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-			      void **, void **))entry("cuLaunchKernel");
+	launch =
+		(CUresult(*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			     unsigned, CUstream, void **, void **))entry("cuLaunchKernel");
 	get = (fake_interface_fn)dlsym(f, FAKE_INTERFACE);
 	CHECK(get);
 	fake = get();

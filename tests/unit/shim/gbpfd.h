@@ -1,5 +1,5 @@
-/* A gbpfd of the test's own, and a program that uses the built library over the fake libcuda: for cases that each run in a
- * process of their own, since a process attaches once. */
+/* A gbpfd of the test's own, and a program that uses the built library over the fake libcuda: for
+ * cases that each run in a process of their own, since a process attaches once. */
 #ifndef GBPF_TESTS_SHIM_GBPFD_H
 #define GBPF_TESTS_SHIM_GBPFD_H
 
@@ -19,12 +19,12 @@
 #include "sched/ctx.h"
 #include "sched/pages.h"
 
-#define CHECK(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #x); \
-			_exit(1); \
-		} \
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x)) {                                                                        \
+			fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #x);                    \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 struct test_gbpfd {
@@ -44,7 +44,8 @@ void receive(union wire_message *m, enum wire_type type, int fds[8], unsigned *n
 void accept_hello(void);
 void welcome(unsigned nfds);
 void add_other_board(void);
-/* A policy: submit says HOLD while requests of others are open; streams of priority < 0 are latency queues. */
+/* A policy: submit says HOLD while requests of others are open; streams of priority < 0 are latency
+ * queues. */
 void prepare(uint64_t version);
 /* Attached, with version 7 in force. */
 void attach_with_policy(void);

@@ -82,7 +82,8 @@ void double_reset(void)
 
 /* ---- sched.h ---- */
 
-struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu, int32_t priority)
+struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu,
+				     int32_t priority)
 {
 	struct gpu_queue *dev = dev_queue;
 	struct sched_queue *q = NULL;
@@ -194,7 +195,8 @@ void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct 
 {
 }
 
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant, const struct sched_board *board)
+int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+		    const struct sched_board *board)
 {
 	return 0;
 }
@@ -217,6 +219,10 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 }
 
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
+{
+}
+
+void sched_set_off(struct sched *s, bool off)
 {
 }
 

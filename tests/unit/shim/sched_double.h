@@ -1,5 +1,5 @@
-/* A scheduler for the shim's tests: it decides what the test says, keeps deferred calls until told, and remembers what it was
- * asked. */
+/* A scheduler for the shim's tests: it decides what the test says, keeps deferred calls until told,
+ * and remembers what it was asked. */
 #ifndef GBPF_TESTS_SCHED_DOUBLE_H
 #define GBPF_TESTS_SCHED_DOUBLE_H
 
@@ -13,7 +13,7 @@ struct sched_queue {
 	bool open, defer; /* defer: new launches that may be held */
 	struct sched_call *first, **last;
 	unsigned submits, submitted, failed, drained;
-	unsigned looked; /* somebody asked whether it keeps calls back, or flushed it */
+	unsigned looked;	    /* somebody asked whether it keeps calls back, or flushed it */
 	struct sched_launch launch; /* the last */
 };
 

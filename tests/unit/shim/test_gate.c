@@ -1,5 +1,6 @@
-/* Every entry with behaviour, one by one: stream-ordered calls go through the gate and keep their order behind a launch that
- * is kept back; frees and destroys wait for it. The cases are made from the shim's own list. */
+/* Every entry with behaviour, one by one: stream-ordered calls go through the gate and keep their
+ * order behind a launch that is kept back; frees and destroys wait for it. The cases are made from
+ * the shim's own list. */
 #include "fixture.h"
 
 enum case_kind { CASE_LAUNCH, CASE_ORDER, CASE_FLUSH };
@@ -88,7 +89,8 @@ static void behind_same_stream(void **state)
 	}
 }
 
-/* On the legacy default stream (by 0 or by its name) behind a blocking stream, and the other way round. */
+/* On the legacy default stream (by 0 or by its name) behind a blocking stream, and the other way
+ * round. */
 static void behind_through_legacy(void **state)
 {
 	CUstream own = CU_STREAM_PER_THREAD;
@@ -132,7 +134,8 @@ static void launches_are_asked(void **state)
 		submitted = fixture_find_note("submitted");
 		call = fixture_find(c->index);
 		if (submit != 0 || call != 1 || submitted != 2 || fake->count() != 3) {
-			fail_msg("%s: asked at %d, called at %d, told at %d", c->name, submit, call, submitted);
+			fail_msg("%s: asked at %d, called at %d, told at %d", c->name, submit, call,
+				 submitted);
 		}
 	}
 }
@@ -193,9 +196,9 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(behind_same_stream),	       cmocka_unit_test(behind_through_legacy),
-		cmocka_unit_test(launches_are_asked),	       cmocka_unit_test(ordered_calls_are_not_asked),
-		cmocka_unit_test(errors_pass),		       cmocka_unit_test(idle_passes_through),
+		cmocka_unit_test(behind_same_stream), cmocka_unit_test(behind_through_legacy),
+		cmocka_unit_test(launches_are_asked), cmocka_unit_test(ordered_calls_are_not_asked),
+		cmocka_unit_test(errors_pass),	      cmocka_unit_test(idle_passes_through),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

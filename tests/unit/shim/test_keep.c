@@ -23,7 +23,8 @@ static void kernel_parameters_are_copied(void **state)
 
 	fake->params(1);
 	q->defer = true;
-	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 1, 1, 1, 32, 1, 1, 0, named, params, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 1, 1, 1, 32, 1, 1, 0, named, params, NULL),
+			 CUDA_SUCCESS);
 	value = 7;
 	params[0] = NULL;
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 0);
@@ -35,18 +36,20 @@ static void parameter_buffers_are_copied(void **state)
 {
 	uint64_t buffer[2] = { 42, 43 };
 	size_t bytes = sizeof(buffer);
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-			  CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
 
 	double_queue(named)->defer = true;
-	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 1, 1, 1, 32, 1, 1, 0, named, NULL, extra), CUDA_SUCCESS);
+	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 1, 1, 1, 32, 1, 1, 0, named, NULL, extra),
+			 CUDA_SUCCESS);
 	memset(buffer, 0, sizeof(buffer));
 	memset(extra, 0, sizeof(extra));
 	double_issue();
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernel).data, 42);
 }
 
-/* The driver does not tell the layout: the caller waits until what is before it is issued, and goes itself. */
+/* The driver does not tell the layout: the caller waits until what is before it is issued, and goes
+ * itself. */
 static void unknown_parameters_wait(void **state)
 {
 	uint64_t value = 41;
@@ -54,7 +57,8 @@ static void unknown_parameters_wait(void **state)
 
 	fixture_defer_one(named);
 	double_queue(named)->defer = true;
-	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 2, 1, 1, 32, 1, 1, 0, named, params, NULL), CUDA_SUCCESS);
+	assert_int_equal(cuLaunchKernel(FAKE_FUNCTION, 2, 1, 1, 32, 1, 1, 0, named, params, NULL),
+			 CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernel), 2);
 	assert_int_equal(record_of(CUABI_IDX_cuLaunchKernel).a[1], 1);
@@ -86,13 +90,15 @@ static void launches_with_results_wait(void **state)
 	assert_int_equal(fixture_count(CUABI_IDX_cuLaunchKernelEx), 1);
 }
 
-/* Pageable memory belongs to the program again when the call returns; pinned memory is read in stream order. */
+/* Pageable memory belongs to the program again when the call returns; pinned memory is read in
+ * stream order. */
 static void pageable_sources_are_copied(void **state)
 {
 	uint64_t value = 11;
 
 	fixture_defer_one(named);
-	assert_int_equal(cuMemcpyHtoDAsync(0xd0000000u, &value, sizeof(value), named), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyHtoDAsync(0xd0000000u, &value, sizeof(value), named),
+			 CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 2);
 	value = 12;
 	double_issue();
@@ -117,7 +123,9 @@ static void large_pageable_sources_wait(void **state)
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpyHtoDAsync(0xd0000000u, large, sizeof(large), named), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
-	assert_int_equal(fixture_find(CUABI_IDX_cuMemcpyHtoDAsync_v2) > fixture_find(CUABI_IDX_cuLaunchKernel), 1);
+	assert_int_equal(fixture_find(CUABI_IDX_cuMemcpyHtoDAsync_v2) >
+				 fixture_find(CUABI_IDX_cuLaunchKernel),
+			 1);
 }
 
 /* A copy to pageable memory has happened when the call returns. */
@@ -126,7 +134,8 @@ static void pageable_destinations_wait(void **state)
 	uint64_t value;
 
 	fixture_defer_one(named);
-	assert_int_equal(cuMemcpyDtoHAsync(&value, 0xd0000000u, sizeof(value), named), CUDA_SUCCESS);
+	assert_int_equal(cuMemcpyDtoHAsync(&value, 0xd0000000u, sizeof(value), named),
+			 CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
 	fake->pin(pinned, sizeof(pinned));
 	fixture_defer_one(named);
@@ -136,8 +145,10 @@ static void pageable_destinations_wait(void **state)
 
 static void copies_of_structures_are_kept(void **state)
 {
-	CUDA_MEMCPY2D m = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-			    .WidthInBytes = 64, .Height = 3 };
+	CUDA_MEMCPY2D m = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .WidthInBytes = 64,
+			    .Height = 3 };
 
 	fixture_defer_one(named);
 	assert_int_equal(cuMemcpy2DAsync(&m, named), CUDA_SUCCESS);
@@ -191,11 +202,11 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(kernel_parameters_are_copied),  TEST(parameter_buffers_are_copied),
-		TEST(unknown_parameters_wait),	     TEST(launch_configurations_are_copied),
-		TEST(launches_with_results_wait),    TEST(pageable_sources_are_copied),
-		TEST(pinned_sources_are_not_copied), TEST(large_pageable_sources_wait),
-		TEST(pageable_destinations_wait),    TEST(copies_of_structures_are_kept),
+		TEST(kernel_parameters_are_copied),    TEST(parameter_buffers_are_copied),
+		TEST(unknown_parameters_wait),	       TEST(launch_configurations_are_copied),
+		TEST(launches_with_results_wait),      TEST(pageable_sources_are_copied),
+		TEST(pinned_sources_are_not_copied),   TEST(large_pageable_sources_wait),
+		TEST(pageable_destinations_wait),      TEST(copies_of_structures_are_kept),
 		TEST(kept_calls_run_in_their_context), TEST(own_streams_keep_nothing),
 	};
 

@@ -1,5 +1,5 @@
-/* A program with latency and batch streams under a policy that holds batch work: with the real scheduler and its agent, what
- * is deferred stays in order, and latency work passes it. */
+/* A program with latency and batch streams under a policy that holds batch work: with the real
+ * scheduler and its agent, what is deferred stays in order, and latency work passes it. */
 #include "gbpfd.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static void attach(void)
 	event_synchronize = (CUresult(*)(CUevent))entry("cuEventSynchronize");
 	stream_synchronize = (CUresult(*)(CUstream))entry("cuStreamSynchronize");
 	stream_query = (CUresult(*)(CUstream))entry("cuStreamQuery");
-	memset_async = (CUresult(*)(CUdeviceptr, unsigned char, size_t, CUstream))entry("cuMemsetD8Async");
+	memset_async =
+		(CUresult(*)(CUdeviceptr, unsigned char, size_t, CUstream))entry("cuMemsetD8Async");
 }
 
 static void await_count(uint32_t index, unsigned n)
@@ -92,8 +93,8 @@ static void latency_work_passes_what_is_deferred(void)
 	CHECK(launch_on(latency, 3) == CUDA_SUCCESS && place_of(3) >= 0);
 }
 
-/* Threads with streams of their own, synchronizing now and then, while the other tenant's requests come and go: each stream
- * sees all of its work, once and in order. */
+/* Threads with streams of their own, synchronizing now and then, while the other tenant's requests
+ * come and go: each stream sees all of its work, once and in order. */
 static uint32_t running;
 
 static void *toggle(void *arg)
@@ -163,10 +164,10 @@ static void every_stream_keeps_its_order(void)
 	CHECK(load_relaxed(&stats->deferred) > 0); /* it was not idle all the time */
 }
 
-#define CASE(name) \
-	static void test_##name(void **state) \
-	{ \
-		in_a_process(name); \
+#define CASE(name)                                                                                 \
+	static void test_##name(void **state)                                                      \
+	{                                                                                          \
+		in_a_process(name);                                                                \
 	}
 CASE(latency_work_passes_what_is_deferred)
 CASE(every_stream_keeps_its_order)

@@ -16,7 +16,8 @@ static void synchronizing_issues_what_is_kept(void **state)
 
 	assert_int_equal(cuStreamSynchronize(named), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
-	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuStreamSynchronize));
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) <
+		    fixture_find(CUABI_IDX_cuStreamSynchronize));
 	assert_int_equal(q->drained, 1);
 }
 
@@ -61,18 +62,21 @@ static void events_of_kept_records_are_not_ready(void **state)
 	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 0);
 	assert_int_equal(cuEventSynchronize(event), CUDA_SUCCESS);
 	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuEventRecord));
-	assert_true(fixture_find(CUABI_IDX_cuEventRecord) < fixture_find(CUABI_IDX_cuEventSynchronize));
+	assert_true(fixture_find(CUABI_IDX_cuEventRecord) <
+		    fixture_find(CUABI_IDX_cuEventSynchronize));
 	assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
 }
 
-/* Waiting on another stream for a record that is kept back: the record goes to the driver before the wait. */
+/* Waiting on another stream for a record that is kept back: the record goes to the driver before
+ * the wait. */
 static void waits_follow_kept_records(void **state)
 {
 	fixture_defer_one(named);
 	cuEventRecord(event, named);
 	assert_int_equal(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
 	assert_true(fixture_find(CUABI_IDX_cuEventRecord) >= 0);
-	assert_true(fixture_find(CUABI_IDX_cuEventRecord) < fixture_find(CUABI_IDX_cuStreamWaitEvent));
+	assert_true(fixture_find(CUABI_IDX_cuEventRecord) <
+		    fixture_find(CUABI_IDX_cuStreamWaitEvent));
 }
 
 static void records_elsewhere_follow_kept_records(void **state)
@@ -81,7 +85,8 @@ static void records_elsewhere_follow_kept_records(void **state)
 	cuEventRecord(event, named);
 	cuEventRecord(event, other);
 	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
-	assert_true(fake->get((unsigned)fixture_find(CUABI_IDX_cuEventRecord)).a[1] == (uintptr_t)named);
+	assert_true(fake->get((unsigned)fixture_find(CUABI_IDX_cuEventRecord)).a[1] ==
+		    (uintptr_t)named);
 }
 
 /* Streams that are not ordered with it do not wait. */
@@ -113,9 +118,11 @@ static void captures_are_left_alone(void **state)
 	assert_int_equal(cuLaunchHostFunc(named, (CUhostFn)0x1234, (void *)0x5678), CUDA_SUCCESS);
 	assert_int_equal(q->submits, 0);
 	assert_int_equal(double_kept(), 0);
-	assert_int_equal(fake->get((unsigned)fixture_find(CUABI_IDX_cuLaunchHostFunc)).a[1], 0x1234);
+	assert_int_equal(fake->get((unsigned)fixture_find(CUABI_IDX_cuLaunchHostFunc)).a[1],
+			 0x1234);
 	double_queue(other)->defer = true;
-	assert_int_equal(fixture_launch(other), CUDA_SUCCESS); /* counted, never held beside a capture */
+	assert_int_equal(fixture_launch(other),
+			 CUDA_SUCCESS); /* counted, never held beside a capture */
 	assert_int_equal(double_queue(other)->submits, 1);
 	assert_false(double_queue(other)->launch.may_hold);
 	assert_int_equal(cuStreamEndCapture(named, &graph), CUDA_SUCCESS);
@@ -154,9 +161,11 @@ static void destroying_a_stream_issues_and_closes(void **state)
 	fixture_defer_one(s);
 	assert_int_equal(cuStreamDestroy(s), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
-	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuStreamDestroy_v2));
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) <
+		    fixture_find(CUABI_IDX_cuStreamDestroy_v2));
 	assert_null(double_queue(s));
-	assert_int_equal(fixture_launch(s), CUDA_SUCCESS); /* the handle came again: another queue */
+	assert_int_equal(fixture_launch(s),
+			 CUDA_SUCCESS); /* the handle came again: another queue */
 	assert_non_null(double_queue(s));
 	cuStreamDestroy(s);
 }
@@ -168,7 +177,8 @@ static void ending_a_context_closes_its_queues(void **state)
 	fixture_launch(CU_STREAM_LEGACY);
 	fixture_defer_one(s);
 	assert_int_equal(cuCtxDestroy(FAKE_CTX), CUDA_SUCCESS);
-	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) < fixture_find(CUABI_IDX_cuCtxDestroy_v2));
+	assert_true(fixture_find(CUABI_IDX_cuLaunchKernel) <
+		    fixture_find(CUABI_IDX_cuCtxDestroy_v2));
 	assert_null(double_queue(s));
 	assert_null(double_queue(CU_STREAM_LEGACY));
 	named = fixture_stream(0);
@@ -230,7 +240,8 @@ static void symbols_lead_to_the_shim(void **state)
 
 	assert_int_equal(cuGetProcAddress("cuLaunchKernel", &p, 13000, 0, &status), CUDA_SUCCESS);
 	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuLaunchKernel]);
-	cuGetProcAddress("cuLaunchKernel", &p, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
+	cuGetProcAddress("cuLaunchKernel", &p, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+			 &status);
 	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuLaunchKernel_ptsz]);
 	cuGetProcAddress("cuMemcpyHtoD", &p, 13000, 0, &status);
 	assert_ptr_equal(p, shim_exports[CUABI_IDX_cuMemcpyHtoD_v2]);
@@ -248,7 +259,8 @@ static void a_forked_child_passes_through(void **state)
 	pid = fork();
 	if (pid == 0) {
 		queue_forget_all();
-		shim.sched = (struct sched *)(void *)&shim_idle;
+		shim.attached = 0;
+		((struct sched_shared *)(void *)double_scheduler())->active = 0;
 		fake->reset();
 		_exit(fixture_launch(named) == CUDA_SUCCESS && fake->count() == 1 ? 0 : 1);
 	}

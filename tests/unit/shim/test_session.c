@@ -1,5 +1,5 @@
-/* The built library, its real scheduler and a gbpfd of the test's own: attaching, a policy that holds, refusals, gbpfd's death
- * and return, fork, exit. */
+/* The built library, its real scheduler and a gbpfd of the test's own: attaching, a policy that
+ * holds, refusals, gbpfd's death and return, fork, exit. */
 #include "gbpfd.h"
 
 #include <errno.h>
@@ -163,10 +163,10 @@ static void survives_garbage(void)
 	CHECK(d.hello.flags & WIRE_REATTACH);
 }
 
-#define CASE(name) \
-	static void test_##name(void **state) \
-	{ \
-		in_a_process(name); \
+#define CASE(name)                                                                                 \
+	static void test_##name(void **state)                                                      \
+	{                                                                                          \
+		in_a_process(name);                                                                \
 	}
 CASE(attaches_and_says_who_it_is)
 CASE(runs_under_the_policy_from_the_first_launch)
