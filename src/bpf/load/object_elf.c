@@ -33,6 +33,10 @@ static int check_header(struct obj_parse *p, const uint8_t *elf, size_t bytes)
 				  "truncated: the section headers (%u at byte %llu) lie outside the %zu bytes",
 				  h.e_shnum, (unsigned long long)h.e_shoff, bytes);
 	}
+	if (h.e_shoff % 8) {
+		return obj_refuse(p, -EINVAL, NULL, 0, "the section headers (at byte %llu) are not aligned",
+				  (unsigned long long)h.e_shoff);
+	}
 	if (h.e_shnum == 0 || h.e_shnum > OBJ_MAX_SECTIONS) {
 		return obj_refuse(p, h.e_shnum ? -E2BIG : -EINVAL, NULL, 0, "%u sections (limit %u)", h.e_shnum,
 				  OBJ_MAX_SECTIONS);

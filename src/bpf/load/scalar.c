@@ -178,6 +178,13 @@ static void learn_whole(struct scalar_view *w, const struct scalar_view *h)
 
 int scalar_sync(struct scalar *s)
 {
+	if (s->t.mask == 0) {
+		if (!scalar_has(s, s->t.value)) {
+			return 0;
+		}
+		scalar_const(s, s->t.value);
+		return 1;
+	}
 	for (int pass = 0; pass < 3; pass++) {
 		struct scalar_view w, h;
 		struct tnum before;

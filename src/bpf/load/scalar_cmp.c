@@ -4,7 +4,7 @@
 
 #include "base/compiler.h"
 #include "bpf/load/scalar.h"
-#include "bpf/run/insn.h"
+#include "bpf/run/alu.h"
 
 typedef struct scalar_view view;
 
@@ -125,17 +125,28 @@ static int refine(unsigned op, int outcome, view *a, view *b)
 	}
 }
 
+/* Puts a narrowed view back; what has not changed is in step already. */
+static int learn(struct scalar *s, int width, const view *before, const view *after)
+{
+	if (memcmp(before, after, sizeof(*before)) == 0) {
+		return 1;
+	}
+	scalar_view_put(s, width, after);
+	return scalar_sync(s);
+}
+
 int scalar_refine(unsigned op, int is64, int outcome, struct scalar *a, struct scalar *b)
 {
 	int width = is64 ? 64 : 32;
-	view va, vb;
+	view va, vb, na, nb;
 
+	if (scalar_is_const(a) && scalar_is_const(b)) {
+		return outcome == (is64 ? ebpf_taken64(op, a->t.value, b->t.value)
+					: ebpf_taken32(op, (uint32_t)a->t.value, (uint32_t)b->t.value));
+	}
 	scalar_view_get(a, width, &va);
 	scalar_view_get(b, width, &vb);
-	if (!refine(op, outcome, &va, &vb)) {
-		return 0;
-	}
-	scalar_view_put(a, width, &va);
-	scalar_view_put(b, width, &vb);
-	return scalar_sync(a) && scalar_sync(b);
+	na = va;
+	nb = vb;
+	return refine(op, outcome, &na, &nb) && learn(a, width, &va, &na) && learn(b, width, &vb, &nb);
 }

@@ -161,6 +161,7 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 	int err = check_input(&v);
 
 	err = err ? err : start(&v);
+	err = err || !(flags & EBPF_VERIFY_EXPLAIN) ? err : verify_log_start(&v);
 	err = err ? err : verify_cfg(&v);
 	err = err ? err : verify_start(&v);
 	err = err ? err : walk(&v);

@@ -64,7 +64,7 @@ struct call {
 	const struct verify_helper *helper;
 	const struct ebpf_map_def *map;
 	unsigned map_index;
-	char what[64];
+	const char *what; /* its name */
 };
 
 static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned reg)
@@ -219,7 +219,7 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 	if (!c.helper) {
 		return verify_refuse(v, v->pc, "helper", "there is no helper %d", in->imm);
 	}
-	snprintf(c.what, sizeof(c.what), "%s", c.helper->name);
+	c.what = c.helper->name;
 	if (!(c.helper->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL))) {
 		report_hint(v->r, "use it in hooks that run %s", v->hook->daemon ? "in the tenant's process"
 										  : "in gbpfd (admit, tick)");

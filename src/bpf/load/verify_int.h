@@ -184,6 +184,8 @@ int verify_over_budget(struct verifier *v);
 /* Text that lives until the eighth call after this one (on this thread). */
 const char *verify_reg_text(const struct verifier *v, const struct reg *r);
 const char *verify_range_text(const struct scalar *s);
+/* The explanation of the path: memory for it, and one step. */
+int verify_log_start(struct verifier *v);
 void verify_log_state(struct verifier *v);
 /* insn_text.c */
 void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out);

@@ -24,32 +24,44 @@ static unsigned access_bytes(const struct ebpf_insn *in)
 	}
 }
 
-static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high, uint64_t bytes,
-			 const char *object, long long first, long long end, const char *what)
+static void object_text(const struct verifier *v, const struct reg *ptr, char *out, size_t bytes)
 {
-	if (low == high) {
-		report_hint(v->r, "%s ends at offset %lld", object, end);
+	if (ptr->type == REG_STACK) {
+		snprintf(out, bytes, "%s", ptr->frame == v->depth ? "the stack" : "a caller's stack");
 	} else {
-		report_hint(v->r, "bound the index first (if (i < N)), or mask it (i & (N - 1))");
+		snprintf(out, bytes, "%s %s", v->maps[ptr->map].is_data ? "section" : "a value of map",
+			 v->maps[ptr->map].name);
 	}
+}
+
+static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high, uint64_t bytes,
+			 int64_t first, int64_t end, const char *what)
+{
+	char object[EBPF_NAME_BYTES + 32];
+
+	object_text(v, ptr, object, sizeof(object));
 	if (low == high) {
+		report_hint(v->r, "%s ends at offset %lld", object, (long long)end);
 		return verify_refuse(v, v->pc, "bounds", "%s: %llu bytes at offset %lld of %s, which has %lld to %lld",
-				     what, (unsigned long long)bytes, (long long)low, object, first, end);
+				     what, (unsigned long long)bytes, (long long)low, object, (long long)first,
+				     (long long)end);
 	}
+	report_hint(v->r, "bound the index first (if (i < N)), or mask it (i & (N - 1))");
 	return verify_refuse(v, v->pc, "bounds",
 			     "%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld", what,
-			     (unsigned long long)bytes, (long long)low, (long long)high, object, first, end);
+			     (unsigned long long)bytes, (long long)low, (long long)high, object, (long long)first,
+			     (long long)end);
 }
 
 /* Is [off + the pointer's offset, + bytes) inside [first, end)? */
 static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int64_t first,
-			int64_t end, const char *object, const char *what)
+			int64_t end, const char *what)
 {
 	/* pointers' offsets are at most 2^29 and off 2^15, so nothing here can wrap */
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off;
 
 	if (low < first || bytes > (uint64_t)(end - first) || high > end - (int64_t)bytes) {
-		return refuse_bounds(v, ptr, low, high, bytes, object, first, end, what);
+		return refuse_bounds(v, ptr, low, high, bytes, first, end, what);
 	}
 	return 0;
 }
@@ -87,11 +99,8 @@ static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, u
 		       const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
-	char object[EBPF_NAME_BYTES + 32];
-	int err;
+	int err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, what);
 
-	snprintf(object, sizeof(object), "%s %s", m->is_data ? "section" : "a value of map", m->name);
-	err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, object, what);
 	if (err == 0 && (access & ACCESS_WRITE)) {
 		err = check_map_write(v, ptr, what);
 	}
@@ -102,8 +111,7 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 {
 	switch (ptr->type) {
 	case REG_STACK:
-		return check_bounds(v, ptr, off, bytes, -(int64_t)EBPF_STACK_BYTES, 0,
-				    ptr->frame == v->depth ? "the stack" : "a caller's stack", what);
+		return check_bounds(v, ptr, off, bytes, -(int64_t)EBPF_STACK_BYTES, 0, what);
 	case REG_VALUE:
 		return check_value(v, ptr, off, bytes, access, what);
 	case REG_VALUE_OR_NULL:

@@ -204,6 +204,16 @@ int verify_over_budget(struct verifier *v)
 			     "instructions that %s may", head, v->hook->budget, v->hook->name);
 }
 
+int verify_log_start(struct verifier *v)
+{
+	char *room = calloc(1, MAX_LOG + 4096);
+	int err = room ? buf_add(&v->log, room, MAX_LOG + 4096) : -ENOMEM;
+
+	free(room);
+	buf_clear(&v->log); /* keeps the memory: a million steps must not reallocate */
+	return err;
+}
+
 static void log_reg(struct verifier *v, const char *name, unsigned i)
 {
 	const struct reg *r = &verify_frame(v)->regs[i];
@@ -218,7 +228,7 @@ void verify_log_state(struct verifier *v)
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
 
 	if (v->log.len > MAX_LOG) {
-		buf_clear(&v->log);
+		buf_clear(&v->log); /* keeps its memory */
 		buf_puts(&v->log, "(earlier steps left out)\n");
 	}
 	buf_printf(&v->log, "  %*s%u: ", (int)v->depth * 2, "", v->pc);
