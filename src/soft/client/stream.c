@@ -222,6 +222,40 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 }
 PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
 
+/* Capture is not supported, so nobody captures and these answer that. */
+
+static CUresult capture_info(int pt, CUstream h, CUstreamCaptureStatus *ret)
+{
+	return is_capturing(pt, h, ret);
+}
+PAIR(cuStreamGetCaptureInfo, _ptsz, capture_info, (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h,
+     ret)
+PAIR(cuStreamGetCaptureInfo_v2, _ptsz, capture_info,
+     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph, const CUgraphNode **deps,
+      size_t *n),
+     h, ret)
+PAIR(cuStreamGetCaptureInfo_v3, _ptsz, capture_info,
+     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph, const CUgraphNode **deps,
+      const CUgraphEdgeData **edges, size_t *n),
+     h, ret)
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	static __thread CUstreamCaptureMode own;
+	CUstreamCaptureMode before = own;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	own = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
 static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 {
 	CUstream s;

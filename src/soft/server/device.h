@@ -153,6 +153,7 @@ struct client {
 	struct soft_shared *shared; /* NULL before hello */
 	uint32_t tail; /* of the ring; private */
 	unsigned queued;
+	bool stalled; /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices that wait for their HOST_DONE */
 	bool dead;	     /* refuse everything; its thread cleans up. Written under the lock */
 	struct group *groups[SOFT_MAX_CONTEXTS];

@@ -297,7 +297,6 @@ static void run_block(struct device *dev, struct work *w)
 	struct exec_fault fault = { 0 };
 	enum exec_status status = EXEC_NO_MEMORY;
 	uint64_t used = 0, begin, ns;
-	char kernel[96];
 
 	pthread_mutex_unlock(&dev->lock);
 	begin = clock_now_ns();
@@ -317,7 +316,6 @@ static void run_block(struct device *dev, struct work *w)
 	l->running--;
 	g->running--;
 	g->running_blocks--;
-	snprintf(kernel, sizeof(kernel), "%s", exec_function_info(l->exec.function)->name);
 	if (status == EXEC_DONE) {
 		l->ended++;
 		g->counters.blocks_done++;
@@ -333,7 +331,7 @@ static void run_block(struct device *dev, struct work *w)
 
 		l->aborted = true;
 		if (first) {
-			report_fault(g, kernel, status, &fault); /* retires the launch when no other worker has it */
+			report_fault(g, exec_function_info(l->exec.function)->name, status, &fault); /* retires the launch when no other worker has it */
 			goto settled;
 		}
 	}

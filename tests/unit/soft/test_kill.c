@@ -545,6 +545,41 @@ static void clients_start_one_server_when_there_is_none(void **state)
 	rig_start(args);      /* waits for its lock */
 }
 
+static void an_idle_server_leaves(void **state)
+{
+	const char *const args[] = { "--mem", "256M", NULL };
+	const char *const idle[] = { "--mem", "256M", "--idle-exit", "1", NULL };
+	char path[96];
+
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_start(idle);
+	alarm(30);
+	assert_int_equal(rig_wait(rig_server), 0);
+	alarm(0);
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	assert_int_not_equal(access(path, F_OK), 0);
+	rig_start(args);
+}
+
+static void a_second_server_is_refused(void **state)
+{
+	char *argv[] = { getenv("SOFTGPU"), NULL };
+	int rounds = 2;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 2);
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	assert_int_equal(rig_wait(pid), 1);
+	assert_int_equal(rig_run(correct_program, &rounds), 0);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -579,6 +614,8 @@ int main(void)
 		cmocka_unit_test(requests_with_wild_fields_get_errors),
 		cmocka_unit_test(the_private_table_controls_the_group),
 		cmocka_unit_test(time_slices_make_shares),
+		cmocka_unit_test(a_second_server_is_refused),
+		cmocka_unit_test(an_idle_server_leaves),
 		cmocka_unit_test(a_killed_server_gives_errors_within_a_second),
 		cmocka_unit_test(clients_start_one_server_when_there_is_none),
 	};
