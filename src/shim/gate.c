@@ -63,6 +63,9 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	}
 	r = c->run(a);
 	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	if (unlikely(c->drains) && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
 	return r;
 }
 

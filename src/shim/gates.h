@@ -33,6 +33,7 @@ struct shim_call {
 	int8_t stream;	    /* argument that is the stream; -1: the default stream */
 	uint8_t per_thread; /* the default stream is the thread's own */
 	uint8_t blocking;   /* returns when the work is done (sync:*) */
+	uint8_t drains;	    /* returns when everything before it in the stream is done too */
 	uint8_t kind;	    /* GBPF_KIND_* or SHIM_ORDER */
 	uint8_t keep;	    /* enum shim_keep */
 	uint8_t keep_arg[2];

@@ -25,6 +25,7 @@ static struct {
 	unsigned flags;
 	int priority;
 	bool capturing;
+	CUcontext ctx;
 } streams[MAX_STREAMS];
 static unsigned n_streams, n_events, n_capturing;
 static __thread CUcontext stack[16];
@@ -118,7 +119,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ret)
 
 CUresult cuCtxGetDevice(CUdevice *ret)
 {
-	*ret = 0;
+	*ret = (CUdevice)(((uintptr_t)current() - (uintptr_t)FAKE_CTX) / 0x1000u);
 	return CUDA_SUCCESS;
 }
 
@@ -129,6 +130,7 @@ CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
 	streams[i].flags = flags;
 	streams[i].priority = priority;
 	streams[i].capturing = false;
+	streams[i].ctx = current();
 	*ret = (CUstream)(uintptr_t)(STREAM_BASE + i * STREAM_BYTES);
 	return CUDA_SUCCESS;
 }
@@ -159,7 +161,12 @@ CUresult cuStreamGetPriority(CUstream s, int *ret)
 
 CUresult cuStreamGetCtx(CUstream s, CUcontext *ret)
 {
-	*ret = FAKE_CTX;
+	unsigned i = stream_number(s);
+
+	if (i >= n_streams) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	*ret = streams[i].ctx;
 	return CUDA_SUCCESS;
 }
 

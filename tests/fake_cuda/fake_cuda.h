@@ -38,7 +38,8 @@ struct fake_interface {
 typedef const struct fake_interface *(*fake_interface_fn)(void);
 #define FAKE_INTERFACE "fake_interface"
 
-#define FAKE_CTX ((CUcontext)0xc0000)
+#define FAKE_CTX ((CUcontext)0xc0000) /* current where none was pushed; on device 0 */
+#define FAKE_CTX_OF(device) ((CUcontext)(uintptr_t)(0xc0000u + 0x1000u * (device)))
 #define FAKE_FUNCTION ((CUfunction)0xf0000)
 
 CUresult fake_call(uint32_t index, const uint64_t *a, unsigned n);

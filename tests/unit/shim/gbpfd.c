@@ -156,6 +156,11 @@ static void load(void)
 	fake->params(1);
 }
 
+void close_library(void)
+{
+	dlclose(library);
+}
+
 CUresult launch_on(CUstream stream, uint64_t parameter)
 {
 	void *params[] = { &parameter };

@@ -57,6 +57,7 @@ void end_other_request(void);
 extern CUresult (*init)(unsigned);
 extern const struct fake_interface *fake;
 void *entry(const char *name); /* of the library under test */
+void close_library(void);
 pthread_t start_init(CUresult *ret);
 CUresult launch_on(CUstream stream, uint64_t parameter);
 CUresult launch_one(void); /* on the default stream */

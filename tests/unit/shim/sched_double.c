@@ -32,6 +32,18 @@ struct sched_queue *double_queue(CUstream stream)
 	return NULL;
 }
 
+struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx)
+{
+	for (unsigned i = 0; i < double_sched.n; i++) {
+		struct sched_queue *q = &double_sched.queues[i];
+
+		if (q->open && q->stream == stream && q->ctx == ctx) {
+			return q;
+		}
+	}
+	return NULL;
+}
+
 static void issue(struct sched_queue *q)
 {
 	struct sched_call *c;
@@ -101,6 +113,7 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 	q->stream = dev->stream;
 	q->ctx = dev->ctx;
 	q->priority = priority;
+	q->gpu = gpu;
 	q->open = true;
 	q->last = &q->first;
 	return q;

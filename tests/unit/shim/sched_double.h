@@ -10,6 +10,7 @@ struct sched_queue {
 	CUstream stream;
 	CUcontext ctx;
 	int32_t priority;
+	uint32_t gpu;
 	bool open, defer; /* defer: new launches that may be held */
 	struct sched_call *first, **last;
 	unsigned submits, submitted, failed, drained;
@@ -22,6 +23,7 @@ struct sched *double_scheduler(void);
 void double_reset(void);
 /* The open queue of a stream handle (1 legacy, 2 the thread's own); NULL: none. */
 struct sched_queue *double_queue(CUstream stream);
+struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx);
 /* What the agent would do: issues everything in order. */
 void double_issue(void);
 unsigned double_kept(void);

@@ -185,6 +185,49 @@ static void ending_a_context_closes_its_queues(void **state)
 	other = fixture_stream(0);
 }
 
+/* A default stream for each context, on its device; synchronizing one context says nothing of the
+ * other. */
+static void contexts_have_queues_of_their_own(void **state)
+{
+	CUcontext second = FAKE_CTX_OF(1), popped;
+	struct sched_queue *a, *b;
+
+	fixture_launch(CU_STREAM_LEGACY);
+	shim_real.cuCtxPushCurrent_v2(second);
+	fixture_launch(CU_STREAM_LEGACY);
+	a = double_queue_in(CU_STREAM_LEGACY, FAKE_CTX);
+	b = double_queue_in(CU_STREAM_LEGACY, second);
+	assert_non_null(a);
+	assert_non_null(b);
+	assert_int_equal(a->gpu, 0);
+	assert_int_equal(b->gpu, 1);
+	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_int_equal(a->drained, 0);
+	assert_int_equal(b->drained, 1);
+	b->defer = true;
+	assert_int_equal(fixture_launch(CU_STREAM_LEGACY), CUDA_SUCCESS);
+	shim_real.cuCtxPopCurrent_v2(&popped);
+	assert_int_equal(fixture_launch(CU_STREAM_LEGACY), CUDA_SUCCESS); /* not ordered with it */
+	assert_int_equal(double_kept(), 1);
+	double_issue();
+	assert_ptr_equal(fake->get(fake->count() - 2).ctx, second);
+	assert_int_equal(cuCtxDestroy(second), CUDA_SUCCESS);
+	assert_null(double_queue_in(CU_STREAM_LEGACY, second));
+	assert_non_null(double_queue_in(CU_STREAM_LEGACY, FAKE_CTX));
+}
+
+/* Reading results back is a synchronization. */
+static void copies_to_the_host_drain(void **state)
+{
+	uint64_t value;
+
+	fixture_launch(CU_STREAM_LEGACY);
+	cuMemcpyDtoH(&value, 0xd0000000u, sizeof(value));
+	assert_int_equal(double_queue(CU_STREAM_LEGACY)->drained, 1);
+	cuMemcpyHtoD(0xd0000000u, &value, sizeof(value));
+	assert_int_equal(double_queue(CU_STREAM_LEGACY)->drained, 1);
+}
+
 static void *launch_on_own(void *arg)
 {
 	fixture_launch(CU_STREAM_PER_THREAD);
@@ -296,6 +339,8 @@ int main(void)
 		TEST(launches_inside_host_functions_are_not_held),
 		TEST(destroying_a_stream_issues_and_closes),
 		TEST(ending_a_context_closes_its_queues),
+		TEST(contexts_have_queues_of_their_own),
+		TEST(copies_to_the_host_drain),
 		TEST(a_thread_takes_its_own_stream_along),
 		TEST(launch_records_say_what_is_launched),
 		TEST(symbols_lead_to_the_shim),

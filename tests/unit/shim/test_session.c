@@ -152,6 +152,44 @@ static void a_forked_child_passes_through(void)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static uint32_t go_on = 1;
+
+static void *launch_forever(void *arg)
+{
+	while (load_relaxed(&go_on)) {
+		(void)launch_one();
+	}
+	return NULL;
+}
+
+/* Threads are inside the library, some of them held, while another ends the process. */
+static void exits_while_threads_launch(void)
+{
+	pthread_t t[3];
+
+	setenv("GBPF_CLASS", "batch", 1);
+	attach_with_policy();
+	for (int i = 0; i < 3; i++) {
+		CHECK(pthread_create(&t[i], NULL, launch_forever, NULL) == 0);
+	}
+	while (launches() < 1000) {
+		clock_sleep_ns(100000);
+	}
+	store_seqcst(&d.other->gpu[0].open, 1u);
+}
+
+/* A program may close the library; the agent goes on in its code. */
+static void survives_dlclose(void)
+{
+	setenv("GBPF_CLASS", "batch", 1);
+	attach_with_policy();
+	close_library();
+	close(d.sock);
+	accept_hello();
+	CHECK(d.hello.flags & WIRE_REATTACH);
+	CHECK(launch_one() == CUDA_SUCCESS);
+}
+
 /* Garbage from gbpfd ends the session, not the program. */
 static void survives_garbage(void)
 {
@@ -177,6 +215,8 @@ CASE(strict_programs_need_gbpfd)
 CASE(off_means_no_session)
 CASE(survives_gbpfd)
 CASE(a_forked_child_passes_through)
+CASE(exits_while_threads_launch)
+CASE(survives_dlclose)
 CASE(survives_garbage)
 
 static int run(void)
@@ -191,6 +231,8 @@ static int run(void)
 		cmocka_unit_test(test_off_means_no_session),
 		cmocka_unit_test(test_survives_gbpfd),
 		cmocka_unit_test(test_a_forked_child_passes_through),
+		cmocka_unit_test(test_exits_while_threads_launch),
+		cmocka_unit_test(test_survives_dlclose),
 		cmocka_unit_test(test_survives_garbage),
 	};
 
