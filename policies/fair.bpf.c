@@ -42,8 +42,8 @@ u64 demand[1024]; /* how much of the last milliseconds a tenant wanted the GPU, 
 
 static __always_inline int too_much_in_flight(struct gbpf_submit_ctx *ctx)
 {
-	if (!ctx->inflight) {
-		return 0; /* one may always run, however long it is */
+	if (!ctx->inflight || ctx->kind >= GBPF_KIND_HOST) {
+		return 0; /* one may always run, however long it is; host functions and the like take no GPU time */
 	}
 	return ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit;
 }

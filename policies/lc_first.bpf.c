@@ -15,10 +15,11 @@ const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothi
 
 enum { HELD_FOR_LATENCY, HELD_FOR_DRAIN };
 
-/* One launch may always be on the GPU: a kernel longer than the bound must run too. */
+/* One launch may always be on the GPU: a kernel longer than the bound must run too. Host functions and the like take no
+ * time on it. */
 static __always_inline int drains_quickly(struct gbpf_submit_ctx *ctx)
 {
-	if (ctx->inflight == 0) {
+	if (ctx->inflight == 0 || ctx->kind >= GBPF_KIND_HOST) {
 		return 1;
 	}
 	if (ctx->est_ns == 0 || ctx->inflight_ns == 0) {

@@ -127,10 +127,11 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 	struct sched_launch head = { 0 };
 	struct sched_call *c;
 
-	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked */
+	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; an issuer may be writing others */
 	c = q->first;
 	if (c) {
-		head = c->launch;
+		head.begin_ns = c->launch.begin_ns;
+		head.est_ns = c->launch.est_ns;
 	}
 	pthread_mutex_unlock(&q->fifo_lock);
 	return hook_dispatch(q, &head, now);

@@ -52,7 +52,7 @@ static struct sched_queue *take_entry(struct sched *s)
 static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, int32_t priority)
 {
 	q->dev_queue = dev_queue;
-	q->gpu = gpu;
+	store_relaxed(&q->gpu, gpu);
 	q->priority = priority;
 	q->class_fixed = false;
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
@@ -62,16 +62,19 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
 	store_relaxed(&q->sync_seq, (uint64_t)0);
 	store_relaxed(&q->linger_ns, (uint64_t)DEFAULT_LINGER_NS);
-	q->head = q->tail = 0;
-	q->retired = q->retired_version = q->retired_held_ns = q->retired_hash = 0;
-	q->drained = q->drain_ns = 0;
+	store_relaxed(&q->head, 0u);
+	store_relaxed(&q->tail, 0u);
+	store_relaxed(&q->retired, (uint64_t)0);
+	store_relaxed(&q->drained, (uint64_t)0);
+	q->retired_version = q->retired_held_ns = q->retired_hash = 0;
+	q->drain_ns = 0;
 	q->unknown_since = q->unknown_entered = q->quiet_since = q->quiet_total = 0;
 	store_relaxed(&q->marks_all, 0u);
 	q->published = 0;
 	q->retry_ns = 0;
 	q->asked = 0;
-	q->error = 0;
-	q->closing = 0;
+	store_relaxed(&q->error, 0);
+	store_relaxed(&q->closing, 0u);
 }
 
 static void count_latency(struct sched *s, const struct sched_queue *q, int by)

@@ -78,7 +78,7 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 		}
 		return false;
 	}
-	q->drained = entered;
+	store_relaxed(&q->drained, entered);
 	q->drain_ns = load_acquire(&q->sync_seq) == entered ? load_relaxed(&q->sync_ns) : now;
 	(void)queue_retire_idle(q, total);
 	return true;
@@ -90,7 +90,7 @@ static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *l
 	bool all = true;
 
 	queues_each(s, q) {
-		if (q->gpu != gpu || !load_relaxed(&q->entered) || !queue_use(q)) {
+		if (load_relaxed(&q->gpu) != gpu || !load_relaxed(&q->entered) || !queue_use(q)) {
 			continue;
 		}
 		if (queue_drained(q, now)) {
@@ -107,7 +107,8 @@ static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *l
 static bool something_entered(struct sched *s, uint32_t gpu)
 {
 	queues_each(s, q) {
-		if (q->gpu == gpu && load_relaxed(&q->live) && load_seqcst(&q->entered) != q->drained) {
+		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live) &&
+		    load_seqcst(&q->entered) != load_relaxed(&q->drained)) {
 			return true;
 		}
 	}

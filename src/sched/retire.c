@@ -264,12 +264,12 @@ void queue_mark_end(struct sched_queue *q)
 
 void queue_drop_marks(struct sched_queue *q)
 {
-	for (; q->tail != q->head; q->tail++) {
+	for (; q->tail != q->head; store_relaxed(&q->tail, q->tail + 1)) {
 		release(q->s, &q->ring[q->tail % RING].start);
 		release(q->s, &q->ring[q->tail % RING].end);
 	}
 	(void)__atomic_fetch_sub(&q->s->inflight, load_acquire(&q->total) - q->retired, __ATOMIC_RELAXED);
-	q->retired = load_acquire(&q->total);
+	store_relaxed(&q->retired, load_acquire(&q->total));
 }
 
 /* Idle, or nothing is known about it and it has been quiet for a while. */

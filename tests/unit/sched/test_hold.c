@@ -275,7 +275,7 @@ struct pingpong {
 	struct rig *r;
 	struct sched_queue *q;
 	struct fake_queue *fq;
-	uint32_t rounds, opened, launched;
+	uint32_t rounds, opened, entering, launched;
 };
 
 static void *pong(void *arg)
@@ -288,6 +288,7 @@ static void *pong(void *arg)
 		while (load_acquire(&p->opened) == i) {
 			sched_yield();
 		}
+		store_release(&p->entering, i + 1);
 		go(p->q, p->fq, &l);
 		store_release(&p->launched, i + 1);
 	}
@@ -309,6 +310,9 @@ static void no_wake_is_lost(void **state)
 	for (uint32_t seen = 0; seen < p.rounds;) {
 		other_opens(&r);
 		store_release(&p.opened, seen + 1);
+		while (load_acquire(&p.entering) == seen) {
+			sched_yield();
+		}
 		for (uint32_t spin = 0; spin < seen % 1024; spin++) { /* meet the launcher at different points */
 			compiler_barrier();
 		}
