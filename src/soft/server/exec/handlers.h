@@ -38,6 +38,7 @@ struct handlers {
 extern const struct handlers exec_handlers_base;
 extern const struct handlers exec_handlers_avx2;
 const struct handlers *exec_handlers(void);
+void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL: as the machine can */
 
 /* slow.c: what needs no speed. */
 int op_round(struct warp *w, const struct op *o, uint32_t m);   /* directed rounding: sub = enum slow_round */

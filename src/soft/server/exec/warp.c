@@ -117,7 +117,9 @@ static bool regroup(struct warp *w, bool oldest)
 	w->forced = oldest;
 	w->stop_pc = UINT32_MAX;
 	for (uint32_t i = 0; i < w->n_groups && !oldest; i++) {
-		if (w->groups[i].depth == w->depth && w->groups[i].state != GROUP_BARRIER) {
+		/* One at this very place that has not been joined is in another frame. */
+		if (w->groups[i].depth == w->depth && w->groups[i].pc > w->pc &&
+		    w->groups[i].state != GROUP_BARRIER) {
 			w->stop_pc = MIN(w->stop_pc, w->groups[i].pc);
 		}
 	}

@@ -1,0 +1,41 @@
+/* What the tests of the execution engine share: a memory window, and launches to their end. */
+#ifndef GBPF_TESTS_EXEC_ENGINE_H
+#define GBPF_TESTS_EXEC_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "soft/server/exec.h"
+
+#define ENGINE_BASE UINT64_C(0x700000000000)
+#define ENGINE_BYTES ((size_t)8 << 20)
+
+struct engine {
+	struct exec_space space;
+	uint8_t *host;
+	uint8_t pages[ENGINE_BYTES / EXEC_PAGE_BYTES];
+	size_t used;
+	struct exec_module *module;
+	struct exec_fault fault;
+	uint64_t operations; /* of the last launch */
+};
+
+void engine_init(struct engine *e);
+void engine_finish(struct engine *e);
+/* Loads and binds; 0 or the error, with its text in message. */
+int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message, size_t room);
+/* Room in the window, with an unreadable page behind it; its address in *ret_address. */
+void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address);
+
+struct engine_launch {
+	const char *kernel; /* NULL: the first */
+	uint32_t grid[3], block[3];
+	uint32_t shared;
+	const void *params;
+	uint64_t budget; /* of each call of exec_block_run; 0: no limit */
+	uint64_t limit;	 /* operations after which a launch counts as hanging */
+};
+enum exec_status engine_run(struct engine *e, const struct engine_launch *l);
+
+#endif
