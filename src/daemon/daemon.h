@@ -35,7 +35,7 @@ struct options {
 struct counters {
 	uint64_t sessions, refused_sessions, dropped_sessions, deaths, garbage;
 	uint64_t loads, swaps, refused, rollbacks, late, failed_prepares;
-	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors;
+	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors, events_left_out;
 };
 
 struct daemon {
@@ -50,6 +50,8 @@ struct daemon {
 	bool ending;
 	char *first_failed; /* owned: why the policy of the command line was refused */
 	struct history history;
+	uint64_t foreign_second; /* in which foreign_events were counted */
+	unsigned foreign_events;
 	struct worker worker;
 	struct devices devices;
 	struct counters counters;

@@ -95,8 +95,7 @@ static void wait_in_queue(struct session *s)
 	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
 	sd_event_source_set_time(s->timer, now + QUEUE_LIMIT_USEC);
 	sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
-	history_add(&s->d->history, "queued", s->tenant, s->peer.pid,
-		    "%s waits: the policy's admit said so", s->name);
+	session_event(s, "queued", "%s waits: the policy's admit said so", s->name);
 	session_send(s, &m, WIRE_QUEUED, NULL, 0);
 }
 
@@ -200,9 +199,9 @@ void session_mapped(struct session *s)
 	page_close_fd(&s->stats);
 	s->state = SESSION_READY;
 	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
-	history_add(&d->history, s->reattached ? "reattach" : "start", s->tenant, s->peer.pid,
-		    "%s (pid %d, class %s) %s tenant %d", s->name, (int)s->peer.pid,
-		    class_name(s->class_id), s->reattached ? "came back as" : "is", s->tenant);
+	session_event(s, s->reattached ? "reattach" : "start", "%s (pid %d, class %s) %s tenant %d",
+		      s->name, (int)s->peer.pid, class_name(s->class_id),
+		      s->reattached ? "came back as" : "is", s->tenant);
 	if (s->class_id == GBPF_CLASS_LATENCY) {
 		lc_publish(s);
 	}

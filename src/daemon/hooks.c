@@ -61,11 +61,12 @@ static int admit_on(struct session *s, uint32_t gpu)
 	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight ||
 	    ctx.weight > DAEMON_MAX_WEIGHT) {
 		d->counters.verdict_errors++;
-		history_add(&d->history, "verdict", s->tenant, s->peer.pid,
-			    "admit of policy version %llu gave verdict %llu, class %u, weight %u: "
-			    "the built-in answer is used",
-			    (unsigned long long)l->version, (unsigned long long)verdict,
-			    ctx.class_id, ctx.weight);
+		session_event(
+			s, "verdict",
+			"admit of policy version %llu gave verdict %llu, class %u, weight %u: "
+			"the built-in answer is used",
+			(unsigned long long)l->version, (unsigned long long)verdict, ctx.class_id,
+			ctx.weight);
 		return GBPF_ADMIT;
 	}
 	s->class_id = ctx.class_id;

@@ -196,19 +196,35 @@ static json_int_t memory_bytes(void)
 static json_t *counters_json(struct daemon *d)
 {
 	const struct counters *n = &d->counters;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} rows[] = {
+		{ "sessions", n->sessions },
+		{ "refused_sessions", n->refused_sessions },
+		{ "dropped_sessions", n->dropped_sessions },
+		{ "deaths", n->deaths },
+		{ "garbage", n->garbage },
+		{ "loads", n->loads },
+		{ "swaps", n->swaps },
+		{ "refused", n->refused },
+		{ "rollbacks", n->rollbacks },
+		{ "late", n->late },
+		{ "failed_prepares", n->failed_prepares },
+		{ "ticks", n->ticks },
+		{ "tick_overruns", n->tick_overruns },
+		{ "tick_max_ns", n->tick_max_ns },
+		{ "verdict_errors", n->verdict_errors },
+		{ "events", d->history.next - 1 },
+		{ "events_left_out", n->events_left_out },
+		{ "history_write_errors", d->history.write_errors },
+	};
+	json_t *j = json_object();
 
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
-			 "sessions", (json_int_t)n->sessions, "refused_sessions",
-			 (json_int_t)n->refused_sessions, "dropped_sessions",
-			 (json_int_t)n->dropped_sessions, "deaths", (json_int_t)n->deaths,
-			 "garbage", (json_int_t)n->garbage, "loads", (json_int_t)n->loads, "swaps",
-			 (json_int_t)n->swaps, "refused", (json_int_t)n->refused, "rollbacks",
-			 (json_int_t)n->rollbacks, "late", (json_int_t)n->late, "failed_prepares",
-			 (json_int_t)n->failed_prepares, "ticks", (json_int_t)n->ticks,
-			 "tick_overruns", (json_int_t)n->tick_overruns, "tick_max_ns",
-			 (json_int_t)n->tick_max_ns, "verdict_errors",
-			 (json_int_t)n->verdict_errors, "events", (json_int_t)(d->history.next - 1),
-			 "history_write_errors", (json_int_t)d->history.write_errors);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		json_object_set_new(j, rows[i].name, json_integer((json_int_t)rows[i].value));
+	}
+	return j;
 }
 
 /* Things that must be there exactly as often as tenants are: what is more has leaked. */

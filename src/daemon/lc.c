@@ -30,10 +30,10 @@ void lc_publish(struct session *s)
 		slot++;
 	}
 	if (slot == SCHED_MAX_LC) {
-		history_add(&d->history, "limit", s->tenant, s->peer.pid,
-			    "%s is the latency tenant after the %uth: its requests hold nobody "
-			    "until another one ends",
-			    s->name, SCHED_MAX_LC);
+		session_event(s, "limit",
+			      "%s is the latency tenant after the %uth: its requests hold nobody "
+			      "until another one ends",
+			      s->name, SCHED_MAX_LC);
 		return;
 	}
 	d->lc[slot] = s;

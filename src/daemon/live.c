@@ -176,9 +176,9 @@ void live_prepare(struct live *l, struct session *s)
 
 	err = live_add_tenant(l, tenant);
 	if (err) {
-		history_add(&l->d->history, "limit", s->tenant, s->peer.pid,
-			    "%s runs without policy version %llu: no memory for its maps (%s)",
-			    s->name, (unsigned long long)l->version, strerror(-err));
+		session_event(s, "limit",
+			      "%s runs without policy version %llu: no memory for its maps (%s)",
+			      s->name, (unsigned long long)l->version, strerror(-err));
 		return;
 	}
 	m.version.version = l->version;

@@ -30,6 +30,7 @@ struct obituary {
 	struct daemon *d;
 	sd_event_source *timer, *death;
 	int pidfd, tenant, pid;
+	uid_t uid;
 	bool dead;
 	unsigned looks;
 	char name[WIRE_NAME];
@@ -84,36 +85,39 @@ static void finish(struct obituary *o)
 	free(o);
 }
 
-static void record(struct daemon *d, const char *name, int tenant, int pid, bool dead,
-		   const int *status)
+static void record(const struct obituary *o, const int *status)
 {
-	struct history *h = &d->history;
+	struct history *h = &o->d->history;
+	bool killed = o->dead && status && WIFSIGNALED(*status);
 
-	if (!dead) {
-		history_add(h, "detach", tenant, pid, "%s (pid %d) left its session", name, pid);
-	} else if (status && WIFSIGNALED(*status)) {
-		d->counters.deaths++;
-		history_add(h, "kill", tenant, pid, "%s (pid %d) was killed by signal %d (%s)",
-			    name, pid, WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+	o->d->counters.deaths += killed;
+	if (!session_event_allowed(o->d, o->uid)) {
+		return;
+	}
+	if (!o->dead) {
+		history_add(h, "detach", o->tenant, o->pid, "%s (pid %d) left its session", o->name,
+			    o->pid);
+	} else if (killed) {
+		history_add(h, "kill", o->tenant, o->pid,
+			    "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
+			    WTERMSIG(*status), strsignal(WTERMSIG(*status)));
 	} else if (status) {
-		history_add(h, "exit", tenant, pid, "%s (pid %d) ended with exit code %d", name,
-			    pid, WEXITSTATUS(*status));
+		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended with exit code %d",
+			    o->name, o->pid, WEXITSTATUS(*status));
 	} else {
-		history_add(h, "exit", tenant, pid, "%s (pid %d) ended", name, pid);
+		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name, o->pid);
 	}
 }
 
 static bool look(struct obituary *o, bool last)
 {
 	int status;
+	bool known = o->dead && (zombie_status(o->pid, &status) || pidfd_status(o->pidfd, &status));
 
-	if (o->dead && (zombie_status(o->pid, &status) || pidfd_status(o->pidfd, &status))) {
-		record(o->d, o->name, o->tenant, o->pid, true, &status);
-	} else if (last) {
-		record(o->d, o->name, o->tenant, o->pid, o->dead, NULL);
-	} else {
+	if (!known && !last) {
 		return false;
 	}
+	record(o, known ? &status : NULL);
 	finish(o);
 	return true;
 }
@@ -145,21 +149,25 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 void obituary_write(struct session *s)
 {
 	struct daemon *d = s->d;
-	struct obituary *o =
-		s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
+	struct obituary now_at_once = { .d = d,
+					.pidfd = -1,
+					.tenant = s->tenant,
+					.pid = s->peer.pid,
+					.uid = s->peer.uid,
+					.dead = true },
+			*o;
 	uint64_t now;
 
+	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
+	o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
-		record(d, s->name, s->tenant, s->peer.pid, true, NULL);
+		record(&now_at_once, NULL);
 		return;
 	}
-	*o = (struct obituary){ .next = d->obituaries,
-				.d = d,
-				.pidfd = s->pidfd,
-				.tenant = s->tenant,
-				.pid = s->peer.pid,
-				.dead = s->dead };
-	memcpy(o->name, s->name, sizeof(o->name));
+	*o = now_at_once;
+	o->dead = s->dead;
+	o->pidfd = s->pidfd;
+	o->next = d->obituaries;
 	s->death = sd_event_source_disable_unref(s->death);
 	s->pidfd = -1;
 	d->obituaries = o;

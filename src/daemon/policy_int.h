@@ -38,8 +38,22 @@ void request_build(struct job *j);
 void request_save_state(struct job *j);
 json_t *built_meta(const struct request *q, const struct buf *object);
 
+/* policy.c: the line */
 void request_free(struct request *q);
 /* Ends the request at the head with failure (r of the request says why) and begins the next. */
 void request_fail(struct request *q, int exit_code);
+void request_leave(struct request *q);
+const char *request_what(const struct request *q); /* "load", "rollback", "unload" */
+void requests_next(struct daemon *d);
+void request_drop(struct job *j); /* when the daemon ends: it stays in the line, which
+				     policies_close empties */
+
+/* policy_swap.c: both end with the answer and the next request, at once or later */
+void swap_prepare(struct request *q, struct live *l);
+void swap_flip(struct request *q);
+
+/* policy_live.c */
+struct live *policy_live_find(struct daemon *d, uint64_t version);
+void policy_drop_unused(struct daemon *d); /* takes off what is neither active nor being prepared */
 
 #endif

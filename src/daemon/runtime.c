@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -37,6 +38,7 @@ int runtime_fail(struct daemon *d, int err, const char *fmt, ...)
 
 void runtime_ready(struct daemon *d)
 {
+	sd_notify(0, "READY=1"); /* to systemd, where it started us */
 	if (d->opt.ready_fd >= 0) {
 		if (write(d->opt.ready_fd, "ready\n", 6) < 0) {
 			log_warn("nobody waits for this start any more");

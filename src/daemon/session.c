@@ -1,36 +1,53 @@
-/* The session socket: accepting, reading, sending, ending. What a message means is decided in
- * hello.c and policy.c. gbpfd waits for no process: what cannot be sent is queued, and who never
- * reads is dropped. */
+/* A session's socket: reading, sending, giving up. What a message means is decided in hello.c and
+ * policy_live.c. gbpfd waits for no process: what cannot be sent is queued, and who never reads is
+ * dropped. */
 #include "daemon/session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "daemon/consts.h"
-#include "daemon/hooks.h"
 #include "daemon/policy.h"
 
-#define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
-#define MAX_FOREIGN 256u /* sessions of one user that is neither root nor the daemon's */
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
+#define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
+bool session_event_allowed(struct daemon *d, uid_t uid)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
 
-static int on_reaper(sd_event_source *src, void *arg);
+	if (uid == 0 || uid == d->uid) {
+		return true;
+	}
+	if (second != d->foreign_second) {
+		d->foreign_second = second;
+		d->foreign_events = 0;
+	}
+	if (d->foreign_events++ < FOREIGN_EVENTS_PER_SECOND) {
+		return true;
+	}
+	d->counters.events_left_out++;
+	return false;
+}
+
+void session_event(struct session *s, const char *kind, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	if (session_event_allowed(s->d, s->peer.uid)) {
+		va_start(ap, fmt);
+		vsnprintf(text, sizeof(text), fmt, ap);
+		va_end(ap);
+		history_add(&s->d->history, kind, s->tenant, s->peer.pid, "%s", text);
+	}
+}
 
 void session_end(struct session *s, enum session_end end)
 {
@@ -52,8 +69,7 @@ void session_drop(struct session *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	history_add(&s->d->history, "dropped", s->tenant, s->peer.pid,
-		    "session of pid %d dropped: %s", (int)s->peer.pid, why);
+	session_event(s, "dropped", "session of pid %d dropped: %s", (int)s->peer.pid, why);
 	s->d->counters.dropped_sessions++;
 	session_end(s, END_DROPPED);
 }
@@ -118,8 +134,7 @@ void session_refuse(struct session *s, int err, const char *fmt, ...)
 	vsnprintf(m.refused.text, sizeof(m.refused.text), fmt, ap);
 	va_end(ap);
 	m.refused.error = -err;
-	history_add(&s->d->history, "refused", s->tenant, s->peer.pid, "pid %d refused: %s",
-		    (int)s->peer.pid, m.refused.text);
+	session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
 	session_send(s, &m, WIRE_REFUSED, NULL, 0);
 	session_end(s, END_REFUSED);
@@ -159,7 +174,7 @@ static void take_note(struct session *s, const struct wire_note *n)
 	}
 	if (s->note_count++ < NOTES_PER_SECOND) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
-		history_add(&s->d->history, what, s->tenant, s->peer.pid, "%s", n->text);
+		session_event(s, what, "%s", n->text);
 	}
 }
 
@@ -255,258 +270,12 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
-static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
+int session_listen(struct session *s)
 {
-	struct session *s = arg;
+	int err = sd_event_add_io(s->d->loop, &s->io, s->sock, EPOLLIN, on_io, s);
 
-	(void)src;
-	(void)fd;
-	(void)revents;
-	s->dead = true;
-	session_end(s, END_CLOSED);
-	return 0;
-}
-
-/* A child that was forked may keep the socket open after its parent died; the pidfd tells the
- * truth. Without one (another pid namespace) the socket has to do. */
-static void watch_process(struct session *s)
-{
-	socklen_t len = sizeof(s->pidfd);
-
-	if (getsockopt(s->sock, SOL_SOCKET, SO_PEERPIDFD, &s->pidfd, &len) < 0) {
-		s->pidfd = s->peer.pid > 0 ? (int)syscall(SYS_pidfd_open, s->peer.pid, 0) : -1;
-	}
-	if (s->pidfd >= 0) {
-		fcntl(s->pidfd, F_SETFD, FD_CLOEXEC);
-		sd_event_add_io(s->d->loop, &s->death, s->pidfd, EPOLLIN, on_death, s);
-	}
-}
-
-static void unlink_session(struct session *s)
-{
-	struct session **link = &s->d->sessions;
-
-	while (*link != s) {
-		link = &(*link)->next;
-	}
-	*link = s->next;
-	if (s->d->sessions_end == &s->next) {
-		s->d->sessions_end = link;
-	}
-	s->d->n_sessions--;
-}
-
-static void destroy(struct session *s)
-{
-	struct daemon *d = s->d;
-	bool was_tenant = s->tenant >= 0;
-
-	unlink_session(s);
-	if (was_tenant) {
-		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
-			board_clear(&s->board);
-		}
-		d->tenant[s->tenant] = NULL;
-		lc_withdraw(s);
-		policy_forget_tenant(d, (uint32_t)s->tenant);
-		for (uint32_t i = 0; i < s->gpus; i++) {
-			devices_put(&d->devices, s->gpu_index[i]);
-		}
-	}
-	if (was_tenant && s->end == END_CLOSED) {
-		obituary_write(s); /* takes the pidfd */
-	}
-	sd_event_source_disable_unref(s->io);
-	sd_event_source_disable_unref(s->timer);
-	sd_event_source_disable_unref(s->death);
-	outbox_finish(&s->out);
-	page_destroy(&s->board);
-	page_destroy(&s->stats);
-	fd_close(s->pidfd);
-	fd_close(s->sock);
-	free(s);
-	if (was_tenant) {
-		sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
-	}
-}
-
-static void arm_idle_exit(struct daemon *d)
-{
-	uint64_t now;
-
-	if (d->idle_timer) {
-		sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
-		sd_event_source_set_time(d->idle_timer,
-					 now + (uint64_t)d->opt.idle_exit_s * 1000000u);
-		sd_event_source_set_enabled(d->idle_timer,
-					    d->n_sessions ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
-	}
-}
-
-static int on_reaper(sd_event_source *src, void *arg)
-{
-	struct daemon *d = arg;
-	bool again = true;
-
-	(void)src;
-	while (again) { /* the end of one may break another, which is then dying too */
-		again = false;
-		session_each(d, s)
-		{
-			if (s->dying) {
-				destroy(s);
-				again = true;
-				break;
-			}
-		}
-	}
-	arm_idle_exit(d);
-	policy_check_acks(d);
-	return 0;
-}
-
-static int on_requeue(sd_event_source *src, void *arg)
-{
-	(void)src;
-	session_readmit(arg);
-	return 0;
-}
-
-static int on_idle(sd_event_source *src, uint64_t usec, void *arg)
-{
-	struct daemon *d = arg;
-
-	(void)src;
-	(void)usec;
-	log_info("no session for %u s, leaving", d->opt.idle_exit_s);
-	return sd_event_exit(d->loop, 0);
-}
-
-static unsigned sessions_of(const struct daemon *d, uid_t uid)
-{
-	unsigned n = 0;
-
-	session_each(d, s)
-	{
-		n += s->peer.uid == uid;
-	}
-	return n;
-}
-
-static void turn_away(int fd, int err, const char *text)
-{
-	union wire_message m = { 0 };
-
-	m.refused.error = -err;
-	snprintf(m.refused.text, sizeof(m.refused.text), "%s", text);
-	wire_send(fd, &m, WIRE_REFUSED, NULL, 0); /* a failure only means that it is gone already */
-	fd_close(fd);
-}
-
-static void welcome_connection(struct daemon *d, int fd)
-{
-	struct session *s;
-	struct peer peer;
-
-	if (fd_peer(fd, &peer) < 0) {
-		fd_close(fd);
-		return;
-	}
-	if (d->uid != 0 && peer.uid != d->uid && peer.uid != 0) {
-		turn_away(fd, -EPERM, "this gbpfd belongs to another user");
-		return;
-	}
-	if (d->n_sessions >= MAX_SESSIONS ||
-	    (peer.uid != 0 && peer.uid != d->uid && sessions_of(d, peer.uid) >= MAX_FOREIGN)) {
-		d->counters.refused_sessions++;
-		turn_away(fd, -EUSERS, "too many sessions");
-		return;
-	}
-	s = calloc(1, sizeof(*s));
-	if (!s) {
-		fd_close(fd);
-		return;
-	}
-	*s = (struct session){ .d = d,
-			       .sock = fd,
-			       .pidfd = -1,
-			       .peer = peer,
-			       .tenant = -1,
-			       .lc_slot = -1,
-			       .board = PAGE_NONE,
-			       .stats = PAGE_NONE,
-			       .connected_ns = clock_now_ns() };
-	if (sd_event_add_io(d->loop, &s->io, fd, EPOLLIN, on_io, s) < 0) {
-		fd_close(fd);
-		free(s);
-		return;
-	}
-	*d->sessions_end = s;
-	d->sessions_end = &s->next;
-	d->n_sessions++;
-	arm_timer(s, HELLO_USEC);
-	watch_process(s);
-	arm_idle_exit(d);
-}
-
-static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
-{
-	struct daemon *d = arg;
-
-	(void)src;
-	(void)revents;
-	for (int i = 0; i < 16; i++) {
-		int c = daemon_accept(d, fd);
-
-		if (c < 0) {
-			break;
-		}
-		welcome_connection(d, c);
-	}
-	return 0;
-}
-
-int sessions_open(struct daemon *d, const char *path)
-{
-	int err;
-
-	d->sessions_end = &d->sessions;
-	d->session_fd = unix_listen(path, SOCK_SEQPACKET, d->uid == 0 ? 0666 : 0600);
-	if (d->session_fd < 0) {
-		return d->session_fd;
-	}
-	err = sd_event_add_io(d->loop, &d->session_io, d->session_fd, EPOLLIN, on_accept, d);
 	if (err >= 0) {
-		err = sd_event_add_defer(d->loop, &d->reaper, on_reaper, d);
+		arm_timer(s, HELLO_USEC);
 	}
-	if (err >= 0) {
-		err = sd_event_add_defer(d->loop, &d->requeue, on_requeue, d);
-	}
-	if (err < 0) {
-		return err;
-	}
-	sd_event_source_set_priority(d->reaper, SD_EVENT_PRIORITY_IMPORTANT);
-	sd_event_source_set_enabled(d->reaper, SD_EVENT_OFF);
-	sd_event_source_set_enabled(d->requeue, SD_EVENT_OFF);
-	if (d->opt.idle_exit_s) {
-		err = sd_event_add_time(d->loop, &d->idle_timer, CLOCK_MONOTONIC, UINT64_MAX,
-					100000, on_idle, d);
-		arm_idle_exit(d);
-	}
-	return err < 0 ? err : 0;
-}
-
-void sessions_close(struct daemon *d)
-{
-	d->session_io = sd_event_source_disable_unref(d->session_io);
-	d->session_fd = fd_close(d->session_fd);
-	while (d->sessions) {
-		d->sessions->dying = true;
-		d->sessions->end = END_SHUTDOWN;
-		destroy(d->sessions);
-	}
-	obituaries_close(d);
-	d->reaper = sd_event_source_disable_unref(d->reaper);
-	d->requeue = sd_event_source_disable_unref(d->requeue);
-	d->idle_timer = sd_event_source_disable_unref(d->idle_timer);
+	return err;
 }

@@ -53,6 +53,12 @@ struct session {
 int sessions_open(struct daemon *d, const char *path);
 void sessions_close(struct daemon *d);
 
+/* Watches its socket, until hello with a limit of time. 0 or -errno. */
+int session_listen(struct session *s);
+/* For the history. Other users must not be able to push everything else out of it: their processes'
+ * events are limited in number. */
+bool session_event_allowed(struct daemon *d, uid_t uid);
+void session_event(struct session *s, const char *kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Sends, or ends the session when that is hopeless. Descriptors are borrowed. Only live versions
  * call it with PREPARE. */
 void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,

@@ -1,0 +1,227 @@
+/* The swap: PREPARE to every session, a wait until all have answered or 50 ms, one store per GPU,
+ * DROP of what is no longer used, and the answer when it is on disk. Until the flip nothing has
+ * changed for anybody. */
+#include "daemon/policy_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/hooks.h"
+
+static unsigned count_late(struct daemon *d)
+{
+	unsigned n = 0;
+
+	session_each(d, s)
+	{
+		n += s->state == SESSION_READY && !s->dying && s->wait_for &&
+		     s->prepares_acked < s->wait_for;
+	}
+	return n;
+}
+
+static uint64_t longest_stall(struct daemon *d)
+{
+	uint64_t stall = 0;
+
+	session_each(d, s)
+	{
+		if (s->stats.map) {
+			uint64_t v =
+				load_relaxed(&((struct sched_stats *)s->stats.map)->swap_stall_ns);
+
+			stall = MAX(stall, v);
+		}
+	}
+	return stall;
+}
+
+static json_t *result_json(struct request *q)
+{
+	struct daemon *d = q->d;
+	const struct stored *v = store_find(&d->policies->store, q->o.version);
+	json_t *hooks = v ? json_object_get(v->meta, "hooks") : NULL, *r;
+
+	if (q->o.op == POLICY_UNLOAD) {
+		return json_pack("{s:I,s:s}", "version", (json_int_t)q->was_active, "name",
+				 q->name);
+	}
+	r = json_pack("{s:I,s:s,s:I,s:I,s:I,s:i,s:i,s:i,s:b}", "version", (json_int_t)q->o.version,
+		      "name", q->name, "stall_ns", (json_int_t)longest_stall(d), "flip_ns",
+		      (json_int_t)q->flip_ns, "waited_ns", (json_int_t)q->waited_ns, "acked",
+		      (int)q->acked, "late", (int)(q->asked - q->acked - q->failed), "failed",
+		      (int)q->failed, "stored", (int)(q->store_err == 0));
+	if (r) {
+		json_object_set(r, "hooks", hooks);
+	}
+	return r;
+}
+
+static void on_saved(struct job *j)
+{
+	struct request *q = (struct request *)j;
+	struct daemon *d = q->d;
+	json_t *result;
+
+	if (q->store_err) {
+		history_add(&d->history, "store", -1, -1,
+			    "'%s' runs, but will not survive a restart of gbpfd: %s", q->name,
+			    strerror(-q->store_err));
+		log_warn("cannot write to %s: %s", q->dir, strerror(-q->store_err));
+	}
+	result = result_json(q);
+	request_leave(q);
+	if (q->o.reply) {
+		q->o.reply(d, q->o.conn, q->o.id, result, &q->report, 1);
+	}
+	json_decref(result);
+	request_free(q);
+	requests_next(d);
+}
+
+void request_drop(struct job *j)
+{
+	(void)j; /* stays in the line, which policies_close empties */
+}
+
+static void save(struct request *q)
+{
+	q->state_text = store_state_text(&q->d->policies->store);
+	q->job = (struct job){ .work = request_save_state, .done = on_saved, .drop = request_drop };
+	worker_submit(&q->d->worker, &q->job);
+}
+
+/* ---- the flip ---- */
+
+void swap_flip(struct request *q)
+{
+	struct daemon *d = q->d;
+	struct policies *p = d->policies;
+	struct sched_directory *dir = daemon_directory(d);
+	uint64_t version = q->o.op == POLICY_UNLOAD ? 0 : q->o.version, begin = clock_now_ns();
+	int first = -1;
+
+	q->waited_ns = begin - q->prepare_begin_ns;
+	q->asked = q->acked = 0;
+	session_each(d, s)
+	{
+		q->asked += s->wait_for != 0;
+		q->acked += s->wait_for && s->prepares_acked >= s->wait_for;
+		s->wait_for = 0;
+	}
+	q->acked -= MIN(q->failed, q->acked); /* they answered, but cannot run it */
+	begin = clock_now_ns();
+	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+		if (q->o.gpu_mask & 1u << i) {
+			store_seqcst(&dir->version[i], version);
+		}
+	}
+	q->flip_ns = clock_now_ns() - begin;
+	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+		if ((q->o.gpu_mask & 1u << i) && p->store.active[i] != version) {
+			first = first < 0 ? i : first;
+		}
+	}
+	if (first >= 0 && p->store.active[first]) {
+		p->store.previous = p->store.active[first];
+	}
+	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
+		if (q->o.gpu_mask & 1u << i) {
+			p->store.active[i] = version;
+		}
+	}
+	p->pending = NULL;
+	p->timer = sd_event_source_disable_unref(p->timer);
+	d->counters.swaps++;
+	d->counters.late += q->asked - q->acked - q->failed;
+	history_add(&d->history, "policy", -1, -1,
+		    "%s: '%s' version %llu %s (%u of %u processes were ready, waited %llu us)",
+		    request_what(q), q->name,
+		    (unsigned long long)(version ? version : q->was_active),
+		    version ? "is active" : "is no longer active", q->acked, q->asked,
+		    (unsigned long long)(q->waited_ns / 1000));
+	policy_drop_unused(d);
+	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
+	ticker_wake(d);
+	save(q);
+}
+
+void policy_check_acks(struct daemon *d)
+{
+	struct request *q = d->policies ? d->policies->first : NULL;
+
+	if (d->policies && d->policies->pending && q && count_late(d) == 0) {
+		swap_flip(q);
+	}
+}
+
+static int on_late(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)src;
+	(void)usec;
+	session_each(d, s)
+	{
+		if (s->wait_for && s->prepares_acked < s->wait_for) {
+			session_event(
+				s, "late",
+				"%s has not prepared the new policy in 50 ms and goes on with "
+				"the old one until it has",
+				s->name);
+		}
+	}
+	if (d->policies->pending) {
+		swap_flip(d->policies->first);
+	}
+	return 0;
+}
+
+void policy_prepared(struct session *s, uint64_t version, int status)
+{
+	struct daemon *d = s->d;
+
+	s->prepares_acked++;
+	if (status) {
+		d->counters.failed_prepares++;
+		session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
+			      (unsigned long long)version,
+			      strerror(status < 0 && status > -4096 ? -status : EINVAL));
+		if (d->policies->pending && s->wait_for == s->prepares_acked) {
+			d->policies->first->failed++;
+		}
+	}
+	policy_check_acks(d);
+}
+
+void swap_prepare(struct request *q, struct live *l)
+{
+	struct daemon *d = q->d;
+	struct policies *p = d->policies;
+	uint64_t now;
+
+	p->pending = l;
+	q->prepare_begin_ns = clock_now_ns();
+	session_each(d, s)
+	{
+		uint64_t before = s->prepares_sent;
+
+		s->wait_for = 0;
+		if (s->state == SESSION_READY && !s->dying) {
+			live_prepare(l, s);
+			s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
+		}
+	}
+	if (count_late(d) == 0) {
+		swap_flip(q);
+		return;
+	}
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000,
+			      on_late, d) < 0) {
+		swap_flip(q);
+	}
+}
