@@ -1,4 +1,5 @@
-/* Binary search in the sorted names; versions of one function lie beside each other as name, name_v2, ... */
+/* Binary search in the sorted names; versions of one function lie beside each other as name,
+ * name_v2, ... */
 #include "cuabi/lookup.h"
 
 #include <stdio.h>

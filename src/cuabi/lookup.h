@@ -1,4 +1,5 @@
-/* From names to indexes, and from what cuGetProcAddress is asked to the variant that it must give. */
+/* From names to indexes, and from what cuGetProcAddress is asked to the variant that it must give.
+ */
 #ifndef GBPF_CUABI_LOOKUP_H
 #define GBPF_CUABI_LOOKUP_H
 
@@ -10,9 +11,10 @@
 /* Index of an exact exported name; -1 when there is none. */
 int cuabi_index(const char *name);
 
-/* The variant of a function that a program built for that CUDA version means: name as written in source ("cuMemAlloc",
- * also with a suffix already in it), flags of CUdriverProcAddress_flags. Returns the index; -1: no such name, -2: the
- * function is newer than the version asked. Names without versions answer for every version. */
+/* The variant of a function that a program built for that CUDA version means: name as written in
+ * source ("cuMemAlloc", also with a suffix already in it), flags of CUdriverProcAddress_flags.
+ * Returns the index; -1: no such name, -2: the function is newer than the version asked. Names
+ * without versions answer for every version. */
 int cuabi_resolve(const char *name, int version, uint64_t flags);
 
 /* "CUDA_ERROR_INVALID_VALUE" and a description; NULL for unknown values. */

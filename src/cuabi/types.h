@@ -1,5 +1,6 @@
-/* Types of the CUDA driver API as its binary interface fixes them (CUDA 13.0, x86-64 and arm64): sizes, offsets and values are
- * facts that tests compare; nothing here comes with behaviour. Structures that nobody looks into stay incomplete. */
+/* Types of the CUDA driver API as its binary interface fixes them (CUDA 13.0, x86-64 and arm64):
+ * sizes, offsets and values are facts that tests compare; nothing here comes with behaviour.
+ * Structures that nobody looks into stay incomplete. */
 #ifndef GBPF_CUABI_TYPES_H
 #define GBPF_CUABI_TYPES_H
 
@@ -136,7 +137,8 @@ CUABI_OPAQUE(CUtensorMap);
 typedef void (*CUhostFn)(void *user);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);
-typedef void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *user, CUasyncCallbackHandle cb);
+typedef void (*CUasyncCallback)(CUasyncNotificationInfo *info, void *user,
+				CUasyncCallbackHandle cb);
 typedef void (*CUlogsCallback)(void *user, unsigned int level, char *message, size_t length);
 
 typedef struct CUuuid_st {

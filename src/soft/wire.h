@@ -1,5 +1,6 @@
-/* What client and server of the soft GPU say to each other: limits, the shared page, ring records, requests.
- * The server believes nothing that lies in shared memory: it reads each word once and checks it. */
+/* What client and server of the soft GPU say to each other: limits, the shared page, ring records,
+ * requests. The server believes nothing that lies in shared memory: it reads each word once and
+ * checks it. */
 #ifndef GBPF_SOFT_WIRE_H
 #define GBPF_SOFT_WIRE_H
 
@@ -18,7 +19,8 @@
 #define SOFT_MAX_MODULES 4096u
 #define SOFT_MAX_FUNCTIONS 65536u
 #define SOFT_MAX_ALLOCS 65536u /* of one context */
-#define SOFT_MAX_QUEUED 8192u  /* operations of one client that the server has taken from the ring */
+#define SOFT_MAX_QUEUED 8192u  /* operations of one client that the server has taken from the ring \
+				*/
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
 #define SOFT_PRIORITY_GREATEST (-5) /* 0 is the least */
@@ -28,9 +30,10 @@
 #define SOFT_RECORD_MAX 8192u
 #define SOFT_STAGING_BYTES (4u << 20)
 
-/* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither programs nor libraries are
- * mapped (AddressSanitizer and its shadow included), so that a device address is never a host address by accident; pinned
- * host memory is mapped at its device address. */
+/* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither
+ * programs nor libraries are mapped (AddressSanitizer and its shadow included), so that a device
+ * address is never a host address by accident; pinned host memory is mapped at its device address.
+ */
 #define SOFT_WINDOW_FIRST 0x200000000000ull
 #define SOFT_WINDOW_STRIDE 0x004000000000ull /* 256 GiB */
 
@@ -51,7 +54,8 @@ struct soft_shared {
 	ALIGNED(64) uint32_t head; /* client: bytes put into the ring, modulo 2^32 */
 	uint32_t room_waiters;	   /* client: threads that wait for room */
 	ALIGNED(64) uint32_t tail; /* server: bytes taken */
-	ALIGNED(64) uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
+	ALIGNED(64)
+	uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
 	ALIGNED(64) uint32_t context_error[SOFT_MAX_CONTEXTS]; /* server: sticky CUresult */
 	struct soft_stream_word streams[SOFT_MAX_STREAMS];
 	struct soft_event_word events[SOFT_MAX_EVENTS];
@@ -141,7 +145,13 @@ struct soft_record_free {
 	uint64_t pad;
 };
 
-enum soft_value_mode { SOFT_VALUE_GEQ, SOFT_VALUE_EQ, SOFT_VALUE_AND, SOFT_VALUE_NOR, SOFT_VALUE_WRITE };
+enum soft_value_mode {
+	SOFT_VALUE_GEQ,
+	SOFT_VALUE_EQ,
+	SOFT_VALUE_AND,
+	SOFT_VALUE_NOR,
+	SOFT_VALUE_WRITE
+};
 
 struct soft_record_value {
 	struct soft_record r;
@@ -152,7 +162,8 @@ struct soft_record_value {
 	uint64_t pad;
 };
 
-/* Requests and their replies on the control socket (SOCK_SEQPACKET). A reply begins with the CUresult. */
+/* Requests and their replies on the control socket (SOCK_SEQPACKET). A reply begins with the
+ * CUresult. */
 enum soft_request_op {
 	SOFT_REQ_HELLO = 1, /* reply carries: shared page, doorbell, event socket */
 	SOFT_REQ_STATS,

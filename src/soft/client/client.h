@@ -1,10 +1,12 @@
-/* The soft GPU's client: state of this process, objects behind the handles, the link to the server. */
+/* The soft GPU's client: state of this process, objects behind the handles, the link to the server.
+ */
 #ifndef GBPF_SOFT_CLIENT_CLIENT_H
 #define GBPF_SOFT_CLIENT_CLIENT_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "cuabi/api.h"
 #include "cuabi/names.h"
 #include "cuabi/types.h"
@@ -32,8 +34,8 @@ enum object_kind {
 	OBJECT_KERNEL,
 };
 
-/* The first member of whatever a handle points to. Objects are recycled but never given back to libc, so that a stale
- * handle is recognized instead of followed. */
+/* The first member of whatever a handle points to. Objects are recycled but never given back to
+ * libc, so that a stale handle is recognized instead of followed. */
 struct object {
 	uint32_t kind;
 	struct object *next_free;
@@ -109,8 +111,10 @@ struct CUfunction_st {
 	uint32_t id, n_params, param_bytes;
 	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
 	uint32_t max_dynamic_shared;
-	char *name;			     /* owned */
-	struct { uint32_t offset, bytes; } *params; /* owned */
+	char *name; /* owned */
+	struct {
+		uint32_t offset, bytes;
+	} * params; /* owned */
 	/* Set by the calls from before CUDA 4: cuFuncSetBlockShape, cuParamSet*. */
 	unsigned old_block[3], old_shared;
 	unsigned char *old_params; /* owned */
@@ -120,7 +124,8 @@ struct CUlibrary_st {
 	struct object object;
 	char *ptx; /* owned */
 	CUmodule modules[SOFT_MAX_CONTEXTS];
-	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts */
+	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts
+						      */
 	CUkernel kernels;
 };
 
@@ -146,7 +151,8 @@ struct soft {
 	CUcontext primary;
 	unsigned primary_flags;
 	uint64_t next_id;
-	uint8_t stream_used[SOFT_MAX_STREAMS];	 /* 0 free, 1 used, 2 ends when its last operation has */
+	uint8_t stream_used[SOFT_MAX_STREAMS]; /* 0 free, 1 used, 2 ends when its last operation has
+						*/
 	uint8_t stream_owner[SOFT_MAX_STREAMS];	 /* context slot */
 	uint32_t stream_count[SOFT_MAX_STREAMS]; /* operations ever submitted on the slot */
 	uint8_t event_used[SOFT_MAX_EVENTS];
@@ -158,7 +164,7 @@ struct soft {
 extern struct soft soft;
 
 /* state.c */
-CUresult soft_check(void); /* initialized, not forked, alive */
+CUresult soft_check(void);		   /* initialized, not forked, alive */
 CUresult soft_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
 CUresult soft_context_error(CUcontext ctx);
 void *object_new(enum object_kind kind, size_t size); /* zeroed; soft.lock held */
@@ -171,15 +177,21 @@ CUresult soft_push(CUcontext ctx);
 CUresult soft_pop(CUcontext *ret);
 void soft_set_current(CUcontext ctx);
 
+/* context.c */
+CUresult context_new(unsigned flags, CUcontext *ret);
+CUresult context_end(CUcontext ctx);
+CUresult context_check_device(CUdevice dev);
+
 /* link.c */
 CUresult link_open(void);
-CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes, int *ret_fd);
+CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+		   int *ret_fd);
 void link_died(void);
 int link_agent_start(void);
 
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
-CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes,
-		  uint32_t *ret_target);
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		  size_t more_bytes, uint32_t *ret_target);
 CUresult ring_put_event(CUstream s, CUevent e, enum soft_op op);
 CUresult stream_wait(CUstream s, uint32_t target);
 CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
@@ -192,7 +204,8 @@ CUresult stream_end(CUstream s);
 CUresult context_drain(CUcontext ctx);
 
 /* memory.c */
-CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like, uint64_t *ret_address);
+CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like,
+		    uint64_t *ret_address);
 CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server);
 bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret); /* hidden ranges too */
 bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
@@ -209,24 +222,36 @@ struct copy {
 CUresult copy_run(CUstream s, const struct copy *c, bool blocking);
 
 /* module.c */
-CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log, size_t log_bytes,
-			  CUmodule *ret);
+CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log,
+			  size_t log_bytes, CUmodule *ret);
 CUresult module_function(CUmodule m, const char *name, CUfunction *ret);
+CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap);
+CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
+/* The kind of image, and the length of its text; and the same of a file's contents. */
+CUresult module_check_image(const void *image, size_t *ret_bytes);
+CUresult module_read_image(const char *path, struct buf *b);
+
+/* library.c */
 CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
+
+/* function.c: a function handle, or a kernel handle used as one, as the driver allows; with a
+ * current context. */
+CUresult function_resolve(CUfunction h, CUfunction *ret);
+CUresult function_current(CUfunction h, CUfunction *ret);
 
 /* export.c */
 int cuabi_unsupported(unsigned index);
 extern void *const cuabi_own[CUABI_COUNT];
 
 /* Both variants of a stream-ordered entry: impl(0, args) and impl(1, args). */
-#define PAIR(name, suffix, impl, params, ...)         \
-	CUresult name params                          \
-	{                                             \
-		return impl(0, __VA_ARGS__);          \
-	}                                             \
-	CUresult name##suffix params                  \
-	{                                             \
-		return impl(1, __VA_ARGS__);          \
+#define PAIR(name, suffix, impl, params, ...)                                                      \
+	CUresult name params                                                                       \
+	{                                                                                          \
+		return impl(0, __VA_ARGS__);                                                       \
+	}                                                                                          \
+	CUresult name##suffix params                                                               \
+	{                                                                                          \
+		return impl(1, __VA_ARGS__);                                                       \
 	}
 
 #endif

@@ -16,7 +16,8 @@ static const size_t default_limits[16] = {
 	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
 };
 
-/* Keeps every other mapping out of the window, so that pinned memory can appear at its device address. */
+/* Keeps every other mapping out of the window, so that pinned memory can appear at its device
+ * address. */
 static CUresult reserve_window(CUcontext ctx)
 {
 	void *at = (void *)(uintptr_t)ctx->window_base;
@@ -67,7 +68,7 @@ static CUresult fill(CUcontext ctx)
 	return e;
 }
 
-static CUresult context_new(unsigned flags, CUcontext *ret)
+CUresult context_new(unsigned flags, CUcontext *ret)
 {
 	CUcontext ctx;
 	CUresult e;
@@ -99,7 +100,7 @@ static CUresult context_new(unsigned flags, CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-static CUresult context_end(CUcontext ctx)
+CUresult context_end(CUcontext ctx)
 {
 	context_drain(ctx);
 	destroy_on_server(ctx->slot);
@@ -117,7 +118,7 @@ static CUresult context_end(CUcontext ctx)
 	return load_relaxed(&soft.dead) ? SOFT_DEAD : CUDA_SUCCESS;
 }
 
-static CUresult check_device(CUdevice dev)
+CUresult context_check_device(CUdevice dev)
 {
 	CUresult e = soft_check();
 
@@ -133,7 +134,7 @@ static CUresult check_handle(CUcontext ctx)
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -150,9 +151,11 @@ CUresult cuCtxCreate(CUcontext *ret, unsigned int flags, CUdevice dev)
 	return cuCtxCreate_v2(ret, flags, dev);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *affinity, int n, unsigned int flags,
+			CUdevice dev)
 {
-	return affinity || n ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : cuCtxCreate_v2(ret, flags, dev);
+	return affinity || n ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
+			     : cuCtxCreate_v2(ret, flags, dev);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *p, unsigned int flags, CUdevice dev)
@@ -407,111 +410,4 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 
 	(void)config;
 	return soft_current(&ctx);
-}
-
-/* The primary context: one, counted. */
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
-{
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	CUresult e = check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if (!ret) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&once);
-	if (!soft.primary) {
-		e = context_new(soft.primary_flags, &soft.primary);
-		if (e) {
-			soft.primary = NULL;
-		} else {
-			soft.primary->primary = true;
-		}
-	}
-	if (!e) {
-		soft.primary->refs++;
-		*ret = soft.primary;
-	}
-	pthread_mutex_unlock(&once);
-	return e;
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
-	CUcontext ctx = soft.primary;
-	CUresult e = check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if (!ctx || !ctx->refs) {
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
-	if (--ctx->refs == 0) {
-		soft.primary = NULL;
-		return context_end(ctx);
-	}
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-	return cuDevicePrimaryCtxRelease_v2(dev);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
-	CUcontext ctx = soft.primary;
-	CUresult e = check_device(dev);
-
-	if (e || !ctx) {
-		return e;
-	}
-	soft.primary = NULL;
-	return context_end(ctx);
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-	return cuDevicePrimaryCtxReset_v2(dev);
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
-{
-	CUresult e = check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	soft.primary_flags = flags;
-	if (soft.primary) {
-		soft.primary->flags = flags;
-	}
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *ret_flags, int *ret_active)
-{
-	CUresult e = check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if (!ret_flags || !ret_active) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret_flags = soft.primary_flags;
-	*ret_active = soft.primary != NULL;
-	return CUDA_SUCCESS;
 }

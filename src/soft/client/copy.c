@@ -1,5 +1,5 @@
-/* Copies and memsets. Device memory and pinned host memory are reached by the server itself; everything else goes through a
- * staging buffer of the context, in pieces. */
+/* Copies and memsets. Device memory and pinned host memory are reached by the server itself;
+ * everything else goes through a staging buffer of the context, in pieces. */
 #include <sched.h>
 #include <string.h>
 
@@ -46,8 +46,9 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 	return oldest - head > bytes ? (int64_t)head : -1;
 }
 
-/* Takes a piece of the staging buffer, waiting for older ones; staging_lock held. CUDA_ERROR_NOT_READY: the oldest piece is
- * still to be fetched, by this thread or another one; let go of the lock and try again. */
+/* Takes a piece of the staging buffer, waiting for older ones; staging_lock held.
+ * CUDA_ERROR_NOT_READY: the oldest piece is still to be fetched, by this thread or another one; let
+ * go of the lock and try again. */
 static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged **ret)
 {
 	int64_t at;
@@ -81,24 +82,33 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged *
 		}
 	}
 	*ret = nth(ctx, ctx->staged_n++);
-	**ret = (struct staged){ .begin = (uint32_t)at, .bytes = bytes, .stream = s, .stream_slot = s->slot, .held = true };
+	**ret = (struct staged){ .begin = (uint32_t)at,
+				 .bytes = bytes,
+				 .stream = s,
+				 .stream_slot = s->slot,
+				 .held = true };
 	ctx->staging_head = (uint32_t)at + bytes;
 	return CUDA_SUCCESS;
 }
 
-static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src, uint64_t src_pitch,
-			 uint64_t width, uint64_t height, uint32_t *ret_target)
+static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+			 uint64_t src_pitch, uint64_t width, uint64_t height, uint32_t *ret_target)
 {
-	struct soft_record_copy r = { .r.op = SOFT_OP_COPY, .dst = dst, .src = src, .dst_pitch = dst_pitch,
-				      .src_pitch = src_pitch, .width = width, .height = height };
+	struct soft_record_copy r = { .r.op = SOFT_OP_COPY,
+				      .dst = dst,
+				      .src = src,
+				      .dst_pitch = dst_pitch,
+				      .src_pitch = src_pitch,
+				      .width = width,
+				      .height = height };
 
 	r.dst_context = (uint32_t)((dst - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
 	r.src_context = (uint32_t)((src - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
 	return ring_put(s, &r.r, sizeof(r), NULL, 0, ret_target);
 }
 
-static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint64_t src_pitch, uint64_t width,
-		      uint64_t height)
+static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint64_t src_pitch,
+		      uint64_t width, uint64_t height)
 {
 	for (uint64_t i = 0; i < height; i++) {
 		memcpy(dst + i * dst_pitch, src + i * src_pitch, width);
@@ -106,7 +116,8 @@ static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint
 }
 
 /* How many rows, and how many bytes of a row, make the next piece. */
-static void next_piece(const struct copy *c, uint64_t row, uint64_t column, uint64_t *width, uint64_t *rows)
+static void next_piece(const struct copy *c, uint64_t row, uint64_t column, uint64_t *width,
+		       uint64_t *rows)
 {
 	*width = MIN(c->width - column, PIECE_MAX);
 	*rows = *width == c->width ? MIN(c->height - row, MAX(PIECE_MAX / c->width, 1u)) : 1;
@@ -130,8 +141,8 @@ static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
 
 			copy_rows((uint8_t *)(uintptr_t)(ctx->staging + g->begin), width,
 				  (const uint8_t *)(uintptr_t)from, c->src_pitch, width, rows);
-			e = put_copy(s, c->dst + row * c->dst_pitch + column, c->dst_pitch, ctx->staging + g->begin,
-				     width, width, rows, target);
+			e = put_copy(s, c->dst + row * c->dst_pitch + column, c->dst_pitch,
+				     ctx->staging + g->begin, width, width, rows, target);
 			g->target = *target;
 			g->held = false;
 		}
@@ -150,7 +161,8 @@ static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
 	return e;
 }
 
-/* The device to host memory of the program's own: each piece is fetched while the next one is copied. */
+/* The device to host memory of the program's own: each piece is fetched while the next one is
+ * copied. */
 struct fetch {
 	struct staged *staged;
 	uint64_t to, width, rows;
@@ -166,8 +178,8 @@ static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
 	e = stream_wait(s, f->staged->target);
 	if (!e) {
 		copy_rows((uint8_t *)(uintptr_t)f->to, c->dst_pitch,
-			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin), f->width, f->width,
-			  f->rows);
+			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin),
+			  f->width, f->width, f->rows);
 	}
 	pthread_mutex_lock(&s->context->staging_lock);
 	f->staged->held = false;
@@ -176,7 +188,8 @@ static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
 	return e;
 }
 
-static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint64_t column, struct fetch *f)
+static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint64_t column,
+			    struct fetch *f)
 {
 	CUcontext ctx = s->context;
 	struct staged *g;
@@ -186,8 +199,9 @@ static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint
 	pthread_mutex_lock(&ctx->staging_lock);
 	e = stage(ctx, s, (uint32_t)(f->width * f->rows), &g);
 	if (!e) {
-		e = put_copy(s, ctx->staging + g->begin, f->width, c->src + row * c->src_pitch + column, c->src_pitch,
-			     f->width, f->rows, &target);
+		e = put_copy(s, ctx->staging + g->begin, f->width,
+			     c->src + row * c->src_pitch + column, c->src_pitch, f->width, f->rows,
+			     &target);
 		g->target = target;
 		g->held = !e;
 		f->staged = e ? NULL : g;
@@ -265,8 +279,9 @@ CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
 	} else {
 		e = stream_drain(s);
 		if (!e) {
-			copy_rows((uint8_t *)(uintptr_t)c.dst, c.dst_pitch, (const uint8_t *)(uintptr_t)c.src,
-				  c.src_pitch, c.width, c.height);
+			copy_rows((uint8_t *)(uintptr_t)c.dst, c.dst_pitch,
+				  (const uint8_t *)(uintptr_t)c.src, c.src_pitch, c.width,
+				  c.height);
 		}
 		return e;
 	}

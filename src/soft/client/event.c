@@ -13,7 +13,8 @@ CUresult cuEventCreate(CUevent *ret, unsigned int flags)
 	if (e) {
 		return e;
 	}
-	if (!ret || (flags & ~(unsigned)EVENT_FLAGS)) { /* events of several processes are not supported */
+	if (!ret ||
+	    (flags & ~(unsigned)EVENT_FLAGS)) { /* events of several processes are not supported */
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&soft.lock);
@@ -77,7 +78,8 @@ static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)
 	return ring_put_event(s, ev, SOFT_OP_RECORD);
 }
 PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
-PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h, flags)
+PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h,
+     flags)
 
 static CUresult check_event(CUevent ev)
 {
@@ -112,8 +114,8 @@ CUresult cuEventSynchronize(CUevent ev)
 		return e;
 	}
 	w = &soft.shared->events[ev->slot];
-	return ev->recorded ? word_wait(&w->done, &w->waiters, ev->count, ev->context) :
-			      soft_context_error(ev->context);
+	return ev->recorded ? word_wait(&w->done, &w->waiters, ev->count, ev->context)
+			    : soft_context_error(ev->context);
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
@@ -134,7 +136,8 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 	e = e ? e : cuEventQuery(b);
 	if (!e) {
 		*ms = (float)((double)(int64_t)(soft.shared->events[b->slot].when_ns -
-						soft.shared->events[a->slot].when_ns) / 1e6);
+						soft.shared->events[a->slot].when_ns) /
+			      1e6);
 	}
 	return e;
 }

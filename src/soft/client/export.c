@@ -1,4 +1,5 @@
-/* What the library is as a whole: lookups by name, the private table, and the answer of what is not supported. */
+/* What the library is as a whole: lookups by name, the private table, and the answer of what is not
+ * supported. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,16 @@
 #include "cuabi/private.h"
 #include "soft/client/client.h"
 
-/* GBPF_SOFT_TRACE=1 names each unsupported function once on standard error, for who ports a program. */
+/* GBPF_SOFT_TRACE=1 names each unsupported function once on standard error, for who ports a
+ * program. */
 int cuabi_unsupported(unsigned index)
 {
 	CUresult e = soft_check();
 
 	if (add_relaxed(&soft.unsupported[index], 1u) == 0 && getenv("GBPF_SOFT_TRACE")) {
 		char line[160];
-		int n = snprintf(line, sizeof(line), "gbpf soft GPU: %s is not supported\n", cuabi_names[index]);
+		int n = snprintf(line, sizeof(line), "gbpf soft GPU: %s is not supported\n",
+				 cuabi_names[index]);
 
 		(void)!write(2, line, (size_t)n);
 	}
@@ -34,9 +37,9 @@ static CUresult proc_address(const char *name, void **ret, int version, uint64_t
 	i = cuabi_resolve(name, version, flags);
 	*ret = i >= 0 ? cuabi_own[i] : NULL;
 	if (ret_status) {
-		*ret_status = i >= 0  ? CU_GET_PROC_ADDRESS_SUCCESS :
-			      i == -2 ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT :
-					CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+		*ret_status = i >= 0	? CU_GET_PROC_ADDRESS_SUCCESS
+			      : i == -2 ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+					: CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 		return CUDA_SUCCESS;
 	}
 	return i >= 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -109,9 +112,10 @@ static CUresult counters(CUcontext ctx, struct cuabi_soft_counters *ret)
 	CUresult e = group_call(ctx, SOFT_GROUP_COUNTERS, 0, &r);
 
 	if (!e && ret) {
-		*ret = (struct cuabi_soft_counters){ r.counters.switches_in, r.counters.preempted, r.counters.run_ns,
-						     r.counters.blocks_done, r.counters.launches_done,
-						     r.counters.bytes_copied };
+		*ret = (struct cuabi_soft_counters){
+			r.counters.switches_in, r.counters.preempted,	  r.counters.run_ns,
+			r.counters.blocks_done, r.counters.launches_done, r.counters.bytes_copied
+		};
 	}
 	return e;
 }

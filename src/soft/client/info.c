@@ -5,13 +5,6 @@
 #include "cuabi/lookup.h"
 #include "soft/client/client.h"
 
-static CUresult check_device(CUdevice dev)
-{
-	CUresult e = soft_check();
-
-	return e ? e : dev == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 CUresult cuDriverGetVersion(int *ret)
 {
 	if (!ret) {
@@ -55,7 +48,7 @@ CUresult cuDeviceGetCount(int *ret)
 
 CUresult cuDeviceGet(CUdevice *ret, int ordinal)
 {
-	CUresult e = check_device(ordinal);
+	CUresult e = context_check_device(ordinal);
 
 	if (!e && ret) {
 		*ret = 0;
@@ -65,7 +58,7 @@ CUresult cuDeviceGet(CUdevice *ret, int ordinal)
 
 CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -79,7 +72,7 @@ CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 
 static CUresult uuid(CUuuid *ret, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
@@ -100,7 +93,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *ret, CUdevice dev)
 
 CUresult cuDeviceTotalMem_v2(size_t *ret, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (!e && ret) {
 		*ret = soft.hello.memory_bytes;
@@ -110,7 +103,7 @@ CUresult cuDeviceTotalMem_v2(size_t *ret, CUdevice dev)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -125,7 +118,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 
 CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;
@@ -153,9 +146,9 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *ret, const char *id)
 
 CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
 {
-	CUresult e = check_device(a);
+	CUresult e = context_check_device(a);
 
-	e = e ? e : check_device(b);
+	e = e ? e : context_check_device(b);
 	if (!e && ret) {
 		*ret = 0;
 	}
@@ -164,13 +157,21 @@ CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
 
 CUresult cuDeviceGetProperties(CUdevprop *ret, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (CUdevprop){ 1024, { 1024, 1024, 64 }, { INT32_MAX, 65535, 65535 }, SOFT_DEFAULT_SHARED_PER_BLOCK,
-			    65536, 32, INT32_MAX, SOFT_REGISTERS_PER_SM, 1000000, SOFT_PITCH };
+	*ret = (CUdevprop){ 1024,
+			    { 1024, 1024, 64 },
+			    { INT32_MAX, 65535, 65535 },
+			    SOFT_DEFAULT_SHARED_PER_BLOCK,
+			    65536,
+			    32,
+			    INT32_MAX,
+			    SOFT_REGISTERS_PER_SM,
+			    1000000,
+			    SOFT_PITCH };
 	return CUDA_SUCCESS;
 }
 
@@ -229,7 +230,7 @@ static const struct {
 
 CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice dev)
 {
-	CUresult e = check_device(dev);
+	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;

@@ -1,5 +1,5 @@
-/* The link to the server: connecting, starting it when there is none, requests, and the agent thread that runs host functions
- * and notices at once when the server has gone. */
+/* The link to the server: connecting, starting it when there is none, requests, and the agent
+ * thread that runs host functions and notices at once when the server has gone. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,10 +41,12 @@ static int socket_path(char *out, size_t cap)
 	return err ? err : path_runtime(out, cap, "softgpu.sock");
 }
 
-/* The server's program: $GBPF_SOFTGPU, or found from where this library lies (installed, or in a build folder). */
+/* The server's program: $GBPF_SOFTGPU, or found from where this library lies (installed, or in a
+ * build folder). */
 static int server_path(char *out, size_t cap)
 {
-	static const char *const places[] = { "../../../bin/gbpf-softgpu", "../../bin/gbpf-softgpu", "gbpf-softgpu" };
+	static const char *const places[] = { "../../../bin/gbpf-softgpu", "../../bin/gbpf-softgpu",
+					      "gbpf-softgpu" };
 	const char *given = getenv("GBPF_SOFTGPU");
 	char own[PATH_MAX], *slash;
 	Dl_info info;
@@ -52,13 +54,15 @@ static int server_path(char *out, size_t cap)
 	if (given && given[0]) {
 		return (size_t)snprintf(out, cap, "%s", given) < cap ? 0 : -ENAMETOOLONG;
 	}
-	if (!dladdr((const void *)&soft, &info) || !info.dli_fname || !realpath(info.dli_fname, own)) {
+	if (!dladdr((const void *)&soft, &info) || !info.dli_fname ||
+	    !realpath(info.dli_fname, own)) {
 		return -ENOENT;
 	}
 	slash = strrchr(own, '/');
 	*slash = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		if ((size_t)snprintf(out, cap, "%s/%s", own, places[i]) < cap && access(out, X_OK) == 0) {
+		if ((size_t)snprintf(out, cap, "%s/%s", own, places[i]) < cap &&
+		    access(out, X_OK) == 0) {
 			return 0;
 		}
 	}
@@ -76,7 +80,8 @@ static char **server_environment(void)
 	}
 	env = calloc(n + 1, sizeof(*env));
 	for (size_t i = 0; env && i < n; i++) {
-		if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 &&
+		if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 &&
+		    strncmp(environ[i], "LD_LIBRARY_PATH=", 16) != 0 &&
 		    strncmp(environ[i], "LD_AUDIT=", 9) != 0) {
 			env[kept++] = environ[i];
 		}
@@ -87,8 +92,14 @@ static char **server_environment(void)
 /* In the child: only calls that are safe after fork in a program with threads. */
 static void exec_server(const char *path, const char *sock, char **env, int ready, int null)
 {
-	char *argv[] = { (char *)(uintptr_t)path, (char *)"--socket", (char *)(uintptr_t)sock, (char *)"--idle-exit",
-			 (char *)"10", (char *)"--ready-fd", (char *)"3", NULL };
+	char *argv[] = { (char *)(uintptr_t)path,
+			 (char *)"--socket",
+			 (char *)(uintptr_t)sock,
+			 (char *)"--idle-exit",
+			 (char *)"10",
+			 (char *)"--ready-fd",
+			 (char *)"3",
+			 NULL };
 	sigset_t none;
 
 	setsid();
@@ -128,7 +139,8 @@ static int start_server(const char *sock)
 	}
 	up[0] = fcntl(ready[1], F_DUPFD, 10); /* not 3 and not closed by exec */
 	up[1] = fcntl(null, F_DUPFD, 10);
-	child = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL); /* no SIGCHLD for the program */
+	child = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL,
+			       NULL); /* no SIGCHLD for the program */
 	if (child == 0) {
 		exec_server(path, sock, env, up[0], up[1]);
 	}
@@ -140,7 +152,9 @@ static int start_server(const char *sock)
 	close(ready[1]);
 	close(null);
 	p = (struct pollfd){ .fd = ready[0], .events = POLLIN };
-	err = child > 0 && poll(&p, 1, START_TIMEOUT_MS) == 1 && read(ready[0], &byte, 1) == 1 ? 0 : -ETIMEDOUT;
+	err = child > 0 && poll(&p, 1, START_TIMEOUT_MS) == 1 && read(ready[0], &byte, 1) == 1
+		      ? 0
+		      : -ETIMEDOUT;
 	close(ready[0]);
 	free(env);
 	return err;
@@ -165,7 +179,8 @@ static int connect_or_start(void)
 	}
 	while (flock(lock, LOCK_EX) < 0 && errno == EINTR) {
 	}
-	fd = unix_connect(path, SOCK_SEQPACKET); /* another process may have started one meanwhile */
+	fd = unix_connect(path,
+			  SOCK_SEQPACKET); /* another process may have started one meanwhile */
 	if (fd < 0) {
 		err = start_server(path);
 		fd = err ? err : unix_connect(path, SOCK_SEQPACKET);
@@ -189,8 +204,9 @@ static CUresult say_hello(void)
 	if (len >= (ssize_t)SOFT_REPLY_MIN && r.result == CUDA_SUCCESS && n == 3) {
 		soft.event = fds[1];
 		soft.bell = fds[2];
-		soft.shared = shm_check(fds[0], sizeof(*soft.shared)) ? NULL :
-									shm_map(fds[0], sizeof(*soft.shared), 1);
+		soft.shared = shm_check(fds[0], sizeof(*soft.shared))
+				      ? NULL
+				      : shm_map(fds[0], sizeof(*soft.shared), 1);
 		soft.hello = r.hello;
 		close(fds[0]);
 		if (soft.shared && soft.shared->magic == SOFT_MAGIC) {
@@ -223,7 +239,8 @@ CUresult link_open(void)
 	return r;
 }
 
-CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes, int *ret_fd)
+CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+		   int *ret_fd)
 {
 	size_t len = SOFT_REQUEST_MIN + strnlen(q->name, SOFT_NAME_MAX - 1) + 1;
 	int fds[FD_PASS_MAX];
@@ -282,7 +299,8 @@ static void log_fault(const char *text)
 		return;
 	}
 	n = snprintf(line, sizeof(line), "gbpf soft GPU: %.255s\n", text);
-	fd = strcmp(path, "-") == 0 ? dup(2) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	fd = strcmp(path, "-") == 0 ? dup(2)
+				    : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (fd >= 0) {
 		(void)!write(fd, line, (size_t)n);
 		close(fd);
@@ -327,7 +345,8 @@ int link_agent_start(void)
 	int err;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old); /* the program's signals are for its own threads */
+	pthread_sigmask(SIG_SETMASK, &all,
+			&old); /* the program's signals are for its own threads */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	err = pthread_create(&t, &attr, agent, NULL);

@@ -1,4 +1,5 @@
-/* Memory: what this process has allocated, so that pointers can be classified without asking the server. */
+/* Memory: what this process has allocated, so that pointers can be classified without asking the
+ * server. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +107,8 @@ static CUresult map_pinned(uint64_t address, uint64_t bytes, int fd)
 {
 	void *at = (void *)(uintptr_t)address;
 
-	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != at) {
+	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) != at) {
 		return CUDA_ERROR_MAP_FAILED;
 	}
 	return CUDA_SUCCESS;
@@ -126,9 +128,12 @@ static void free_on_server(CUcontext ctx, uint64_t address)
 	link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like, uint64_t *ret_address)
+CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like,
+		    uint64_t *ret_address)
 {
-	struct soft_request q = { .op = SOFT_REQ_ALLOC, .context = ctx->slot, .value = bytes,
+	struct soft_request q = { .op = SOFT_REQ_ALLOC,
+				  .context = ctx->slot,
+				  .value = bytes,
 				  .object = pinned ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
 	struct soft_reply r;
 	struct range range = *like;
@@ -235,12 +240,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 	return e;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height, unsigned int unit)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
+			    unsigned int unit)
 {
 	size_t pitch = ROUND_UP(width, SOFT_PITCH), bytes;
 
-	if (!ret_pitch || !width || !height || (unit != 4 && unit != 8 && unit != 16) || width > (1ull << 40) ||
-	    checked_mul(pitch, height, &bytes)) {
+	if (!ret_pitch || !width || !height || (unit != 4 && unit != 8 && unit != 16) ||
+	    width > (1ull << 40) || checked_mul(pitch, height, &bytes)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret_pitch = pitch;
@@ -257,7 +263,8 @@ static CUresult release(uint64_t address, bool host)
 	if (e || !address) {
 		return e;
 	}
-	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module || (r.pinned && !r.managed) != host) {
+	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
+	    (r.pinned && !r.managed) != host) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = context_drain(ctx);
@@ -299,7 +306,8 @@ CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
 	return cuMemHostAlloc(ret, bytes, 0);
 }
 
-/* Managed memory is host memory that both sides reach at one address; it is not counted as device memory. */
+/* Managed memory is host memory that both sides reach at one address; it is not counted as device
+ * memory. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 {
 	struct range like = { .managed = 1 };
@@ -314,70 +322,6 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 		*ret = p;
 	}
 	return e;
-}
-
-/* Memory of the program's own cannot be shared afterwards: registering it is accepted, copies go through the staging buffer,
- * and only its device pointer is refused. */
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-
-	if (e) {
-		return e;
-	}
-	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-	return p && bytes && !(flags & ~0xfu) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
-{
-	return cuMemHostRegister_v2(p, bytes, flags);
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-
-	return e ? e : p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)
-{
-	struct range r;
-	CUcontext ctx;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!ret || !p || flags) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (!memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = (CUdeviceptr)(uintptr_t)p;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
-{
-	struct range r;
-	CUcontext ctx;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
-	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -399,28 +343,8 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
-{
-	struct range r;
-	CUcontext ctx;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!memory_find(p, &ctx, &r) || r.hidden) {
-		return CUDA_ERROR_NOT_FOUND;
-	}
-	if (ret_base) {
-		*ret_base = r.address;
-	}
-	if (ret_bytes) {
-		*ret_bytes = r.bytes;
-	}
-	return CUDA_SUCCESS;
-}
-
-/* Stream-ordered allocation: the memory is there at once; its free waits for its turn in the stream. */
+/* Stream-ordered allocation: the memory is there at once; its free waits for its turn in the
+ * stream. */
 static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
 {
 	struct range like = { 0 };
@@ -435,7 +359,8 @@ static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = memory_new(s->context, bytes, false, &like, &p);
-	if (e == CUDA_ERROR_OUT_OF_MEMORY) { /* frees that have not had their turn yet may make room */
+	if (e ==
+	    CUDA_ERROR_OUT_OF_MEMORY) { /* frees that have not had their turn yet may make room */
 		context_drain(s->context);
 		e = memory_new(s->context, bytes, false, &like, &p);
 	}
@@ -444,7 +369,8 @@ static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
 	}
 	return e;
 }
-PAIR(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr *ret, size_t bytes, CUstream h), ret, bytes, h)
+PAIR(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr * ret, size_t bytes, CUstream h), ret, bytes,
+     h)
 
 static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
 {
@@ -457,7 +383,8 @@ static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
 	if (e) {
 		return e;
 	}
-	if (!memory_find(p, &ctx, &r) || r.address != p || r.pinned || r.hidden || r.module || ctx != s->context) {
+	if (!memory_find(p, &ctx, &r) || r.address != p || r.pinned || r.hidden || r.module ||
+	    ctx != s->context) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	memory_delete(ctx, p, false);
@@ -472,9 +399,11 @@ static CUresult prefetch(int pt, CUdeviceptr p, size_t bytes, CUstream h)
 
 	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h), p, bytes, h)
+PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h),
+     p, bytes, h)
 PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
-     (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p, bytes, h)
+     (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p, bytes,
+     h)
 
 CUresult cuMemAdvise(CUdeviceptr p, size_t bytes, CUmem_advise advice, CUdevice dev)
 {
@@ -483,106 +412,4 @@ CUresult cuMemAdvise(CUdeviceptr p, size_t bytes, CUmem_advise advice, CUdevice 
 	(void)advice;
 	(void)dev;
 	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Attributes of pointers. */
-
-static CUresult one_attribute(void *out, CUpointer_attribute what, uint64_t p, CUcontext ctx, const struct range *r)
-{
-	switch (what) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)out = ctx;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*(unsigned *)out = r->pinned && !r->managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*(CUdeviceptr *)out = p;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*(void **)out = r->pinned ? (void *)(uintptr_t)p : NULL;
-		return r->pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*(uint64_t *)out = r->address;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*(int *)out = r->managed;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)out = 0;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*(int *)out = 0;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*(CUdeviceptr *)out = r->address;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*(size_t *)out = r->bytes;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*(int *)out = 1;
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-}
-
-CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p)
-{
-	struct range r;
-	CUcontext ctx;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!out || !memory_find(p, &ctx, &r) || r.hidden) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return one_attribute(out, what, p, ctx, &r);
-}
-
-/* Several at once; for a pointer that is not of the device they are 0. */
-CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **out, CUdeviceptr p)
-{
-	struct range r;
-	CUcontext ctx;
-	CUresult e = soft_check();
-	bool known;
-
-	if (e) {
-		return e;
-	}
-	if (!what || !out) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	known = memory_find(p, &ctx, &r) && !r.hidden;
-	for (unsigned i = 0; i < n; i++) {
-		bool wide = what[i] == CU_POINTER_ATTRIBUTE_CONTEXT || what[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
-			    what[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER || what[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
-			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
-
-		memset(out[i], 0, wide ? 8 : 4);
-		if (known) {
-			one_attribute(out[i], what[i], p, ctx, &r);
-		} else if (what[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
-			*(int *)out[i] = -2;
-		}
-	}
-	return CUDA_SUCCESS;
-}
-
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
-{
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return memory_valid(p, 1, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

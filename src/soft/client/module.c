@@ -1,4 +1,5 @@
-/* Modules, functions, libraries and kernels. PTX goes to the server, which answers with what launches need. */
+/* Modules, functions, libraries and kernels. PTX goes to the server, which answers with what
+ * launches need. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,8 @@ static int ptx_descriptor(const char *ptx, size_t bytes)
 	return fd;
 }
 
-CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log, size_t log_bytes,
-			  CUmodule *ret)
+CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log,
+			  size_t log_bytes, CUmodule *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_MODULE_LOAD, .context = ctx->slot };
 	struct soft_reply r = { 0 };
@@ -91,7 +92,7 @@ static CUresult current_and(CUmodule m, CUcontext *ctx)
 }
 
 /* The kind of image, and its text. PTX is text that ends with a zero byte. */
-static CUresult check_image(const void *image, size_t *ret_bytes)
+CUresult module_check_image(const void *image, size_t *ret_bytes)
 {
 	uint32_t magic;
 
@@ -144,8 +145,8 @@ static void read_options(unsigned n, const CUjit_option *options, void **values,
 	}
 }
 
-static CUresult load_text(const char *name, const char *text, size_t bytes, unsigned n, CUjit_option *options,
-			  void **values, CUmodule *ret)
+static CUresult load_text(const char *name, const char *text, size_t bytes, unsigned n,
+			  CUjit_option *options, void **values, CUmodule *ret)
 {
 	struct jit j;
 	CUcontext ctx;
@@ -162,12 +163,13 @@ static CUresult load_text(const char *name, const char *text, size_t bytes, unsi
 	return e;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options,
+			    void **values)
 {
 	size_t bytes = 0;
 	CUresult e = soft_check();
 
-	e = e ? e : !ret ? CUDA_ERROR_INVALID_VALUE : check_image(image, &bytes);
+	e = e ? e : !ret ? CUDA_ERROR_INVALID_VALUE : module_check_image(image, &bytes);
 	return e ? e : load_text("ptx", image, bytes, n, options, values, ret);
 }
 
@@ -181,17 +183,17 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return cuModuleLoadDataEx(ret, image, 0, NULL, NULL);
 }
 
-static CUresult read_image(const char *path, struct buf *b)
+CUresult module_read_image(const char *path, struct buf *b)
 {
 	size_t bytes;
 	int err = path ? buf_read_file(b, path, SOFT_MAX_PTX_BYTES) : -EINVAL;
 
 	if (err) {
-		return err == -ENOENT ? CUDA_ERROR_FILE_NOT_FOUND :
-		       err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY :
-					CUDA_ERROR_INVALID_VALUE;
+		return err == -ENOENT	? CUDA_ERROR_FILE_NOT_FOUND
+		       : err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+					: CUDA_ERROR_INVALID_VALUE;
 	}
-	return check_image(buf_text(b), &bytes);
+	return module_check_image(buf_text(b), &bytes);
 }
 
 CUresult cuModuleLoad(CUmodule *ret, const char *path)
@@ -203,7 +205,7 @@ CUresult cuModuleLoad(CUmodule *ret, const char *path)
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	buf_init(&b);
-	e = read_image(path, &b);
+	e = module_read_image(path, &b);
 	if (!e) {
 		const char *leaf = strrchr(path, '/');
 
@@ -262,7 +264,8 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 	f->const_bytes = i->const_bytes;
 	f->registers = i->registers;
 	f->max_threads = i->max_threads;
-	f->max_dynamic_shared = SOFT_DEFAULT_SHARED_PER_BLOCK - MIN(i->shared_bytes, SOFT_DEFAULT_SHARED_PER_BLOCK);
+	f->max_dynamic_shared =
+		SOFT_DEFAULT_SHARED_PER_BLOCK - MIN(i->shared_bytes, SOFT_DEFAULT_SHARED_PER_BLOCK);
 	f->name = strdup(name);
 	f->params = calloc(f->n_params + 1, sizeof(*f->params));
 	if (!f->name || !f->params) {
@@ -282,7 +285,9 @@ static CUfunction make_function(CUmodule m, const char *name, const struct soft_
 
 CUresult module_function(CUmodule m, const char *name, CUfunction *ret)
 {
-	struct soft_request q = { .op = SOFT_REQ_FUNCTION, .context = m->context->slot, .object = m->id };
+	struct soft_request q = { .op = SOFT_REQ_FUNCTION,
+				  .context = m->context->slot,
+				  .object = m->id };
 	struct soft_reply r = { 0 };
 	CUresult e;
 
@@ -315,9 +320,11 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)
 	return ret && name ? module_function(m, name, ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
+CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
 {
-	struct soft_request q = { .op = SOFT_REQ_FUNCTION_AT, .context = m->context->slot, .object = m->id,
+	struct soft_request q = { .op = SOFT_REQ_FUNCTION_AT,
+				  .context = m->context->slot,
+				  .object = m->id,
 				  .index = index };
 	struct soft_reply r = { 0 };
 	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
@@ -339,7 +346,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *ret, CUmodule m)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	e = function_at(m, 0, &n, name, sizeof(name));
+	e = module_function_at(m, 0, &n, name, sizeof(name));
 	*ret = n;
 	return e;
 }
@@ -355,7 +362,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUm
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
-		e = function_at(m, i, &n, name, sizeof(name));
+		e = module_function_at(m, i, &n, name, sizeof(name));
 		if (!e && i < n) {
 			e = module_function(m, name, &functions[i]);
 		}
@@ -363,9 +370,11 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUm
 	return e;
 }
 
-static CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
+CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
 {
-	struct soft_request q = { .op = SOFT_REQ_GLOBAL, .context = m->context->slot, .object = m->id };
+	struct soft_request q = { .op = SOFT_REQ_GLOBAL,
+				  .context = m->context->slot,
+				  .object = m->id };
 	struct range range = { .hidden = 0 };
 	struct soft_reply r = { 0 };
 	CUcontext owner;
@@ -388,7 +397,8 @@ static CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, si
 	range.address = r.value;
 	range.bytes = r.bytes;
 	range.module = m->id + 1;
-	return memory_find(r.value, &owner, &range) ? CUDA_SUCCESS : memory_note(m->context, &range);
+	return memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
+						    : memory_note(m->context, &range);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, const char *name)
@@ -405,226 +415,6 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)
 
 	if (!e && ret) {
 		*ret = CU_MODULE_EAGER_LOADING;
-	}
-	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Libraries: modules that are loaded into each context when they are first used there. */
-
-CUresult cuLibraryLoadData(CUlibrary *ret, const void *code, CUjit_option *jit, void **jit_values, unsigned int n_jit,
-			   CUlibraryOption *options, void **values, unsigned int n)
-{
-	CUlibrary l;
-	CUresult e = soft_check();
-	size_t bytes = 0;
-
-	(void)jit;
-	(void)jit_values;
-	(void)n_jit;
-	(void)options;
-	(void)values;
-	(void)n;
-	e = e ? e : !ret ? CUDA_ERROR_INVALID_VALUE : check_image(code, &bytes);
-	if (e) {
-		return e;
-	}
-	pthread_mutex_lock(&soft.lock);
-	l = object_new(OBJECT_LIBRARY, sizeof(*l));
-	if (l) {
-		l->ptx = strdup(code);
-	}
-	pthread_mutex_unlock(&soft.lock);
-	*ret = l;
-	return l && l->ptx ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit, void **jit_values,
-			       unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
-{
-	struct buf b;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	buf_init(&b);
-	e = read_image(path, &b);
-	e = e ? e : cuLibraryLoadData(ret, b.data, jit, jit_values, n_jit, options, values, n);
-	buf_finish(&b);
-	return e;
-}
-
-static CUresult library_module(CUlibrary l, CUmodule *ret)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-
-	if (e) {
-		return e;
-	}
-	if (!l->modules[ctx->slot] || l->module_contexts[ctx->slot] != ctx->id) {
-		e = module_load_text(ctx, "library", l->ptx, strlen(l->ptx), NULL, 0, &l->modules[ctx->slot]);
-		if (e) {
-			l->modules[ctx->slot] = NULL;
-			return e;
-		}
-		l->module_contexts[ctx->slot] = ctx->id;
-	}
-	*ret = l->modules[ctx->slot];
-	return CUDA_SUCCESS;
-}
-
-static CUresult check_library(CUlibrary l)
-{
-	CUresult e = soft_check();
-
-	return e ? e : object_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-static CUresult check_kernel(CUkernel k)
-{
-	CUresult e = soft_check();
-
-	return e ? e : object_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary l)
-{
-	CUresult e = check_library(l);
-
-	return e ? e : ret ? library_module(l, ret) : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuLibraryUnload(CUlibrary l)
-{
-	CUresult e = check_library(l);
-	CUcontext ctx;
-
-	if (e) {
-		return e;
-	}
-	if (soft_current(&ctx) == CUDA_SUCCESS && l->modules[ctx->slot] && l->module_contexts[ctx->slot] == ctx->id) {
-		cuModuleUnload(l->modules[ctx->slot]);
-	}
-	pthread_mutex_lock(&soft.lock);
-	while (l->kernels) {
-		CUkernel k = l->kernels;
-
-		l->kernels = k->next;
-		free(k->name);
-		object_delete(k);
-	}
-	free(l->ptx);
-	object_delete(l);
-	pthread_mutex_unlock(&soft.lock);
-	return CUDA_SUCCESS;
-}
-
-static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
-{
-	CUkernel k;
-
-	pthread_mutex_lock(&soft.lock);
-	for (k = l->kernels; k && strcmp(k->name, name) != 0; k = k->next) {
-	}
-	if (!k) {
-		k = object_new(OBJECT_KERNEL, sizeof(*k));
-		if (k) {
-			k->library = l;
-			k->name = strdup(name);
-			k->next = l->kernels;
-			l->kernels = k;
-		}
-	}
-	pthread_mutex_unlock(&soft.lock);
-	*ret = k;
-	return k && k->name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuLibraryGetKernel(CUkernel *ret, CUlibrary l, const char *name)
-{
-	CUfunction f;
-	CUmodule m;
-	CUresult e = check_library(l);
-
-	if (e) {
-		return e;
-	}
-	if (!ret || !name) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	/* Without a current context the name cannot be checked yet. */
-	e = library_module(l, &m);
-	e = e == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : e ? e : module_function(m, name, &f);
-	return e ? e : make_kernel(l, name, ret);
-}
-
-CUresult cuLibraryGetKernelCount(unsigned int *ret, CUlibrary l)
-{
-	CUmodule m;
-	CUresult e = check_library(l);
-
-	e = e ? e : library_module(l, &m);
-	return e ? e : cuModuleGetFunctionCount(ret, m);
-}
-
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int cap, CUlibrary l)
-{
-	char name[SOFT_NAME_MAX];
-	uint32_t n = 1;
-	CUmodule m;
-	CUresult e = check_library(l);
-
-	e = e ? e : library_module(l, &m);
-	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
-		e = function_at(m, i, &n, name, sizeof(name));
-		if (!e && i < n) {
-			e = make_kernel(l, name, &kernels[i]);
-		}
-	}
-	return e;
-}
-
-CUresult cuLibraryGetGlobal(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
-{
-	CUmodule m;
-	CUresult e = check_library(l);
-
-	e = e ? e : library_module(l, &m);
-	return e ? e : module_global(m, name, ret, ret_bytes);
-}
-
-CUresult library_function(CUkernel k, CUfunction *ret)
-{
-	CUmodule m;
-	CUresult e = library_module(k->library, &m);
-
-	return e ? e : module_function(m, k->name, ret);
-}
-
-CUresult cuKernelGetFunction(CUfunction *ret, CUkernel k)
-{
-	CUresult e = check_kernel(k);
-
-	return e ? e : ret ? library_function(k, ret) : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuKernelGetName(const char **ret, CUkernel k)
-{
-	CUresult e = check_kernel(k);
-
-	if (!e && ret) {
-		*ret = k->name;
-	}
-	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuKernelGetLibrary(CUlibrary *ret, CUkernel k)
-{
-	CUresult e = check_kernel(k);
-
-	if (!e && ret) {
-		*ret = k->library;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,4 +1,5 @@
-/* State of the process: initialization, what happens over fork, current contexts, objects behind handles. */
+/* State of the process: initialization, what happens over fork, current contexts, objects behind
+ * handles. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -59,8 +60,8 @@ static struct thread_state *thread_get(void)
 	return thread;
 }
 
-/* The child of a fork shares the ring and the sockets with its parent and must use neither. Closing them lets the server
- * see the parent's end. */
+/* The child of a fork shares the ring and the sockets with its parent and must use neither. Closing
+ * them lets the server see the parent's end. */
 static void in_child(void)
 {
 	if (soft.state) {
@@ -90,8 +91,8 @@ CUresult cuInit(unsigned int flags)
 		r = SOFT_DEAD;
 	} else if (!soft.state) {
 		r = link_open();
-		if (!r && (pthread_key_create(&thread_key, thread_end) || pthread_atfork(NULL, NULL, in_child) ||
-			   link_agent_start() < 0)) {
+		if (!r && (pthread_key_create(&thread_key, thread_end) ||
+			   pthread_atfork(NULL, NULL, in_child) || link_agent_start() < 0)) {
 			r = CUDA_ERROR_OPERATING_SYSTEM;
 		}
 		if (!r) {
@@ -256,5 +257,6 @@ bool object_is(const void *object, enum object_kind kind)
 {
 	const struct object *o = object;
 
-	return o && (uintptr_t)o % _Alignof(struct object) == 0 && (uintptr_t)o >= SOFT_PAGE && o->kind == kind;
+	return o && (uintptr_t)o % _Alignof(struct object) == 0 && (uintptr_t)o >= SOFT_PAGE &&
+	       o->kind == kind;
 }

@@ -1,15 +1,15 @@
-/* Streams and events, and the host functions in them. */
+/* Streams: slots of the shared page, and what programs ask about them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
 #include "soft/client/client.h"
-#include "soft/client/host.h"
 
 static int take_slot(void)
 {
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
-		if (soft.stream_used[i] == 2 && word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
+		if (soft.stream_used[i] == 2 &&
+		    word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
 			soft.stream_used[i] = 0;
 		}
 		if (soft.stream_used[i] == 0) {
@@ -22,7 +22,9 @@ static int take_slot(void)
 
 CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 {
-	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_CREATE, .priority = priority, .flags = flags };
+	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_CREATE,
+					.priority = priority,
+					.flags = flags };
 	CUstream s;
 	int slot;
 	CUresult e;
@@ -35,7 +37,8 @@ CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 		s->slot = (uint32_t)slot;
 		soft.stream_owner[slot] = (uint8_t)ctx->slot;
 		s->priority = priority;
-		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING
+							    : CU_STREAM_DEFAULT;
 		s->id = ++soft.next_id;
 	} else if (slot >= 0) {
 		soft.stream_used[slot] = 0;
@@ -67,7 +70,8 @@ CUresult context_drain(CUcontext ctx)
 		uint32_t target = load_acquire(&soft.stream_count[i]);
 		struct soft_stream_word *w = &soft.shared->streams[i];
 
-		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot && !word_reached(&w->done, target)) {
+		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot &&
+		    !word_reached(&w->done, target)) {
 			word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}
@@ -196,7 +200,8 @@ static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *g
 	}
 	return get_context(pt, h, ret);
 }
-PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h, ret, green)
+PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h,
+     ret, green)
 
 static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 {
@@ -216,7 +221,8 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 	CUresult e = soft_stream(h, pt, &s);
 
 	if (!e && ret) {
-		*ret = CU_STREAM_CAPTURE_STATUS_NONE; /* capture is not supported, so nobody captures */
+		*ret = CU_STREAM_CAPTURE_STATUS_NONE; /* capture is not supported, so nobody
+							 captures */
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -228,15 +234,15 @@ static CUresult capture_info(int pt, CUstream h, CUstreamCaptureStatus *ret)
 {
 	return is_capturing(pt, h, ret);
 }
-PAIR(cuStreamGetCaptureInfo, _ptsz, capture_info, (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h,
-     ret)
+PAIR(cuStreamGetCaptureInfo, _ptsz, capture_info,
+     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h, ret)
 PAIR(cuStreamGetCaptureInfo_v2, _ptsz, capture_info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph, const CUgraphNode **deps,
-      size_t *n),
+     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
+      const CUgraphNode **deps, size_t *n),
      h, ret)
 PAIR(cuStreamGetCaptureInfo_v3, _ptsz, capture_info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph, const CUgraphNode **deps,
-      const CUgraphEdgeData **edges, size_t *n),
+     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
+      const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n),
      h, ret)
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -272,153 +278,5 @@ static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 	}
 	return ev->recorded ? ring_put_event(s, ev, SOFT_OP_WAIT) : CUDA_SUCCESS;
 }
-PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev, flags)
-
-/* Stream memory operations. */
-static CUresult value_op(int pt, CUstream h, CUdeviceptr address, uint64_t value, unsigned unit, unsigned mode)
-{
-	struct soft_record_value r = { .r.op = SOFT_OP_VALUE, .address = address, .value = value, .unit = unit,
-				       .mode = mode };
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e) {
-		return e;
-	}
-	if (address % unit || !memory_valid(address, unit, NULL)) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
-}
-
-static CUresult wait_value(int pt, CUstream h, CUdeviceptr address, uint64_t value, unsigned unit, unsigned flags)
-{
-	flags &= ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH;
-	return flags > CU_STREAM_WAIT_VALUE_NOR ? CUDA_ERROR_INVALID_VALUE :
-						   value_op(pt, h, address, value, unit, flags);
-}
-
-static CUresult write_value(int pt, CUstream h, CUdeviceptr address, uint64_t value, unsigned unit, unsigned flags)
-{
-	return flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER ?
-		       CUDA_ERROR_INVALID_VALUE :
-		       value_op(pt, h, address, value, unit, SOFT_VALUE_WRITE);
-}
-
-#define VALUE_ENTRIES(name, impl, type, unit)                                                             \
-	PAIR(name, _ptsz, impl, (CUstream h, CUdeviceptr p, type v, unsigned int f), h, p, v, unit, f)    \
-	PAIR(name##_v2, _ptsz, impl, (CUstream h, CUdeviceptr p, type v, unsigned int f), h, p, v, unit, f)
-VALUE_ENTRIES(cuStreamWaitValue32, wait_value, uint32_t, 4)
-VALUE_ENTRIES(cuStreamWaitValue64, wait_value, uint64_t, 8)
-VALUE_ENTRIES(cuStreamWriteValue32, write_value, uint32_t, 4)
-VALUE_ENTRIES(cuStreamWriteValue64, write_value, uint64_t, 8)
-
-static CUresult batch_mem_op(int pt, CUstream h, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
-{
-	CUresult e = CUDA_SUCCESS;
-
-	if ((count && !ops) || count > 256 || flags) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	for (unsigned i = 0; i < count && !e; i++) {
-		const struct CUstreamMemOpValue_st *v = &ops[i].value;
-
-		switch (ops[i].operation) {
-		case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-			e = wait_value(pt, h, v->address, v->value, 4, v->flags);
-			break;
-		case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-			e = wait_value(pt, h, v->address, v->value64, 8, v->flags);
-			break;
-		case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-			e = write_value(pt, h, v->address, v->value, 4, v->flags);
-			break;
-		case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-			e = write_value(pt, h, v->address, v->value64, 8, v->flags);
-			break;
-		case CU_STREAM_MEM_OP_BARRIER:
-		case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-			break; /* memory is coherent */
-		default:
-			e = CUDA_ERROR_INVALID_VALUE;
-		}
-	}
-	return e;
-}
-PAIR(cuStreamBatchMemOp, _ptsz, batch_mem_op,
-     (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h, count, ops, flags)
-PAIR(cuStreamBatchMemOp_v2, _ptsz, batch_mem_op,
-     (CUstream h, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags), h, count, ops, flags)
-
-static CUresult attach_mem(int pt, CUstream h, CUdeviceptr p, size_t bytes, unsigned flags)
-{
-	CUstream s;
-
-	(void)p;
-	(void)bytes;
-	(void)flags; /* managed memory is visible everywhere always */
-	return soft_stream(h, pt, &s);
-}
-PAIR(cuStreamAttachMemAsync, _ptsz, attach_mem, (CUstream h, CUdeviceptr p, size_t bytes, unsigned int flags), h, p,
-     bytes, flags)
-
-/* Host functions. */
-
-struct host_call {
-	CUhostFn fn;
-	CUstreamCallback callback;
-	void *user;
-	CUstream stream;
-};
-
-void host_run(uint64_t cookie, CUresult context_error)
-{
-	struct host_call *c = (struct host_call *)(uintptr_t)cookie;
-
-	if (c->callback) {
-		c->callback(c->stream, context_error, c->user);
-	} else if (!context_error) {
-		c->fn(c->user);
-	}
-	free(c);
-}
-
-static CUresult put_host(int pt, CUstream h, struct host_call call)
-{
-	struct soft_record_host r = { .r.op = SOFT_OP_HOST };
-	struct host_call *c;
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e) {
-		return e;
-	}
-	if (!call.fn && !call.callback) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	c = malloc(sizeof(*c));
-	if (!c) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*c = call;
-	c->stream = h;
-	r.cookie = (uint64_t)(uintptr_t)c;
-	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
-	if (e) {
-		free(c);
-	}
-	return e;
-}
-
-static CUresult launch_host(int pt, CUstream h, CUhostFn fn, void *user)
-{
-	return put_host(pt, h, (struct host_call){ .fn = fn, .user = user });
-}
-PAIR(cuLaunchHostFunc, _ptsz, launch_host, (CUstream h, CUhostFn fn, void *user), h, fn, user)
-
-static CUresult add_callback(int pt, CUstream h, CUstreamCallback cb, void *user, unsigned flags)
-{
-	return flags ? CUDA_ERROR_INVALID_VALUE : put_host(pt, h, (struct host_call){ .callback = cb, .user = user });
-}
-PAIR(cuStreamAddCallback, _ptsz, add_callback, (CUstream h, CUstreamCallback cb, void *user, unsigned int flags), h, cb,
-     user, flags)
+PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
+     flags)

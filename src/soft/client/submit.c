@@ -1,4 +1,5 @@
-/* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the server is awake. */
+/* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the
+ * server is awake. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +10,8 @@
 #include "soft/client/client.h"
 
 #define SPIN_NS 30000u
-#define LOOK_NS 100000000u /* a lost wake-up or a dead server is noticed after this at the latest */
+#define LOOK_NS 100000000u /* a lost wake-up or a dead server is noticed after this at the latest  \
+			    */
 
 static void ring_bell(void)
 {
@@ -49,7 +51,8 @@ static void commit(uint32_t bytes)
 	store_release(&soft.shared->head, soft.head);
 }
 
-static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes)
+static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		    size_t more_bytes)
 {
 	uint32_t n = (uint32_t)ROUND_UP(bytes + more_bytes, 16), at = soft.head % SOFT_RING_BYTES;
 	uint32_t to_end = SOFT_RING_BYTES - at;
@@ -83,8 +86,8 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 	return CUDA_SUCCESS;
 }
 
-CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more, size_t more_bytes,
-		  uint32_t *ret_target)
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		  size_t more_bytes, uint32_t *ret_target)
 {
 	CUresult e;
 

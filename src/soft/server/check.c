@@ -22,7 +22,8 @@ int check_header(const struct soft_record *r, uint32_t available, uint32_t to_en
 {
 	uint32_t limit = r->op == SOFT_OP_PAD ? SOFT_RING_BYTES : SOFT_RECORD_MAX;
 
-	if (r->op >= SOFT_OP_COUNT || r->bytes % 16 || r->bytes < sizes[r->op] || r->bytes > limit) {
+	if (r->op >= SOFT_OP_COUNT || r->bytes % 16 || r->bytes < sizes[r->op] ||
+	    r->bytes > limit) {
 		return -EPROTO;
 	}
 	return r->bytes > available || r->bytes > to_end ? -EPROTO : 0;
@@ -35,7 +36,8 @@ static int check_launch(const struct soft_record_launch *l)
 	if (l->param_bytes > SOFT_MAX_PARAM_BYTES || l->param_bytes > l->r.bytes - sizeof(*l)) {
 		return -EPROTO;
 	}
-	if (checked_mul((uint64_t)l->grid[0] * l->grid[1], (uint64_t)l->grid[2], &blocks) || blocks == 0) {
+	if (checked_mul((uint64_t)l->grid[0] * l->grid[1], (uint64_t)l->grid[2], &blocks) ||
+	    blocks == 0) {
 		return -EPROTO;
 	}
 	if (l->block[0] > 1024 || l->block[1] > 1024 || l->block[2] > 64) {
@@ -75,14 +77,16 @@ static int check_set(const struct soft_record_set *s)
 
 int check_record(const union record *r)
 {
-	if (r->r.op != SOFT_OP_PAD && (r->r.stream >= SOFT_MAX_STREAMS || r->r.context >= SOFT_MAX_CONTEXTS)) {
+	if (r->r.op != SOFT_OP_PAD &&
+	    (r->r.stream >= SOFT_MAX_STREAMS || r->r.context >= SOFT_MAX_CONTEXTS)) {
 		return -EPROTO;
 	}
 	switch (r->r.op) {
 	case SOFT_OP_LAUNCH:
 		return check_launch(&r->launch);
 	case SOFT_OP_COPY:
-		if (r->copy.dst_context >= SOFT_MAX_CONTEXTS || r->copy.src_context >= SOFT_MAX_CONTEXTS ||
+		if (r->copy.dst_context >= SOFT_MAX_CONTEXTS ||
+		    r->copy.src_context >= SOFT_MAX_CONTEXTS ||
 		    check_rows(r->copy.width, r->copy.height, r->copy.dst_pitch) < 0) {
 			return -EPROTO;
 		}
@@ -93,7 +97,8 @@ int check_record(const union record *r)
 	case SOFT_OP_WAIT:
 		return r->event.event >= SOFT_MAX_EVENTS ? -EPROTO : 0;
 	case SOFT_OP_VALUE:
-		if ((r->value.unit != 4 && r->value.unit != 8) || r->value.mode > SOFT_VALUE_WRITE) {
+		if ((r->value.unit != 4 && r->value.unit != 8) ||
+		    r->value.mode > SOFT_VALUE_WRITE) {
 			return -EPROTO;
 		}
 		return r->value.address % r->value.unit ? -EPROTO : 0;

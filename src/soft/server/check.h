@@ -1,4 +1,5 @@
-/* Whether one ring record makes sense by itself: sizes, ranges of its fields. Knows no state, so that it can be fuzzed. */
+/* Whether one ring record makes sense by itself: sizes, ranges of its fields. Knows no state, so
+ * that it can be fuzzed. */
 #ifndef GBPF_SOFT_SERVER_CHECK_H
 #define GBPF_SOFT_SERVER_CHECK_H
 

@@ -1,5 +1,6 @@
-/* One thread for each client: it answers requests, takes the client's answers to notices, and when the client is gone (its
- * socket closed, its process dead, or dropped for what it sent) it frees everything that the client had. */
+/* One thread for each client: it answers requests, takes the client's answers to notices, and when
+ * the client is gone (its socket closed, its process dead, or dropped for what it sent) it frees
+ * everything that the client had. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@
 void client_attach(struct client *c)
 {
 	struct device *dev = c->dev;
-	struct epoll_event e = { .events = EPOLLIN | EPOLLET }; /* edges: nobody has to read the bell */
+	struct epoll_event e = { .events = EPOLLIN |
+					   EPOLLET }; /* edges: nobody has to read the bell */
 
 	pthread_mutex_lock(&dev->lock);
 	list_append(&dev->clients, &c->in_device);
@@ -113,7 +115,8 @@ static void serve(struct client *c, struct soft_request *q, struct answer *a)
 		if (poll(p, 3, -1) < 0 && errno != EINTR) {
 			return;
 		}
-		if (load_relaxed(&c->dead) || p[1].revents || (p[2].revents & (POLLHUP | POLLERR))) {
+		if (load_relaxed(&c->dead) || p[1].revents ||
+		    (p[2].revents & (POLLHUP | POLLERR))) {
 			return;
 		}
 		if (p[2].revents) {
@@ -132,7 +135,8 @@ static void release(struct client *c)
 
 	pthread_mutex_lock(&dev->lock);
 	store_relaxed(&c->dead, true);
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* first all, since copies may hold two */
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
+	     i++) { /* first all, since copies may hold two */
 		if (c->groups[i]) {
 			group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
 		}
@@ -192,7 +196,8 @@ int client_start(struct device *dev, int control, int pid)
 	c->control = control;
 	c->pid = pid;
 	c->event = c->bell = -1;
-	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* -1 on old kernels: then only the socket tells */
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid,
+				0); /* -1 on old kernels: then only the socket tells */
 	list_init(&c->in_device);
 	pthread_mutex_lock(&dev->lock);
 	if (dev->n_clients < SOFT_MAX_CLIENTS) {

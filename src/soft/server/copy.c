@@ -3,9 +3,10 @@
 
 #include "soft/server/device.h"
 
-/* All rows lie in valid memory: the pages between rows are checked too, which only refuses what programs do not do. */
-static bool rows_valid(const struct group *g, uint64_t address, uint64_t pitch, uint64_t width, uint64_t height,
-		       uint8_t rights)
+/* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
+ * programs do not do. */
+static bool rows_valid(const struct group *g, uint64_t address, uint64_t pitch, uint64_t width,
+		       uint64_t height, uint8_t rights)
 {
 	uint64_t bytes;
 
@@ -21,11 +22,14 @@ bool copy_check(struct op *op)
 	struct group *dst = c->groups[op->copy.dst_context];
 	struct group *src = op->kind == SOFT_OP_COPY ? c->groups[op->copy.src_context] : NULL;
 
-	if (!dst || dst->dead || !rows_valid(dst, op->copy.dst, op->copy.dst_pitch, op->copy.width, op->copy.height, 2)) {
+	if (!dst || dst->dead ||
+	    !rows_valid(dst, op->copy.dst, op->copy.dst_pitch, op->copy.width, op->copy.height,
+			2)) {
 		return false;
 	}
-	if (op->kind == SOFT_OP_COPY && (!src || src->dead || !rows_valid(src, op->copy.src, op->copy.src_pitch,
-									  op->copy.width, op->copy.height, 1))) {
+	if (op->kind == SOFT_OP_COPY && (!src || src->dead ||
+					 !rows_valid(src, op->copy.src, op->copy.src_pitch,
+						     op->copy.width, op->copy.height, 1))) {
 		return false;
 	}
 	op->copy.dst_group = dst;

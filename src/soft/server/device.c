@@ -27,14 +27,17 @@ int device_init(struct device *dev, const struct device_options *opt)
 	dev->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	dev->pinned_limit = MAX(4 * opt->memory_bytes, 1ull << 30);
 	/* Four times the memory in addresses, so that freed holes seldom matter. */
-	dev->device_window_bytes = MAX(4 * ROUND_UP(opt->memory_bytes, EXEC_PAGE_BYTES), WINDOW_MIN);
-	dev->window_bytes = dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
+	dev->device_window_bytes =
+		MAX(4 * ROUND_UP(opt->memory_bytes, EXEC_PAGE_BYTES), WINDOW_MIN);
+	dev->window_bytes =
+		dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
 	if (dev->window_bytes > SOFT_WINDOW_STRIDE) {
 		return -E2BIG;
 	}
 	dev->epoll = epoll_create1(EPOLL_CLOEXEC);
 	dev->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (dev->epoll < 0 || dev->kick < 0 || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->kick, &e) < 0) {
+	if (dev->epoll < 0 || dev->kick < 0 ||
+	    epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->kick, &e) < 0) {
 		return -errno;
 	}
 	dev->last_busy_ns = clock_now_ns();
@@ -45,7 +48,8 @@ void device_kick(struct device *dev)
 {
 	uint64_t one = 1;
 
-	/* The poller's epoll and the others' condition: which of them sleeps is not known without the lock. */
+	/* The poller's epoll and the others' condition: which of them sleeps is not known without
+	 * the lock. */
 	if (write(dev->kick, &one, sizeof(one)) < 0) {
 		(void)read(dev->kick, &one, sizeof(one)); /* full after 2^64 kicks: never */
 	}
@@ -82,11 +86,11 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	ret->operations = dev->operations;
 	ret->launches = dev->launches;
 	ret->refused = dev->refused;
-	list_each(&dev->groups, g, struct group, in_device) {
+	list_each (&dev->groups, g, struct group, in_device) {
 		ret->allocations += g->memory.n;
 		ret->blocks_resident += g->resident_blocks;
 	}
-	list_each(&dev->clients, c, struct client, in_device) {
+	list_each (&dev->clients, c, struct client, in_device) {
 		ret->functions += c->n_functions;
 	}
 	pthread_mutex_unlock(&dev->lock);

@@ -1,5 +1,6 @@
-/* The device: clients, groups (one per context), streams, operations, launches. Everything here is guarded by device.lock
- * unless its comment says otherwise; blocks and copies run without the lock. */
+/* The device: clients, groups (one per context), streams, operations, launches. Everything here is
+ * guarded by device.lock unless its comment says otherwise; blocks and copies run without the lock.
+ */
 #ifndef GBPF_SOFT_SERVER_DEVICE_H
 #define GBPF_SOFT_SERVER_DEVICE_H
 
@@ -40,7 +41,8 @@ struct alloc {
 	enum soft_memory_kind kind;
 };
 
-/* The memory of one context. pages[] of the space is written under the lock and read by kernels without it. */
+/* The memory of one context. pages[] of the space is written under the lock and read by kernels
+ * without it. */
 struct memory {
 	struct exec_space space;
 	uint8_t *pages;
@@ -62,7 +64,8 @@ struct op {
 		struct launch *launch;
 		struct {
 			uint32_t dst_context, src_context;
-			struct group *dst_group, *src_group; /* held while it is in the copy engine; NULL: none */
+			struct group *dst_group,
+				*src_group; /* held while it is in the copy engine; NULL: none */
 			uint64_t dst, src, dst_pitch, src_pitch, width, height;
 			uint64_t row, column; /* progress */
 			uint32_t value, unit; /* of a set; width is in bytes here too */
@@ -90,7 +93,8 @@ struct stream {
 };
 
 struct resident {
-	struct list in_group; /* group.resident while it waits for a worker, launch.spare while it is unused */
+	struct list in_group; /* group.resident while it waits for a worker, launch.spare while it
+				 is unused */
 	struct launch *launch;
 	struct exec_block *block;
 	unsigned turns; /* budgets used since it was started */
@@ -102,9 +106,9 @@ struct launch {
 	struct exec_module *module; /* a reference */
 	struct exec_launch exec;
 	uint64_t total, next, ended;
-	unsigned resident;    /* blocks started and not ended, running ones included */
-	unsigned running;     /* held by workers */
-	struct list spare;    /* of struct resident */
+	unsigned resident;     /* blocks started and not ended, running ones included */
+	unsigned running;      /* held by workers */
+	struct list spare;     /* of struct resident */
 	uint32_t shared_bytes; /* static and dynamic */
 	uint32_t threads;
 	bool aborted;
@@ -124,9 +128,10 @@ struct group {
 	struct list resident; /* started blocks that no worker runs, first to be resumed first */
 	uint32_t resident_threads, resident_shared, resident_blocks;
 	uint32_t next_sm;
-	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be unmapped */
+	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be
+			     unmapped */
 	unsigned running_blocks;
-	CUresult error;	  /* sticky */
+	CUresult error; /* sticky */
 	bool dead;
 	bool enabled;
 	bool dirty; /* a stream's head may be able to start */
@@ -151,9 +156,9 @@ struct client {
 	int control, event, bell, pidfd;
 	int pid;
 	struct soft_shared *shared; /* NULL before hello */
-	uint32_t tail; /* of the ring; private */
+	uint32_t tail;		    /* of the ring; private */
 	unsigned queued;
-	bool stalled; /* queued reached its limit and has not halved since */
+	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices that wait for their HOST_DONE */
 	bool dead;	     /* refuse everything; its thread cleans up. Written under the lock */
 	struct group *groups[SOFT_MAX_CONTEXTS];
@@ -192,23 +197,29 @@ struct device {
 
 /* device.c */
 int device_init(struct device *dev, const struct device_options *opt);
-void device_kick(struct device *dev); /* something may be runnable: wakes a worker. Lock held or not. */
+void device_kick(
+	struct device *dev); /* something may be runnable: wakes a worker. Lock held or not. */
 void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
 
 /* memory.c: lock held. Sizes come from outside and are checked. */
 int memory_init(struct memory *m, struct device *dev, uint32_t slot);
 void memory_finish(struct memory *m, struct device *dev);
-/* Address or 0 with *ret_err = -ENOMEM / -EINVAL / -ENOSPC. fd: backing of pinned memory, -1 for device memory. */
-uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes, enum soft_memory_kind kind, int fd);
-int memory_free(struct memory *m, struct device *dev, uint64_t address); /* -ENOENT: not the start of an allocation */
+/* Address or 0 with *ret_err = -ENOMEM / -EINVAL / -ENOSPC. fd: backing of pinned memory, -1 for
+ * device memory. */
+uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
+		      enum soft_memory_kind kind, int fd);
+int memory_free(struct memory *m, struct device *dev,
+		uint64_t address); /* -ENOENT: not the start of an allocation */
 /* Host address of a range that is valid with these rights (1 read, 2 write); NULL otherwise. */
 void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights);
 
-/* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any: something came. */
+/* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any:
+ * something came. */
 int drain_client(struct client *c, bool *any);
 
 /* stream.c: lock held. */
-struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority, uint32_t flags);
+struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority,
+			     uint32_t flags);
 void stream_put(struct stream *s, struct op *op); /* takes op */
 void stream_destroy(struct stream *s);		  /* drops its operations */
 void group_progress(struct group *g);		  /* starts what can start at the streams' heads */
@@ -228,15 +239,17 @@ void launch_try_retire(struct launch *l);
 struct group *group_create(struct client *c, uint32_t slot);
 /* The group is dead: drops everything, waits until no worker holds a part of it, frees it. */
 void group_destroy(struct group *g);
-/* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to none. */
+/* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to
+ * none. */
 void group_fail(struct group *g, CUresult error, const char *text);
 bool group_runnable(const struct group *g);
 
 /* copy.c */
-bool copy_check(struct op *op);	/* lock held: finds the groups; true when both ranges are valid */
-void copy_submit(struct op *op); /* lock held: holds the groups until copy_release */
+bool copy_check(struct op *op);	  /* lock held: finds the groups; true when both ranges are valid */
+void copy_submit(struct op *op);  /* lock held: holds the groups until copy_release */
 void copy_release(struct op *op); /* lock held */
-/* Copies at most about limit bytes; without the lock, one worker at a time. True when it was the last part. */
+/* Copies at most about limit bytes; without the lock, one worker at a time. True when it was the
+ * last part. */
 bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes);
 
 /* worker.c */
@@ -258,7 +271,8 @@ struct answer {
 	bool close_fds;
 };
 
-/* request.c: on the client's thread, without the lock. Answers one checked message; fd is what it carried, or -1. */
+/* request.c: on the client's thread, without the lock. Answers one checked message; fd is what it
+ * carried, or -1. */
 void request_answer(struct client *c, const struct soft_request *q, int fd, struct answer *a);
 
 #endif

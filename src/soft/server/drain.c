@@ -1,4 +1,5 @@
-/* From the client's ring to operations in streams. Each record is copied once and only the copy is looked at. */
+/* From the client's ring to operations in streams. Each record is copied once and only the copy is
+ * looked at. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,9 +122,11 @@ static int take(struct client *c, const union record *r)
 	if (g->error) {
 		op->kind = still_counts(r->r.op) ? r->r.op : SOFT_OP_PAD;
 	}
-	if (fill(c, g, op, r) < 0) { /* names something that is gone: the context's fault, not the protocol's */
+	if (fill(c, g, op, r) <
+	    0) { /* names something that is gone: the context's fault, not the protocol's */
 		op->kind = SOFT_OP_PAD;
-		group_fail(g, CUDA_ERROR_INVALID_HANDLE, "a launch names a function that is not loaded");
+		group_fail(g, CUDA_ERROR_INVALID_HANDLE,
+			   "a launch names a function that is not loaded");
 	}
 	stream_put(s, op);
 	return 0;
@@ -143,7 +146,8 @@ static int take_one(struct client *c, uint32_t available)
 		return -EPROTO;
 	}
 	if (r.r.op != SOFT_OP_PAD) {
-		memcpy(r.bytes + sizeof(r.r), c->shared->ring + at + sizeof(r.r), r.r.bytes - sizeof(r.r));
+		memcpy(r.bytes + sizeof(r.r), c->shared->ring + at + sizeof(r.r),
+		       r.r.bytes - sizeof(r.r));
 		compiler_barrier();
 		if (check_record(&r) < 0) {
 			return -EPROTO;

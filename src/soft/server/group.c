@@ -34,10 +34,12 @@ struct group *group_create(struct client *c, uint32_t slot)
 	return g;
 }
 
-/* Started launches end as soon as no worker holds a block of theirs; copies when no worker copies. */
+/* Started launches end as soon as no worker holds a block of theirs; copies when no worker copies.
+ */
 static void abort_running(struct group *g)
 {
-	list_each_safe(&g->streams, s, struct stream, in_group) {
+	list_each_safe(&g->streams, s, struct stream, in_group)
+	{
 		struct op *op;
 
 		if (list_empty(&s->ops)) {
@@ -51,7 +53,8 @@ static void abort_running(struct group *g)
 			op->launch->aborted = true;
 			list_remove(&op->launch->in_group);
 			launch_try_retire(op->launch);
-		} else if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET || op->kind == SOFT_OP_VALUE) {
+		} else if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET ||
+			   op->kind == SOFT_OP_VALUE) {
 			op_retire(op);
 		}
 	}
@@ -117,10 +120,11 @@ void group_destroy(struct group *g)
 	while (g->running) {
 		pthread_cond_wait(&dev->settled, &dev->lock);
 	}
-	list_each_safe(&g->streams, s, struct stream, in_group) {
+	list_each_safe(&g->streams, s, struct stream, in_group)
+	{
 		uint32_t slot = s->slot, n = 0;
 
-		list_each(&s->ops, op, struct op, in_stream) {
+		list_each (&s->ops, op, struct op, in_stream) {
 			if (op->kind == SOFT_OP_RECORD) {
 				stream_record_event(c, op);
 			}

@@ -24,7 +24,8 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	list_init(&l->in_group);
 	list_init(&l->spare);
 	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
-	    l->threads > info->max_threads || checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
+	    l->threads > info->max_threads ||
+	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
 	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK) {
 		free(l);
 		return NULL;
@@ -60,12 +61,14 @@ static void drop_blocks(struct launch *l)
 {
 	struct group *g = l->op->stream->group;
 
-	list_each_safe(&g->resident, b, struct resident, in_group) {
+	list_each_safe(&g->resident, b, struct resident, in_group)
+	{
 		if (b->launch == l) {
 			forget(g, l, b);
 		}
 	}
-	list_each_safe(&l->spare, b, struct resident, in_group) {
+	list_each_safe(&l->spare, b, struct resident, in_group)
+	{
 		list_remove(&b->in_group);
 		exec_block_destroy(b->block);
 		free(b);
@@ -89,7 +92,7 @@ void launch_submit(struct launch *l, int priority)
 
 	l->priority = priority;
 	g->client->dev->launches++;
-	list_each(&g->launches, other, struct launch, in_group) {
+	list_each (&g->launches, other, struct launch, in_group) {
 		if (other->priority > priority) { /* smaller is more urgent */
 			list_insert(&other->in_group, &l->in_group);
 			return;

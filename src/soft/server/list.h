@@ -43,15 +43,15 @@ static inline void list_append(struct list *head, struct list *e)
 
 #define list_first(head, type, member) container_of((head)->next, type, member)
 
-#define list_each(head, var, type, member)                                  \
-	for (type *var = container_of((head)->next, type, member);          \
-	     &var->member != (head); var = container_of(var->member.next, type, member))
+#define list_each(head, var, type, member)                                                         \
+	for (type *var = container_of((head)->next, type, member); &var->member != (head);         \
+	     var = container_of(var->member.next, type, member))
 
 /* As list_each; the body may remove var. */
-#define list_each_safe(head, var, type, member)                                                     \
-	for (type *var = container_of((head)->next, type, member),                                  \
-		  *var##_next = container_of(var->member.next, type, member);                       \
-	     &var->member != (head);                                                                \
+#define list_each_safe(head, var, type, member)                                                    \
+	for (type *var = container_of((head)->next, type, member),                                 \
+		  *var##_next = container_of(var->member.next, type, member);                      \
+	     &var->member != (head);                                                               \
 	     var = var##_next, var##_next = container_of(var->member.next, type, member))
 
 #endif

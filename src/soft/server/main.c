@@ -1,4 +1,5 @@
-/* gbpf-softgpu: the soft GPU of one user. Listens, starts a thread for each client, and leaves when idle if asked to. */
+/* gbpf-softgpu: the soft GPU of one user. Listens, starts a thread for each client, and leaves when
+ * idle if asked to. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -25,7 +26,7 @@ struct server {
 	struct device dev;
 	char path[108]; /* of the socket; fits sockaddr_un */
 	int listener;
-	int life; /* locked while this server lives, so that there is one for each socket */
+	int life;  /* locked while this server lives, so that there is one for each socket */
 	int ready; /* descriptor that is told when clients may connect; -1 */
 };
 
@@ -42,14 +43,17 @@ static const char usage[] =
 	"Serves a software GPU to this user's CUDA programs (through lib/gbpf/soft/libcuda.so.1).\n"
 	"\n"
 	"  --sms N           multiprocessors to show (default 4)\n"
-	"  --mem BYTES       device memory, with suffix K, M or G (default 1G; committed when used)\n"
+	"  --mem BYTES       device memory, with suffix K, M or G (default 1G; committed when "
+	"used)\n"
 	"  --workers N       execution threads (default 1)\n"
 	"  --timeslice-us N  default time slice of a context (default 2000)\n"
 	"  --idle-exit N     exit after N seconds without clients (default 0: never)\n"
 	"  --cpu N           run on this processor only\n"
-	"  --socket PATH     socket (default $GBPF_SOFTGPU_SOCKET, else softgpu.sock in the runtime directory)\n"
+	"  --socket PATH     socket (default $GBPF_SOFTGPU_SOCKET, else softgpu.sock in the "
+	"runtime directory)\n"
 	"  --ready-fd N      write a byte to this descriptor when clients may connect\n"
-	"  --foreground      accepted for symmetry with gbpfd: this program never goes into the background\n"
+	"  --foreground      accepted for symmetry with gbpfd: this program never goes into the "
+	"background\n"
 	"  --help, --version\n";
 
 static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
@@ -77,8 +81,19 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *
 	return 0;
 }
 
-enum { OPT_SMS = 256, OPT_MEM, OPT_WORKERS, OPT_SLICE, OPT_IDLE, OPT_CPU, OPT_SOCKET, OPT_READY, OPT_FOREGROUND,
-       OPT_HELP, OPT_VERSION };
+enum {
+	OPT_SMS = 256,
+	OPT_MEM,
+	OPT_WORKERS,
+	OPT_SLICE,
+	OPT_IDLE,
+	OPT_CPU,
+	OPT_SOCKET,
+	OPT_READY,
+	OPT_FOREGROUND,
+	OPT_HELP,
+	OPT_VERSION
+};
 
 static const struct option options[] = {
 	{ "sms", required_argument, NULL, OPT_SMS },
@@ -163,12 +178,14 @@ static int parse_options(struct server *s, struct device_options *o, int argc, c
 			return 3;
 		}
 		if (set_option(s, o, opt, optarg) < 0) {
-			fprintf(stderr, "gbpf-softgpu: --%s: bad value \"%s\"; see --help\n", options[index].name, optarg);
+			fprintf(stderr, "gbpf-softgpu: --%s: bad value \"%s\"; see --help\n",
+				options[index].name, optarg);
 			return 3;
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "gbpf-softgpu: unexpected argument \"%s\"; see --help\n", argv[optind]);
+		fprintf(stderr, "gbpf-softgpu: unexpected argument \"%s\"; see --help\n",
+			argv[optind]);
 		return 3;
 	}
 	return 0;
@@ -335,8 +352,11 @@ static void set_up_process(const struct device_options *o)
 int main(int argc, char **argv)
 {
 	static struct server s = { .listener = -1, .life = -1, .ready = -1 };
-	struct device_options o = { .sms = 4, .workers = 1, .memory_bytes = 1ull << 30,
-				    .slice_ns = SLICE_DEFAULT_US * 1000ull, .cpu = -1 };
+	struct device_options o = { .sms = 4,
+				    .workers = 1,
+				    .memory_bytes = 1ull << 30,
+				    .slice_ns = SLICE_DEFAULT_US * 1000ull,
+				    .cpu = -1 };
 	int err = parse_options(&s, &o, argc, argv);
 
 	if (err) {
@@ -347,14 +367,17 @@ int main(int argc, char **argv)
 	err = find_socket(&s);
 	err = err ? err : take_life(&s);
 	if (err == -EBUSY) {
-		log_error("another gbpf-softgpu serves %s; stop it first, or choose another socket with --socket", s.path);
+		log_error("another gbpf-softgpu serves %s; stop it first, or choose another socket "
+			  "with --socket",
+			  s.path);
 		return 1;
 	}
 	err = err ? err : device_init(&s.dev, &o);
 	err = err ? err : start_listening(&s);
 	err = err ? err : start_workers(&s.dev);
 	if (err) {
-		log_error("%s: cannot start: %s", s.path[0] ? s.path : "runtime directory", strerror(-err));
+		log_error("%s: cannot start: %s", s.path[0] ? s.path : "runtime directory",
+			  strerror(-err));
 		return 1;
 	}
 	if (s.ready >= 0) {

@@ -1,6 +1,7 @@
-/* The memory of one context: a window of device addresses, whose first part is device memory (committed when touched) and
- * whose rest maps pinned host memory that the client shares. The whole window stays mapped while the context lives, so a
- * kernel or copy that races with a free reads zeros at worst; validity is the page table's business. */
+/* The memory of one context: a window of device addresses, whose first part is device memory
+ * (committed when touched) and whose rest maps pinned host memory that the client shares. The whole
+ * window stays mapped while the context lives, so a kernel or copy that races with a free reads
+ * zeros at worst; validity is the page table's business. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,12 +77,14 @@ static uint32_t after(const struct memory *m, uint64_t page)
 	return lo;
 }
 
-/* First fit, with an invalid page between neighbours so that running over an end faults. Index where the new allocation
- * belongs, page in *ret_first; -1 when there is no room. */
-static int64_t find_room(const struct memory *m, uint64_t pages, enum soft_memory_kind kind, uint64_t *ret_first)
+/* First fit, with an invalid page between neighbours so that running over an end faults. Index
+ * where the new allocation belongs, page in *ret_first; -1 when there is no room. */
+static int64_t find_room(const struct memory *m, uint64_t pages, enum soft_memory_kind kind,
+			 uint64_t *ret_first)
 {
 	uint64_t begin = kind == SOFT_MEMORY_DEVICE ? 1 : m->device_pages + 1;
-	uint64_t end = kind == SOFT_MEMORY_DEVICE ? m->device_pages : m->space.bytes / EXEC_PAGE_BYTES;
+	uint64_t end =
+		kind == SOFT_MEMORY_DEVICE ? m->device_pages : m->space.bytes / EXEC_PAGE_BYTES;
 	uint32_t i = after(m, begin - 1);
 
 	for (; i < m->n && m->allocs[i].first < end; i++) {
@@ -117,7 +120,8 @@ static int grow(struct memory *m)
 	return 0;
 }
 
-uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes, enum soft_memory_kind kind, int fd)
+uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
+		      enum soft_memory_kind kind, int fd)
 {
 	uint64_t pages, first, free_bytes;
 	struct alloc a;
@@ -136,8 +140,8 @@ uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes, enum
 	if (at < 0) {
 		return 0;
 	}
-	if (fd >= 0 && mmap(m->space.host + first * EXEC_PAGE_BYTES, pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+	if (fd >= 0 && mmap(m->space.host + first * EXEC_PAGE_BYTES, pages * EXEC_PAGE_BYTES,
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
 		return 0;
 	}
 	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind };
@@ -156,7 +160,8 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 	struct alloc a;
 	uint32_t i;
 
-	if (address < m->space.base || address - m->space.base >= m->space.bytes || address % EXEC_PAGE_BYTES) {
+	if (address < m->space.base || address - m->space.base >= m->space.bytes ||
+	    address % EXEC_PAGE_BYTES) {
 		return -ENOENT;
 	}
 	i = after(m, page);
@@ -179,10 +184,12 @@ void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_
 {
 	uint64_t offset = address - m->space.base;
 
-	if (address < m->space.base || offset >= m->space.bytes || bytes > m->space.bytes - offset) {
+	if (address < m->space.base || offset >= m->space.bytes ||
+	    bytes > m->space.bytes - offset) {
 		return NULL;
 	}
-	for (uint64_t p = offset / EXEC_PAGE_BYTES; bytes && p <= (offset + bytes - 1) / EXEC_PAGE_BYTES; p++) {
+	for (uint64_t p = offset / EXEC_PAGE_BYTES;
+	     bytes && p <= (offset + bytes - 1) / EXEC_PAGE_BYTES; p++) {
 		if ((m->pages[p] & rights) != rights) {
 			return NULL;
 		}

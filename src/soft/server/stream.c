@@ -1,4 +1,5 @@
-/* Streams: operations start at the head when the rules of order allow it, and the head is retired when it has ended. */
+/* Streams: operations start at the head when the rules of order allow it, and the head is retired
+ * when it has ended. */
 #include <stdlib.h>
 
 #include "base/atomic.h"
@@ -9,7 +10,8 @@
 #define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
 #define MAX_HOST_CALLS 64u
 
-struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority, uint32_t flags)
+struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority,
+			     uint32_t flags)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
@@ -60,7 +62,8 @@ void stream_destroy(struct stream *s)
 {
 	struct group *g = s->group;
 
-	list_each_safe(&s->ops, op, struct op, in_stream) {
+	list_each_safe(&s->ops, op, struct op, in_stream)
+	{
 		g->client->queued--;
 		op_free(op);
 	}
@@ -110,7 +113,7 @@ static bool in_order(const struct stream *s, const struct op *op)
 		return !g->legacy || list_empty(&g->legacy->ops) ||
 		       list_first(&g->legacy->ops, struct op, in_stream)->order > op->order;
 	}
-	list_each(&g->streams, t, struct stream, in_group) {
+	list_each (&g->streams, t, struct stream, in_group) {
 		if (t != s && !(t->flags & SOFT_STREAM_NON_BLOCKING) && !list_empty(&t->ops) &&
 		    list_first(&t->ops, struct op, in_stream)->order < op->order) {
 			return false;
@@ -133,7 +136,8 @@ void stream_record_event(struct client *c, const struct op *op)
 	if (load_relaxed(&w->waiters)) {
 		futex_wake_shared(&w->done, INT32_MAX);
 	}
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* events order streams of all contexts of the client */
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
+	     i++) { /* events order streams of all contexts of the client */
 		if (c->groups[i]) {
 			c->groups[i]->dirty = true;
 		}
@@ -165,20 +169,22 @@ static bool do_value(struct group *g, const struct op *op, bool *bad)
 	}
 	switch (op->value.mode) {
 	case SOFT_VALUE_GEQ:
-		return op->value.unit == 4 ? (int32_t)((uint32_t)have - (uint32_t)want) >= 0 :
-					     (int64_t)(have - want) >= 0;
+		return op->value.unit == 4 ? (int32_t)((uint32_t)have - (uint32_t)want) >= 0
+					   : (int64_t)(have - want) >= 0;
 	case SOFT_VALUE_EQ:
 		return have == want;
 	case SOFT_VALUE_AND:
 		return (have & want) != 0;
 	default:
-		return op->value.unit == 4 ? (uint32_t)~(have | want) != 0 : ~(have | want) != 0;
+		return op->value.unit == 4 ? (uint32_t) ~(have | want) != 0 : ~(have | want) != 0;
 	}
 }
 
 static bool start_host(struct client *c, struct op *op)
 {
-	struct soft_notice n = { .op = SOFT_NOTICE_HOST, .stream = op->stream->slot, .cookie = op->host.cookie,
+	struct soft_notice n = { .op = SOFT_NOTICE_HOST,
+				 .stream = op->stream->slot,
+				 .cookie = op->host.cookie,
 				 .result = op->stream->group->error };
 
 	if (c->host_calls >= MAX_HOST_CALLS) {
@@ -208,7 +214,8 @@ void stream_host_done(struct client *c, uint32_t slot)
 static bool start_copy(struct group *g, struct op *op)
 {
 	if (!copy_check(op)) {
-		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "a copy or memset reaches outside valid memory");
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+			   "a copy or memset reaches outside valid memory");
 		return false;
 	}
 	if (op->copy.width * op->copy.height <= INLINE_BYTES) {
@@ -228,7 +235,8 @@ static bool start_value(struct group *g, struct op *op)
 	bool bad, done = do_value(g, op, &bad);
 
 	if (bad) {
-		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "a stream memory operation reaches outside valid memory");
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+			   "a stream memory operation reaches outside valid memory");
 		return false;
 	}
 	if (!done && !op->started) {
@@ -260,7 +268,8 @@ static bool start(struct group *g, struct op *op)
 		return start_host(c, op);
 	case SOFT_OP_FREE:
 		if (memory_free(&g->memory, c->dev, op->value.address) < 0) {
-			group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS, "an address is freed that is not allocated");
+			group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+				   "an address is freed that is not allocated");
 			return false;
 		}
 		return true;
@@ -271,7 +280,8 @@ static bool start(struct group *g, struct op *op)
 	}
 }
 
-/* One stream as far as it goes. After an error operations end without effect, but host functions are still told. */
+/* One stream as far as it goes. After an error operations end without effect, but host functions
+ * are still told. */
 static void stream_progress(struct group *g, struct stream *s)
 {
 	while (!list_empty(&s->ops)) {
@@ -283,7 +293,8 @@ static void stream_progress(struct group *g, struct stream *s)
 		}
 		if (g->error && op->kind != SOFT_OP_HOST) {
 			if (op->kind == SOFT_OP_RECORD) {
-				stream_record_event(g->client, op); /* nobody may wait for it in vain */
+				stream_record_event(g->client,
+						    op); /* nobody may wait for it in vain */
 			}
 			op_retire(op);
 		} else if (!in_order(s, op) || !start(g, op)) {
@@ -305,7 +316,8 @@ void group_progress(struct group *g)
 	/* Ends: each pass that leaves the group dirty has retired at least one operation. */
 	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 64; passes++) {
 		g->dirty = false;
-		list_each_safe(&g->streams, s, struct stream, in_group) {
+		list_each_safe(&g->streams, s, struct stream, in_group)
+		{
 			stream_progress(g, s);
 		}
 	}

@@ -1,5 +1,5 @@
-/* Execution threads. Each turn: take what clients submitted, choose the group whose time slice runs, run one block of it for
- * a budget of instructions, and between blocks one part of a copy. */
+/* Execution threads. Each turn: take what clients submitted, choose the group whose time slice
+ * runs, run one block of it for a budget of instructions, and between blocks one part of a copy. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include "base/clock.h"
 #include "soft/server/device.h"
 
-#define TURN_NS 50000u	   /* wanted length of a turn; bounds how late a slice ends */
-#define MIN_BUDGET 256u	   /* warp instructions */
+#define TURN_NS 50000u	/* wanted length of a turn; bounds how late a slice ends */
+#define MIN_BUDGET 256u /* warp instructions */
 #define COPY_PART (256u << 10)
-#define SPIN_NS 20000u	   /* looking for new work before sleeping: a wake-up costs about as much */
-#define LONG_TURNS 16u	   /* a block that runs longer lets further blocks start beside it */
+#define SPIN_NS 20000u /* looking for new work before sleeping: a wake-up costs about as much */
+#define LONG_TURNS 16u /* a block that runs longer lets further blocks start beside it */
 
 struct work {
 	struct group *group;
@@ -30,14 +30,14 @@ struct work {
 
 static void drain_all(struct device *dev, bool *any)
 {
-	list_each(&dev->clients, c, struct client, in_device) {
+	list_each (&dev->clients, c, struct client, in_device) {
 		int err = c->dead ? 0 : drain_client(c, any);
 
 		if (err) {
 			client_drop(c, err == -ENOMEM ? "no memory" : "a malformed ring record");
 		}
 	}
-	list_each(&dev->groups, g, struct group, in_device) {
+	list_each (&dev->groups, g, struct group, in_device) {
 		if (dev->values) {
 			g->dirty = true;
 		}
@@ -47,7 +47,7 @@ static void drain_all(struct device *dev, bool *any)
 
 static void set_asleep(struct device *dev, uint32_t value)
 {
-	list_each(&dev->clients, c, struct client, in_device) {
+	list_each (&dev->clients, c, struct client, in_device) {
 		store_seqcst(&c->shared->asleep, value);
 	}
 	fence_seqcst();
@@ -82,7 +82,7 @@ static void rest(struct device *dev)
 
 static struct group *next_runnable(struct device *dev, const struct group *except)
 {
-	list_each(&dev->groups, g, struct group, in_device) {
+	list_each (&dev->groups, g, struct group, in_device) {
 		if (g != except && group_runnable(g)) {
 			return g;
 		}
@@ -141,7 +141,7 @@ static struct resident *best_resident(const struct group *g)
 {
 	struct resident *best = NULL;
 
-	list_each(&g->resident, b, struct resident, in_group) {
+	list_each (&g->resident, b, struct resident, in_group) {
 		if (!best || b->launch->priority < best->launch->priority) {
 			best = b;
 		}
@@ -166,12 +166,13 @@ static void take_new(struct group *g, struct launch *l, struct resident *b, stru
 	}
 }
 
-/* A block of the group: the most urgent; a started one before a new one, unless it has been running for long (it may wait
- * for a block that has not started). */
+/* A block of the group: the most urgent; a started one before a new one, unless it has been running
+ * for long (it may wait for a block that has not started). */
 static bool choose_block(struct device *dev, struct group *g, struct work *w)
 {
 	struct resident *old = best_resident(g), *b;
-	struct launch *l = list_empty(&g->launches) ? NULL : list_first(&g->launches, struct launch, in_group);
+	struct launch *l =
+		list_empty(&g->launches) ? NULL : list_first(&g->launches, struct launch, in_group);
 
 	if (l && has_room(dev, g, l) &&
 	    (!old || l->priority < old->launch->priority ||
@@ -186,7 +187,8 @@ static bool choose_block(struct device *dev, struct group *g, struct work *w)
 			list_init(&b->in_group);
 			take_new(g, l, b, w);
 		} else if (!old) {
-			group_fail(g, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block");
+			group_fail(g, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+				   "no host memory for a block");
 			return false;
 		}
 	}
@@ -207,7 +209,7 @@ static bool choose_block(struct device *dev, struct group *g, struct work *w)
 
 static bool choose_copy(struct device *dev, struct work *w)
 {
-	list_each(&dev->copies, op, struct op, in_copies) {
+	list_each (&dev->copies, op, struct op, in_copies) {
 		struct group *g = op->stream->group;
 
 		if (!op->running && g->enabled && !g->error) {
@@ -251,14 +253,16 @@ static const struct {
 	{ EXEC_NO_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block" },
 };
 
-static void report_fault(struct group *g, const char *kernel, enum exec_status status, const struct exec_fault *f)
+static void report_fault(struct group *g, const char *kernel, enum exec_status status,
+			 const struct exec_fault *f)
 {
 	char text[256];
 
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
 		if (faults[i].status == status) {
-			snprintf(text, sizeof(text), "kernel %.80s, PTX line %u, thread %u: %s (address 0x%llx)", kernel,
-				 f->line, f->thread, f->what ? f->what : faults[i].text,
+			snprintf(text, sizeof(text),
+				 "kernel %.80s, PTX line %u, thread %u: %s (address 0x%llx)",
+				 kernel, f->line, f->thread, f->what ? f->what : faults[i].text,
 				 (unsigned long long)f->address);
 			group_fail(g, faults[i].error, text);
 		}
@@ -331,7 +335,8 @@ static void run_block(struct device *dev, struct work *w)
 
 		l->aborted = true;
 		if (first) {
-			report_fault(g, exec_function_info(l->exec.function)->name, status, &fault); /* retires the launch when no other worker has it */
+			report_fault(g, exec_function_info(l->exec.function)->name, status,
+				     &fault); /* retires the launch when no other worker has it */
 			goto settled;
 		}
 	}

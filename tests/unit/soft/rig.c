@@ -32,14 +32,16 @@ const char rig_ptx[] =
 	".visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
 	"{\n"
 	"	.reg .pred %p<2>;\n	.reg .b32 %r<9>;\n	.reg .b64 %rd<11>;\n"
-	"	ld.param.u64 %rd1, [a];\n	ld.param.u64 %rd2, [b];\n	ld.param.u64 %rd3, [c];\n"
+	"	ld.param.u64 %rd1, [a];\n	ld.param.u64 %rd2, [b];\n	ld.param.u64 %rd3, "
+	"[c];\n"
 	"	ld.param.u32 %r1, [n];\n"
 	"	mov.u32 %r2, %ctaid.x;\n	mov.u32 %r3, %ntid.x;\n	mov.u32 %r4, %tid.x;\n"
 	"	mad.lo.s32 %r5, %r2, %r3, %r4;\n"
 	"	setp.ge.u32 %p1, %r5, %r1;\n"
 	"	@%p1 bra DONE;\n"
 	"	mul.wide.u32 %rd4, %r5, 4;\n"
-	"	add.s64 %rd5, %rd1, %rd4;\n	add.s64 %rd6, %rd2, %rd4;\n	add.s64 %rd7, %rd3, %rd4;\n"
+	"	add.s64 %rd5, %rd1, %rd4;\n	add.s64 %rd6, %rd2, %rd4;\n	add.s64 %rd7, "
+	"%rd3, %rd4;\n"
 	"	ld.global.u32 %r6, [%rd5];\n	ld.global.u32 %r7, [%rd6];\n"
 	"	add.s32 %r8, %r6, %r7;\n"
 	"	st.global.u32 [%rd7], %r8;\n"
@@ -110,7 +112,8 @@ void rig_open(void)
 
 void rig_close(void)
 {
-	static const char *const names[] = { "softgpu.sock", "softgpu.sock.lock", "softgpu.sock.start" };
+	static const char *const names[] = { "softgpu.sock", "softgpu.sock.lock",
+					     "softgpu.sock.start" };
 	char path[96];
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -136,7 +139,10 @@ void rig_start(const char *const *args)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(ready[1], 9);
-		dup2(getenv("SOFT_TEST_LOG") ? open(getenv("SOFT_TEST_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600) : null, 2); /* faults are provoked */
+		dup2(getenv("SOFT_TEST_LOG")
+			     ? open(getenv("SOFT_TEST_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600)
+			     : null,
+		     2); /* faults are provoked */
 		close(ready[0]);
 		close(ready[1]);
 		execv(argv[0], (char *const *)(uintptr_t)argv);
@@ -159,7 +165,7 @@ pid_t rig_spawn(void (*fn)(void *), void *arg)
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(50); /* a hang fails the test */
+		alarm(50);		  /* a hang fails the test */
 		signal(SIGSEGV, SIG_DFL); /* cmocka would go on with the next test in this child */
 		signal(SIGBUS, SIG_DFL);
 		fn(arg);

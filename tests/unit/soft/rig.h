@@ -12,7 +12,8 @@
 extern char rig_dir[64];
 extern pid_t rig_server;
 
-/* A runtime directory of its own under /tmp, and the environment for clients. SOFTGPU must name the server's program. */
+/* A runtime directory of its own under /tmp, and the environment for clients. SOFTGPU must name the
+ * server's program. */
 void rig_open(void);
 void rig_close(void);
 /* Starts a server there with these extra arguments (NULL-terminated) and waits until it listens. */
@@ -38,8 +39,9 @@ CUcontext rig_context(void);
 CUfunction rig_function(const char *name);
 void rig_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **params);
 
-/* Kernels: add(a, b, c, n); empty(); spin(out, n): n rounds, then out[block] = n; wild(): stores to address 16;
- * odd(p): stores 4 bytes to p + 2; until(flag): runs until *flag is not 0; copy_first(to, from): one word. */
+/* Kernels: add(a, b, c, n); empty(); spin(out, n): n rounds, then out[block] = n; wild(): stores to
+ * address 16; odd(p): stores 4 bytes to p + 2; until(flag): runs until *flag is not 0;
+ * copy_first(to, from): one word. */
 extern const char rig_ptx[];
 
 #endif

@@ -14,7 +14,8 @@ static union record good_launch(void)
 	union record r;
 
 	memset(&r, 0, sizeof(r));
-	r.launch = (struct soft_record_launch){ .r = { sizeof(r.launch) + 16, SOFT_OP_LAUNCH, 0, 3, 0 },
+	r.launch = (struct soft_record_launch){ .r = { sizeof(r.launch) + 16, SOFT_OP_LAUNCH, 0, 3,
+						       0 },
 						.grid = { 4, 1, 1 },
 						.block = { 32, 1, 1 },
 						.param_bytes = 12 };
@@ -84,7 +85,10 @@ static void a_copy_with_wrong_fields_is_refused(void **state)
 	(void)state;
 	memset(&good, 0, sizeof(good));
 	good.copy = (struct soft_record_copy){ .r = { sizeof(r.copy), SOFT_OP_COPY, 0, 0, 0 },
-					       .dst_pitch = 64, .src_pitch = 64, .width = 64, .height = 2 };
+					       .dst_pitch = 64,
+					       .src_pitch = 64,
+					       .width = 64,
+					       .height = 2 };
 	assert_int_equal(check_record(&good), 0);
 	r = good;
 	r.copy.dst_context = SOFT_MAX_CONTEXTS;
@@ -107,7 +111,10 @@ static void a_memset_with_wrong_fields_is_refused(void **state)
 	(void)state;
 	memset(&good, 0, sizeof(good));
 	good.set = (struct soft_record_set){ .r = { sizeof(r.set), SOFT_OP_SET, 0, 0, 0 },
-					     .dst = 4096, .width = 4, .height = 1, .unit = 4 };
+					     .dst = 4096,
+					     .width = 4,
+					     .height = 1,
+					     .unit = 4 };
 	assert_int_equal(check_record(&good), 0);
 	r = good;
 	r.set.unit = 3;
@@ -126,10 +133,13 @@ static void event_and_value_records_are_bounded(void **state)
 
 	(void)state;
 	memset(&r, 0, sizeof(r));
-	r.event = (struct soft_record_event){ .r = { sizeof(r.event), SOFT_OP_WAIT, 0, 0, 0 }, .event = SOFT_MAX_EVENTS };
+	r.event = (struct soft_record_event){ .r = { sizeof(r.event), SOFT_OP_WAIT, 0, 0, 0 },
+					      .event = SOFT_MAX_EVENTS };
 	assert_int_equal(check_record(&r), -EPROTO);
 	memset(&r, 0, sizeof(r));
-	r.value = (struct soft_record_value){ .r = { sizeof(r.value), SOFT_OP_VALUE, 0, 0, 0 }, .address = 4, .unit = 8 };
+	r.value = (struct soft_record_value){ .r = { sizeof(r.value), SOFT_OP_VALUE, 0, 0, 0 },
+					      .address = 4,
+					      .unit = 8 };
 	assert_int_equal(check_record(&r), -EPROTO);
 	r.value.unit = 4;
 	assert_int_equal(check_record(&r), 0);
@@ -173,7 +183,8 @@ static void random_records_are_accepted_only_in_range(void **state)
 		if (check_header(&r.r, 300, 350) == 0) {
 			assert_true(r.r.bytes <= 300 && r.r.bytes >= 16 && r.r.bytes % 16 == 0);
 			if (r.r.op != SOFT_OP_PAD && check_record(&r) == 0) {
-				assert_true(r.r.stream < SOFT_MAX_STREAMS && r.r.context < SOFT_MAX_CONTEXTS);
+				assert_true(r.r.stream < SOFT_MAX_STREAMS &&
+					    r.r.context < SOFT_MAX_CONTEXTS);
 			}
 		}
 	}

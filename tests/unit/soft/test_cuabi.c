@@ -1,5 +1,5 @@
-/* The driver's binary interface as src/cuabi declares it: layouts, gate classes, lookups by name and version, and that the
- * soft GPU's client has every function. */
+/* The driver's binary interface as src/cuabi declares it: layouts, gate classes, lookups by name
+ * and version, and that the soft GPU's client has every function. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,8 @@ static void the_table_is_an_array_in_order_of_names(void **state)
 	(void)state;
 	assert_int_equal(sizeof(struct cuabi_table), CUABI_COUNT * sizeof(void *));
 	assert_int_equal(offsetof(struct cuabi_table, cuInit), CUABI_IDX_cuInit * sizeof(void *));
-	assert_int_equal(offsetof(struct cuabi_table, cuLaunchKernel), CUABI_IDX_cuLaunchKernel * sizeof(void *));
+	assert_int_equal(offsetof(struct cuabi_table, cuLaunchKernel),
+			 CUABI_IDX_cuLaunchKernel * sizeof(void *));
 	for (int i = 0; i < CUABI_COUNT; i++) {
 		assert_int_equal(cuabi_index(cuabi_names[i]), i);
 	}
@@ -82,10 +83,11 @@ static void every_call_that_sounds_stream_ordered_has_a_gate(void **state)
 		const char *n = cuabi_names[i];
 		const struct cuabi_gate *g = &cuabi_gates[i];
 
-		if (strncmp(n, "cuMemcpy", 8) == 0 || strncmp(n, "cuMemsetD", 9) == 0 || strstr(n, "Async") ||
-		    strncmp(n, "cuLaunch", 8) == 0 || strncmp(n, "cuStreamWait", 12) == 0 ||
-		    strncmp(n, "cuStreamWrite", 13) == 0 || strncmp(n, "cuEventRecord", 13) == 0 ||
-		    strncmp(n, "cuGraphLaunch", 13) == 0 || strstr(n, "Synchronize") || strstr(n, "StreamQuery")) {
+		if (strncmp(n, "cuMemcpy", 8) == 0 || strncmp(n, "cuMemsetD", 9) == 0 ||
+		    strstr(n, "Async") || strncmp(n, "cuLaunch", 8) == 0 ||
+		    strncmp(n, "cuStreamWait", 12) == 0 || strncmp(n, "cuStreamWrite", 13) == 0 ||
+		    strncmp(n, "cuEventRecord", 13) == 0 || strncmp(n, "cuGraphLaunch", 13) == 0 ||
+		    strstr(n, "Synchronize") || strstr(n, "StreamQuery")) {
 			if (strstr(n, "AsyncNotification")) {
 				continue;
 			}
@@ -114,7 +116,8 @@ static void names_resolve_by_version_and_stream_kind(void **state)
 	assert_int_equal(cuabi_resolve("cuCtxCreate", 13000, 0), CUABI_IDX_cuCtxCreate_v4);
 	assert_int_equal(cuabi_resolve("cuMemcpyHtoD", 12000, own), CUABI_IDX_cuMemcpyHtoD_v2_ptds);
 	assert_int_equal(cuabi_resolve("cuMemcpyHtoD", 6000, own), CUABI_IDX_cuMemcpyHtoD_v2);
-	assert_int_equal(cuabi_resolve("cuLaunchKernel", 12000, own), CUABI_IDX_cuLaunchKernel_ptsz);
+	assert_int_equal(cuabi_resolve("cuLaunchKernel", 12000, own),
+			 CUABI_IDX_cuLaunchKernel_ptsz);
 	assert_int_equal(cuabi_resolve("cuInit", 12000, own), CUABI_IDX_cuInit);
 	assert_int_equal(cuabi_resolve("cuMemAlloc_v2", 12000, 0), CUABI_IDX_cuMemAlloc_v2);
 	assert_int_equal(cuabi_resolve("cuLaunchKernelEx", 11000, 0), -2);

@@ -1,4 +1,5 @@
-/* What goes wrong stays with who caused it: faults, deaths of clients and of the server, hostile clients. */
+/* What goes wrong stays with who caused it: faults, deaths of clients and of the server, hostile
+ * clients. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -65,7 +66,8 @@ static void correct_program(void *arg)
 static void fault_program(void *arg)
 {
 	const char *kernel = arg;
-	CUresult expected = strcmp(kernel, "odd") == 0 ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+	CUresult expected = strcmp(kernel, "odd") == 0 ? CUDA_ERROR_MISALIGNED_ADDRESS
+						       : CUDA_ERROR_ILLEGAL_ADDRESS;
 	CUdeviceptr p;
 	CUcontext other;
 	CUevent ev;
@@ -92,8 +94,8 @@ static void a_fault_is_sticky_in_its_context_alone(void **state)
 
 	(void)state;
 	for (int i = 0; i < 10; i++) {
-		assert_int_equal(rig_run(fault_program, (void *)(uintptr_t)"wild"), 0);
-		assert_int_equal(rig_run(fault_program, (void *)(uintptr_t)"odd"), 0);
+		assert_int_equal(rig_run(fault_program, (void *)(uintptr_t) "wild"), 0);
+		assert_int_equal(rig_run(fault_program, (void *)(uintptr_t) "odd"), 0);
 	}
 	assert_int_equal(rig_wait(neighbour), 0);
 }
@@ -131,8 +133,9 @@ static void a_fault_is_explained_in_the_log(void **state)
 
 static void jit_program(void *arg)
 {
-	static const char bad[] = ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry f()\n{\n"
-				  "\tfrobnicate.u32 %r1, %r2;\n\tret;\n}\n";
+	static const char bad[] =
+		".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry f()\n{\n"
+		"\tfrobnicate.u32 %r1, %r2;\n\tret;\n}\n";
 	CUjit_option o[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 	char log[300] = { 0 };
 	void *v[] = { log, (void *)(uintptr_t)sizeof(log) };
@@ -173,7 +176,8 @@ static void hoarder_program(void *arg)
 		if (i % 2) {
 			rig_launch(rig_function("until"), 100, 64, s[i], (void *[]){ &flag });
 		} else {
-			rig_launch(rig_function("spin"), 100, 256, s[i], (void *[]){ &p, &forever });
+			rig_launch(rig_function("spin"), 100, 256, s[i],
+				   (void *[]){ &p, &forever });
 		}
 		CU(cuMemcpyDtoHAsync_v2(host, p, 8u << 20, s[i]));
 		CU(cuEventRecord(ev, s[i]));
@@ -222,7 +226,8 @@ static void clients_killed_at_random_moments_leave_nothing(void **state)
 		pid_t p = rig_spawn(correct_program, &rounds);
 
 		x = x * 6364136223846793005ull + 1442695040888963407ull;
-		clock_sleep_ns((x >> 33) % 15000000); /* the moment is what varies; nothing depends on it */
+		clock_sleep_ns((x >> 33) %
+			       15000000); /* the moment is what varies; nothing depends on it */
 		kill(p, SIGKILL);
 		assert_int_equal(rig_wait(p), 128 + SIGKILL);
 	}
@@ -351,7 +356,8 @@ static void requests_with_wild_fields_get_errors(void **state)
 		q.index = (uint32_t)(x >> 20);
 		q.value = i % 3 ? x >> (x % 64) : SOFT_WINDOW_FIRST + x % (1u << 30);
 		snprintf(q.name, sizeof(q.name), "n%d", i);
-		assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + strlen(q.name) + 1, NULL, 0), 0);
+		assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + strlen(q.name) + 1, NULL, 0),
+				 0);
 		n = 0;
 		assert_true(msg_recv(sock, &r, sizeof(r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
 		while (n) {
@@ -430,7 +436,8 @@ static void share_program(void *arg)
 
 static void time_slices_make_shares(void **state)
 {
-	uint64_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t *shared =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t *a = shared, *b = shared + 8, a0, b0, end, got_a, got_b;
 	pid_t pa, pb;
 
@@ -447,7 +454,8 @@ static void time_slices_make_shares(void **state)
 	}
 	a0 = load_acquire(&a[1]);
 	b0 = load_acquire(&b[1]);
-	while (load_acquire(&a[1]) + load_acquire(&b[1]) - a0 - b0 < 600000000u && clock_now_ns() < end) {
+	while (load_acquire(&a[1]) + load_acquire(&b[1]) - a0 - b0 < 600000000u &&
+	       clock_now_ns() < end) {
 		clock_sleep_ns(5000000);
 	}
 	got_a = load_acquire(&a[1]) - a0;

@@ -1,4 +1,5 @@
-/* Programs on the soft GPU: results, order, events, host functions. Each test is a process of its own beside one server. */
+/* Programs on the soft GPU: results, order, events, host functions. Each test is a process of its
+ * own beside one server. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -110,22 +111,38 @@ static void pitched_program(void *arg)
 	memset(dst, 0, sizeof(dst));
 	CU(cuMemAllocPitch_v2(&d, &pitch, W, H, 4));
 	CHECK(pitch >= W);
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = src, .srcPitch = 128,
-			     .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = d, .dstPitch = pitch,
-			     .WidthInBytes = W, .Height = H };
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_HOST,
+			     .srcHost = src,
+			     .srcPitch = 128,
+			     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			     .dstDevice = d,
+			     .dstPitch = pitch,
+			     .WidthInBytes = W,
+			     .Height = H };
 	CU(cuMemcpy2D_v2(&c));
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = d, .srcPitch = pitch,
-			     .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dst, .dstPitch = 200, .dstXInBytes = 5,
-			     .WidthInBytes = W, .Height = H };
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			     .srcDevice = d,
+			     .srcPitch = pitch,
+			     .dstMemoryType = CU_MEMORYTYPE_HOST,
+			     .dstHost = dst,
+			     .dstPitch = 200,
+			     .dstXInBytes = 5,
+			     .WidthInBytes = W,
+			     .Height = H };
 	CU(cuMemcpy2D_v2(&c));
 	for (int y = 0; y < H; y++) {
 		CHECK(memcmp(dst + y * 200 + 5, src + y * 128, W) == 0);
 		CHECK(dst[y * 200 + 4] == 0);
 	}
 	CU(cuMemsetD2D16_v2(d, pitch, 0x1234, W / 2, H));
-	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = d, .srcPitch = pitch,
-			     .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = (CUdeviceptr)(uintptr_t)one,
-			     .dstPitch = W, .WidthInBytes = W, .Height = H };
+	c = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+			     .srcDevice = d,
+			     .srcPitch = pitch,
+			     .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+			     .dstDevice = (CUdeviceptr)(uintptr_t)one,
+			     .dstPitch = W,
+			     .WidthInBytes = W,
+			     .Height = H };
 	CU(cuMemcpy2DAsync_v2(&c, NULL));
 	for (int i = 0; i < W * H; i += 2) {
 		CHECK(one[i] == 0x34 && one[i + 1] == 0x12);
@@ -190,7 +207,8 @@ static void events_order_streams(void **state)
 	assert_int_equal(rig_run(order_program, NULL), 0);
 }
 
-/* The legacy default stream waits for blocking streams and they for it; non-blocking ones go their way. */
+/* The legacy default stream waits for blocking streams and they for it; non-blocking ones go their
+ * way. */
 static void legacy_program(void *arg)
 {
 	CUstream blocking, free_one;
@@ -388,7 +406,8 @@ static void async_memory_program(void *arg)
 	(void)arg;
 	rig_context();
 	CU(cuMemGetInfo_v2(&before, &total));
-	for (int i = 0; i < 300; i++) { /* 300 times 16 MiB: more than there is, so frees must take effect */
+	for (int i = 0; i < 300;
+	     i++) { /* 300 times 16 MiB: more than there is, so frees must take effect */
 		CU(cuMemAllocAsync(&p, 16u << 20, NULL));
 		CU(cuMemsetD8Async(p, 1, 4096, NULL));
 		CU(cuMemFreeAsync(p, NULL));
@@ -481,9 +500,11 @@ static void lookup_program(void *arg)
 	CHECK(p == (void *)cuMemAlloc_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS);
 	CU(cuGetProcAddress("cuMemAlloc", &p, 2000, 0));
 	CHECK(p == (void *)cuMemAlloc);
-	CU(cuGetProcAddress("cuLaunchKernel", &p, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CU(cuGetProcAddress("cuLaunchKernel", &p, 12000,
+			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
 	CHECK(p == (void *)cuLaunchKernel_ptsz);
-	CU(cuGetProcAddress("cuMemcpyHtoD", &p, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CU(cuGetProcAddress("cuMemcpyHtoD", &p, 12000,
+			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
 	CHECK(p == (void *)cuMemcpyHtoD_v2_ptds);
 	CU(cuGetProcAddress("cuGetProcAddress", &p, 12000, 0));
 	CHECK(p == (void *)cuGetProcAddress_v2);
@@ -548,5 +569,6 @@ int main(void)
 
 	int failed = cmocka_run_group_tests_name("soft run", tests, start, stop);
 
-	return failed + cmocka_run_group_tests_name("soft run, three workers", tests, start_three, stop);
+	return failed +
+	       cmocka_run_group_tests_name("soft run, three workers", tests, start_three, stop);
 }

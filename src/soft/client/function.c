@@ -1,0 +1,292 @@
+/* What programs ask about functions: attributes, parameters, occupancy. */
+#include "soft/client/client.h"
+
+CUresult function_resolve(CUfunction h, CUfunction *ret)
+{
+	if (object_is(h, OBJECT_FUNCTION)) {
+		*ret = h;
+		return CUDA_SUCCESS;
+	}
+	if (object_is(h, OBJECT_KERNEL)) {
+		return library_function((CUkernel)(void *)h, ret);
+	}
+	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult function_current(CUfunction h, CUfunction *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	return e ? e : function_resolve(h, ret);
+}
+
+/* Attributes. */
+
+static CUresult get_attribute(int *ret, CUfunction_attribute what, CUfunction h)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	switch (what) {
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*ret = (int)f->max_threads;
+		break;
+	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+		*ret = (int)f->shared_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+		*ret = (int)f->const_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+		*ret = (int)f->local_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS:
+		*ret = (int)f->registers;
+		break;
+	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+		*ret = 70;
+		break;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*ret = (int)f->max_dynamic_shared;
+		break;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		*ret = -1;
+		break;
+	default:
+		if ((unsigned)what > CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		*ret = 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute what, CUfunction f)
+{
+	return get_attribute(ret, what, f);
+}
+
+CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice dev)
+{
+	return dev ? CUDA_ERROR_INVALID_DEVICE : get_attribute(ret, what, (CUfunction)(void *)k);
+}
+
+static CUresult set_attribute(CUfunction h, CUfunction_attribute what, int value)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (e) {
+		return e;
+	}
+	if (what == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+		return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+	    (uint64_t)value + f->shared_bytes > SOFT_SHARED_PER_BLOCK) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	f->max_dynamic_shared = (uint32_t)value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
+{
+	return set_attribute(f, what, value);
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice dev)
+{
+	return dev ? CUDA_ERROR_INVALID_DEVICE : set_attribute((CUfunction)(void *)k, what, value);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction h, CUfunc_cache config)
+{
+	CUfunction f;
+
+	(void)config;
+	return function_current(h, &f);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction h, CUsharedconfig config)
+{
+	CUfunction f;
+
+	(void)config;
+	return function_current(h, &f);
+}
+
+CUresult cuFuncGetModule(CUmodule *ret, CUfunction h)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (!e && ret) {
+		*ret = f->module;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuFuncGetName(const char **ret, CUfunction h)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (!e && ret) {
+		*ret = f->name;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult param_info(CUfunction h, size_t index, size_t *ret_offset, size_t *ret_bytes)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (e) {
+		return e;
+	}
+	if (index >= f->n_params) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (ret_offset) {
+		*ret_offset = f->params[index].offset;
+	}
+	if (ret_bytes) {
+		*ret_bytes = f->params[index].bytes;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *ret_offset, size_t *ret_bytes)
+{
+	return param_info(f, index, ret_offset, ret_bytes);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel k, size_t index, size_t *ret_offset, size_t *ret_bytes)
+{
+	return param_info((CUfunction)(void *)k, index, ret_offset, ret_bytes);
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret, CUfunction h)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (!e && ret) {
+		*ret = 1; /* loaded */
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuFuncLoad(CUfunction h)
+{
+	CUfunction f;
+
+	return function_current(h, &f);
+}
+
+/* Occupancy. */
+
+static unsigned blocks_per_sm(const CUfunction f, unsigned threads, size_t dynamic_shared)
+{
+	unsigned rounded = ROUND_UP(threads, 32), n = SOFT_BLOCKS_PER_SM;
+	size_t shared = f->shared_bytes + dynamic_shared;
+
+	n = MIN(n, SOFT_THREADS_PER_SM / rounded);
+	n = MIN(n, SOFT_REGISTERS_PER_SM / (rounded * MAX(f->registers, 16u)));
+	if (shared) {
+		n = (unsigned)MIN(n, SOFT_SHARED_PER_SM / shared);
+	}
+	return shared > SOFT_SHARED_PER_BLOCK || threads > f->max_threads ? 0 : MAX(n, 1u);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction h, int threads,
+						     size_t dynamic_shared)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || threads <= 0 || threads > 1024) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (int)blocks_per_sm(f, (unsigned)threads, dynamic_shared);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfunction f, int threads,
+							      size_t dynamic_shared,
+							      unsigned int flags)
+{
+	return flags & ~1u ? CUDA_ERROR_INVALID_VALUE
+			   : cuOccupancyMaxActiveBlocksPerMultiprocessor(ret, f, threads,
+									 dynamic_shared);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *ret_grid, int *ret_block, CUfunction h,
+					  CUoccupancyB2DSize of_block, size_t dynamic_shared,
+					  int limit)
+{
+	unsigned best = 0, best_threads = 0, best_blocks = 0;
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+
+	if (e) {
+		return e;
+	}
+	if (!ret_grid || !ret_block || limit < 0) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (unsigned t = MIN(f->max_threads, limit ? (unsigned)limit : 1024u) / 32 * 32; t >= 32;
+	     t -= 32) {
+		size_t shared = of_block ? of_block((int)t) : dynamic_shared;
+		unsigned n = blocks_per_sm(f, t, shared);
+
+		if (n * t > best) {
+			best = n * t;
+			best_threads = t;
+			best_blocks = n;
+		}
+	}
+	*ret_block = (int)(best_threads ? best_threads : 1);
+	*ret_grid = (int)(MAX(best_blocks, 1u) * soft.hello.sms);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *ret_grid, int *ret_block, CUfunction f,
+						   CUoccupancyB2DSize of_block,
+						   size_t dynamic_shared, int limit,
+						   unsigned int flags)
+{
+	return flags & ~1u ? CUDA_ERROR_INVALID_VALUE
+			   : cuOccupancyMaxPotentialBlockSize(ret_grid, ret_block, f, of_block,
+							      dynamic_shared, limit);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction h, int blocks, int threads)
+{
+	CUfunction f;
+	CUresult e = function_current(h, &f);
+	size_t each;
+
+	if (e) {
+		return e;
+	}
+	if (!ret || blocks <= 0 || threads <= 0 || threads > 1024) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	each = MIN(SOFT_SHARED_PER_SM / (unsigned)blocks, SOFT_SHARED_PER_BLOCK);
+	*ret = each > f->shared_bytes ? each - f->shared_bytes : 0;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,18 @@
+/* Requests: what one thread answers for its client. */
+#ifndef GBPF_SOFT_SERVER_REQUEST_H
+#define GBPF_SOFT_SERVER_REQUEST_H
+
+#include "soft/server/device.h"
+
+/* The request's context, or NULL. Lock held. */
+struct group *request_group(struct client *c, const struct soft_request *q);
+
+/* request_module.c: load without the lock, the others with it. */
+CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
+			     struct answer *a);
+CUresult request_module_unload(struct client *c, const struct soft_request *q);
+CUresult request_function_get(struct client *c, const struct soft_request *q, struct answer *a);
+CUresult request_function_at(struct client *c, const struct soft_request *q, struct answer *a);
+CUresult request_global_get(struct client *c, const struct soft_request *q, struct answer *a);
+
+#endif

@@ -1,0 +1,251 @@
+/* Requests about modules: PTX is copied, compiled and placed without the lock; functions and
+ * globals are looked up. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/report.h"
+#include "base/shm.h"
+#include "soft/server/request.h"
+
+/* A private copy of the text, since the client could change it while it is parsed. */
+static char *copy_text(int fd, size_t *ret_bytes)
+{
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
+	const char *shared;
+	char *text;
+
+	if (bytes < 0) {
+		return NULL;
+	}
+	shared = shm_map(fd, (size_t)bytes, 0);
+	text = malloc((size_t)bytes);
+	if (shared && text) {
+		memcpy(text, shared, (size_t)bytes);
+		*ret_bytes = (size_t)bytes;
+	} else {
+		free(text);
+		text = NULL;
+	}
+	shm_unmap((void *)(uintptr_t)shared, (size_t)bytes);
+	return text;
+}
+
+static uint32_t free_module_slot(struct client *c)
+{
+	struct module **grown;
+
+	for (uint32_t i = 0; i < c->n_modules; i++) {
+		if (!c->modules[i]) {
+			return i;
+		}
+	}
+	if (c->n_modules >= SOFT_MAX_MODULES) {
+		return UINT32_MAX;
+	}
+	grown = realloc(c->modules, (c->n_modules + 16) * sizeof(*grown));
+	if (!grown) {
+		return UINT32_MAX;
+	}
+	memset(grown + c->n_modules, 0, 16 * sizeof(*grown));
+	c->modules = grown;
+	c->n_modules += 16;
+	return c->n_modules - 16;
+}
+
+/* Gives the module's globals their memory and the module its number. */
+static CUresult module_place(struct client *c, const struct soft_request *q,
+			     struct exec_module *exec, struct answer *a)
+{
+	size_t bytes = exec_module_global_bytes(exec);
+	struct module *m = calloc(1, sizeof(*m));
+	struct device *dev = c->dev;
+	uint32_t slot = UINT32_MAX;
+	void *host = NULL;
+
+	pthread_mutex_lock(&dev->lock);
+	if (m) {
+		m->group = request_group(c, q);
+		m->exec = exec;
+		slot = m->group ? free_module_slot(c) : UINT32_MAX;
+	}
+	if (slot != UINT32_MAX && bytes) {
+		m->globals = memory_alloc(&m->group->memory, dev, bytes, SOFT_MEMORY_DEVICE, -1);
+		host = m->globals ? memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+		slot = host ? slot : UINT32_MAX;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	if (slot == UINT32_MAX) {
+		free(m);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (host) { /* only this thread could take the context away */
+		exec_module_bind(exec, m->globals, host);
+	}
+	pthread_mutex_lock(&dev->lock);
+	c->modules[slot] = m;
+	dev->modules++;
+	pthread_mutex_unlock(&dev->lock);
+	a->reply.value32 = slot;
+	return CUDA_SUCCESS;
+}
+
+CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
+			     struct answer *a)
+{
+	struct exec_module *exec = NULL;
+	struct report rep;
+	struct buf text;
+	size_t bytes = 0;
+	char *ptx = copy_text(fd, &bytes);
+	CUresult result;
+	int err;
+
+	if (!ptx) {
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	report_init(&rep);
+	buf_init(&text);
+	err = exec_module_load(&exec, ptx, bytes, q->name[0] ? q->name : "ptx", &rep);
+	free(ptx);
+	if (err) {
+		report_text(&rep, &text);
+		strncpy(a->reply.text, buf_text(&text), sizeof(a->reply.text) - 1);
+		a->len += strlen(a->reply.text) + 1;
+		result = err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+	} else {
+		result = module_place(c, q, exec, a);
+		if (result) {
+			exec_module_unref(exec);
+		}
+	}
+	buf_finish(&text);
+	report_finish(&rep);
+	return result;
+}
+
+static struct module *module_of(struct client *c, const struct soft_request *q)
+{
+	return q->object < c->n_modules ? c->modules[q->object] : NULL;
+}
+
+CUresult request_module_unload(struct client *c, const struct soft_request *q)
+{
+	struct module *m = module_of(c, q);
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	for (uint32_t i = 0; i < c->n_functions; i++) {
+		if (c->functions[i].module == q->object) {
+			c->functions[i].exec = NULL;
+		}
+	}
+	if (m->globals) {
+		memory_free(&m->group->memory, c->dev, m->globals);
+	}
+	c->modules[q->object] = NULL;
+	c->dev->modules--;
+	exec_module_unref(m->exec);
+	free(m);
+	return CUDA_SUCCESS;
+}
+
+static uint32_t function_id(struct client *c, uint32_t module, const struct exec_function *f)
+{
+	uint32_t free_id = c->n_functions;
+
+	for (uint32_t i = 0; i < c->n_functions; i++) {
+		if (c->functions[i].exec == f && c->functions[i].module == module) {
+			return i;
+		}
+		if (!c->functions[i].exec) {
+			free_id = i;
+		}
+	}
+	if (free_id == c->n_functions) {
+		if (c->n_functions >= SOFT_MAX_FUNCTIONS) {
+			return UINT32_MAX;
+		}
+		if (c->n_functions == c->functions_cap) {
+			uint32_t cap = c->functions_cap ? c->functions_cap * 2 : 64;
+			struct function *grown = realloc(c->functions, cap * sizeof(*grown));
+
+			if (!grown) {
+				return UINT32_MAX;
+			}
+			c->functions = grown;
+			c->functions_cap = cap;
+		}
+		c->n_functions++;
+	}
+	c->functions[free_id] = (struct function){ f, module };
+	return free_id;
+}
+
+CUresult request_function_get(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	const struct exec_function *f = m ? exec_module_function(m->exec, q->name) : NULL;
+	struct soft_function_info *out = &a->reply.function;
+	const struct exec_function_info *info;
+
+	if (!f) {
+		return m ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+	}
+	info = exec_function_info(f);
+	if (info->n_params > SOFT_PARAMS_MAX || info->param_bytes > SOFT_MAX_PARAM_BYTES) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	*out = (struct soft_function_info){ .id = function_id(c, q->object, f),
+					    .n_params = info->n_params,
+					    .param_bytes = info->param_bytes,
+					    .shared_bytes = info->shared_bytes,
+					    .local_bytes = info->local_bytes,
+					    .const_bytes = info->const_bytes,
+					    .registers = info->registers,
+					    .max_threads = info->max_threads };
+	if (out->id == UINT32_MAX) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (uint32_t i = 0; i < info->n_params; i++) {
+		out->params[i].offset = info->params[i].offset;
+		out->params[i].bytes = info->params[i].bytes;
+	}
+	a->len += offsetof(struct soft_function_info, params) +
+		  info->n_params * sizeof(out->params[0]);
+	return CUDA_SUCCESS;
+}
+
+CUresult request_function_at(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	const struct exec_function *f;
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	a->reply.value32 = exec_module_functions(m->exec);
+	f = q->index < a->reply.value32 ? exec_module_function_at(m->exec, q->index) : NULL;
+	if (f) {
+		strncpy(a->reply.text, exec_function_info(f)->name, SOFT_NAME_MAX - 1);
+		a->len += strlen(a->reply.text) + 1;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult request_global_get(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	uint64_t address, bytes;
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (exec_module_global(m->exec, q->name, &address, &bytes) < 0) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	a->reply.value = address;
+	a->reply.bytes = bytes;
+	return CUDA_SUCCESS;
+}
