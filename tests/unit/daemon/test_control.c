@@ -180,7 +180,11 @@ static void who_does_not_read_answers_is_not_read_either(void **state)
 		}
 		assert_true(sent < 1000000);
 	}
+#if !defined(__SANITIZE_ADDRESS__) /* which keeps what was freed */
 	assert_true(gd_number(d, "status", "memory_bytes") - before < (32 << 20));
+#else
+	(void)before;
+#endif
 	close(fd);
 }
 
