@@ -94,6 +94,7 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;
 	struct reg *src, *dst, out;
 	struct scalar zero;
+	uint16_t from;
 
 	if (EBPF_SRC(in->code) == EBPF_K) {
 		reg_const(verify_write(v, in->dst), is64 ? (uint64_t)(int64_t)in->imm : (uint32_t)in->imm);
@@ -103,6 +104,7 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 	if (!src) {
 		return err;
 	}
+	from = in->src < 10 ? v->sources.of[v->depth][in->src] : 0;
 	if (reg_is_pointer(src) && (!is64 || in->off)) {
 		return refuse_pointer(v, src, in->src, "32-bit operations would cut a pointer in half");
 	}
@@ -116,6 +118,7 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 			scalar_alu(EBPF_MOV, is64, in->off, &zero, &src->v);
 			out.v = zero;
 			*verify_write(v, in->dst) = out;
+			v->sources.of[v->depth][in->dst] = from;
 			return 0;
 		}
 		if (!scalar_is_const(&src->v) && src->id == 0) {
@@ -124,6 +127,7 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 	}
 	dst = verify_write(v, in->dst);
 	*dst = *src;
+	v->sources.of[v->depth][in->dst] = from;
 	return 0;
 }
 
@@ -133,6 +137,7 @@ int verify_alu(struct verifier *v, const struct ebpf_insn *in)
 	int err = 0, is64 = EBPF_CLASS(in->code) == EBPF_ALU64;
 	struct reg *dst, imm;
 	const struct reg *src = &imm;
+	uint16_t from;
 
 	if (op == EBPF_MOV) {
 		return move(v, in);
@@ -149,7 +154,15 @@ int verify_alu(struct verifier *v, const struct ebpf_insn *in)
 	} else {
 		reg_const(&imm, (uint64_t)(int64_t)in->imm);
 	}
+	from = v->sources.of[v->depth][in->dst];
+	if (src != &imm && in->src < 10) {
+		from |= v->sources.of[v->depth][in->src];
+	}
+	if (reg_is_pointer(dst) || reg_is_pointer(src)) {
+		v->at->read.matter[v->depth] |= from;
+	}
 	verify_write(v, in->dst);
+	v->sources.of[v->depth][in->dst] = from;
 	if (reg_is_pointer(dst) || reg_is_pointer(src)) {
 		if (op == EBPF_END) {
 			return refuse_pointer(v, dst, in->dst, "its bytes may not be swapped");

@@ -170,21 +170,56 @@ static void resolve_null(struct verifier *v, struct reg *r, void *arg)
 	}
 }
 
-static void copy_value(struct verifier *v, struct reg *r, void *arg)
+/* What a comparison of numbers has taught, for all registers that hold the same number. */
+struct lesson {
+	const struct scalar *value;
+	uint16_t from; /* the registers at the last node that the lesson rests on */
+	int elsewhere; /* it was also learned of a number on the stack or in a caller's register */
+};
+
+static void take_lesson(struct verifier *v, struct reg *r, void *arg)
 {
-	if (r->type == REG_SCALAR) {
-		r->v = *(const struct scalar *)arg;
+	struct lesson *l = arg;
+	struct reg *regs = verify_frame(v)->regs;
+
+	if (r->type != REG_SCALAR) {
+		return;
+	}
+	r->v = *l->value;
+	if (r >= regs && r < regs + 10) {
+		v->sources.of[v->depth][r - regs] |= l->from;
+	} else {
+		l->elsewhere = 1;
 	}
 }
 
-static void learn(struct verifier *v, struct reg *r, const struct scalar *value)
+/* Whatever becomes narrower here does so because of both operands: if it decides something later, they have too. */
+static void learn(struct verifier *v, struct reg *r, const struct scalar *value, uint16_t from)
 {
 	struct scalar known = *value;
+	struct lesson l = { .value = &known, .from = from };
 
-	if (r->type == REG_SCALAR && r->id) {
-		verify_each_id(v, r->id, copy_value, &known);
+	if (reg_is_pointer(r)) {
+		r->v = known; /* of one pointer only, and pointers are always compared */
+		return;
 	}
-	r->v = known;
+	take_lesson(v, r, &l);
+	if (r->id) {
+		verify_each_id(v, r->id, take_lesson, &l);
+	}
+	if (l.elsewhere) {
+		v->at->read.matter[v->depth] |= from;
+	}
+}
+
+static uint16_t sources_of(const struct verifier *v, const struct ebpf_insn *in)
+{
+	uint16_t from = in->dst < 10 ? v->sources.of[v->depth][in->dst] : 0;
+
+	if (EBPF_SRC(in->code) == EBPF_X && in->src < 10) {
+		from |= v->sources.of[v->depth][in->src];
+	}
+	return from;
 }
 
 int verify_branch_outcome(struct verifier *v, int outcome)
@@ -205,11 +240,11 @@ int verify_branch_outcome(struct verifier *v, int outcome)
 			verify_each_id(v, ptr->id, resolve_null, &is_null);
 		}
 	} else if (!identical(&o) && refine(&o, outcome, &a, &b)) {
-		struct reg *dst = o.dst, *src = o.src;
+		uint16_t from = sources_of(v, in);
 
-		learn(v, dst, &a);
-		if (src != &o.imm) {
-			learn(v, src, &b);
+		learn(v, o.dst, &a, from);
+		if (o.src != &o.imm) {
+			learn(v, o.src, &b, from);
 		}
 	}
 	v->pc = outcome ? verify_target(in, v->pc) : v->pc + 1;
@@ -226,6 +261,9 @@ int verify_branch(struct verifier *v, const struct ebpf_insn *in)
 		return err;
 	}
 	side = possible_sides(&o);
+	if (side != SIDE_BOTH_POSSIBLE || reg_is_pointer(o.dst) || reg_is_pointer(o.src)) {
+		v->at->read.matter[v->depth] |= sources_of(v, in); /* with other numbers it might go the other way */
+	}
 	if (side == SIDE_BOTH_POSSIBLE) {
 		first = (v->info[v->pc] & INSN_TAKEN_FIRST) != 0;
 		err = verify_push(v, !first);

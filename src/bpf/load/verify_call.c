@@ -165,6 +165,7 @@ static int check_mem_arg(struct verifier *v, const struct call *c, const struct 
 	if (!size) {
 		return err ? err : verify_refuse(v, v->pc, "type", "%s: memory without a size", c->what);
 	}
+	mark_matter(v, v->depth, i + 2);
 	err = check_size_arg(v, c, size, i + 2, zero_ok);
 	return err ? err : check_memory(v, c, r, i + 1, size->v.umin, size->v.umax, kind == ARG_MEM_UNINIT);
 }
@@ -281,6 +282,7 @@ static int enter_frame(struct verifier *v)
 	/* nothing of a new frame comes from before it */
 	v->written.regs[v->depth] = UINT16_MAX;
 	v->written.slots[v->depth] = UINT64_MAX;
+	memset(v->sources.of[v->depth], 0, sizeof(v->sources.of[0]));
 	return 0;
 }
 
@@ -295,7 +297,9 @@ static int call_local(struct verifier *v, const struct ebpf_insn *in)
 	for (unsigned i = 1; i <= 5; i++) {
 		if (caller->regs[i].type != REG_NONE) {
 			mark_read(v, v->depth - 1, i);
+			mark_matter(v, v->depth - 1, i);
 		}
+		v->sources.of[v->depth - 1][i] = 0;
 		verify_frame(v)->regs[i] = caller->regs[i];
 		mark_written(v, v->depth - 1, i);
 		reg_none(&caller->regs[i]);
@@ -321,6 +325,7 @@ static int end_program(struct verifier *v, const struct reg *r0)
 		return verify_refuse(v, v->pc, "verdict", "the program ends without a verdict in r0");
 	}
 	mark_read(v, 0, 0);
+	mark_matter(v, 0, 0);
 	if (reg_is_pointer(r0)) {
 		return verify_refuse(v, v->pc, "leak", "the verdict would be %s", verify_reg_text(v, r0));
 	}
@@ -350,11 +355,13 @@ int verify_exit(struct verifier *v)
 	}
 	if (r0->type != REG_NONE) {
 		mark_read(v, v->depth, 0);
+		mark_matter(v, v->depth, 0);
 	}
 	v->pc = verify_frame(v)->ret;
 	caller = v->frames[v->depth - 1];
 	caller->regs[0] = *r0;
 	v->depth--;
 	mark_written(v, v->depth, 0);
+	v->sources.of[v->depth][0] = 0;
 	return 1;
 }

@@ -52,6 +52,12 @@ struct frame {
 struct marks {
 	uint64_t slots[EBPF_MAX_FRAMES];
 	uint16_t regs[EBPF_MAX_FRAMES];
+	uint16_t matter[EBPF_MAX_FRAMES]; /* registers whose number decided something; only in node.read */
+};
+
+/* For each register of each frame: the registers at the last node that its number was computed from. */
+struct sources {
+	uint16_t of[EBPF_MAX_FRAMES][10];
 };
 
 struct packed; /* a state in as little memory as it needs */
@@ -67,6 +73,7 @@ struct node {
 	uint16_t hits, misses;
 	struct marks read;    /* behind it, before being written */
 	struct marks written; /* between the parent and here */
+	struct sources sources; /* of the registers here, at the parent */
 };
 
 /* A side of a branch that is still to be walked. */
@@ -80,6 +87,7 @@ struct pending {
 	uint32_t since;
 	size_t log; /* length of the explanation */
 	struct marks written;
+	struct sources sources;
 };
 
 /* Flags of an instruction. */
@@ -152,6 +160,7 @@ struct verifier {
 	uint64_t cost, path_cost; /* since at; since the start */
 	uint32_t since;		 /* instructions since at */
 	struct marks written;	 /* since at */
+	struct sources sources;
 
 	uint32_t next_id, visited, states, peak_states, stack_bytes;
 	struct buf log; /* the explanation of the path */
@@ -217,6 +226,15 @@ static inline struct frame *verify_frame(const struct verifier *v)
 static inline void mark_read(struct verifier *v, unsigned frame, unsigned reg)
 {
 	v->at->read.regs[frame] |= (uint16_t)(1u << reg) & (uint16_t)~v->written.regs[frame];
+}
+
+/* The number in the register decides something: an address, a size, the verdict, or that one side of a branch is
+ * impossible. Other numbers need not be the same for a path to be pruned: both sides of their branches were walked. */
+static inline void mark_matter(struct verifier *v, unsigned frame, unsigned reg)
+{
+	if (reg < 10) {
+		v->at->read.matter[frame] |= v->sources.of[frame][reg];
+	}
 }
 
 static inline void mark_written(struct verifier *v, unsigned frame, unsigned reg)

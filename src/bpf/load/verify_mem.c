@@ -279,6 +279,9 @@ int verify_store(struct verifier *v, const struct ebpf_insn *in)
 			return err;
 		}
 	}
+	if (ptr->type == REG_STACK && value != &imm) {
+		mark_matter(v, v->depth, in->src); /* the stack is compared number by number */
+	}
 	return store(v, ptr, in->off, access_bytes(in), value);
 }
 

@@ -246,8 +246,9 @@ static unsigned rank64(uint64_t set, unsigned bit)
 	return (unsigned)__builtin_popcountll(set & ((1ull << bit) - 1));
 }
 
-static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs, uint64_t slots,
-			struct idmap *m, int same)
+/* regs, slots: those to compare; matter: registers whose numbers must be compared too. */
+static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs, uint32_t matter,
+			uint64_t slots, struct idmap *m, int same)
 {
 	static const struct reg none;
 	const struct packed_frame *pf = &p->frames[f];
@@ -259,6 +260,9 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 		unsigned i = (unsigned)__builtin_ctz(left);
 		const struct reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
 
+		if (!(matter >> i & 1) && r->type == REG_SCALAR && now->regs[i].type == REG_SCALAR) {
+			continue;
+		}
 		if (!reg_within(r, &now->regs[i], m, same)) {
 			return 0;
 		}
@@ -298,7 +302,7 @@ int verify_within(const struct verifier *v, const struct packed *p, const struct
 		return 0;
 	}
 	for (uint32_t f = p->n_frames; f-- > 0;) {
-		if (!frame_within(v->frames[f], p, f, read->regs[f], read->slots[f], &m, 0)) {
+		if (!frame_within(v->frames[f], p, f, read->regs[f], read->matter[f], read->slots[f], &m, 0)) {
 			return 0;
 		}
 	}
@@ -315,7 +319,7 @@ int verify_same(const struct verifier *v, const struct packed *p)
 		return 0;
 	}
 	for (uint32_t f = p->n_frames; f-- > 0;) {
-		if (!frame_within(v->frames[f], p, f, 0x3ff, UINT64_MAX, &m, 1)) {
+		if (!frame_within(v->frames[f], p, f, 0x3ff, 0x3ff, UINT64_MAX, &m, 1)) {
 			return 0;
 		}
 	}

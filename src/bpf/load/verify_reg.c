@@ -49,6 +49,7 @@ struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
 struct reg *verify_write(struct verifier *v, unsigned reg)
 {
 	mark_written(v, v->depth, reg);
+	v->sources.of[v->depth][reg] = 0;
 	return &verify_frame(v)->regs[reg];
 }
 

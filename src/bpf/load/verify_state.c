@@ -52,12 +52,18 @@ static int add_node(struct verifier *v)
 	n->open = 1;
 	n->cost = v->cost;
 	n->written = v->written;
+	n->sources = v->sources;
 	n->next = v->nodes[v->pc];
 	v->nodes[v->pc] = n;
 	v->at = n;
 	v->cost = 0;
 	v->since = 0;
 	memset(&v->written, 0, sizeof(v->written));
+	for (unsigned f = 0; f <= v->depth; f++) {
+		for (unsigned i = 0; i < 10; i++) {
+			v->sources.of[f][i] = (uint16_t)(1u << i);
+		}
+	}
 	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
 }
 
@@ -69,11 +75,15 @@ int verify_start(struct verifier *v)
 	return err;
 }
 
-static void merge_read(struct marks *into, const struct marks *read, const struct marks *written)
+static void merge_read(struct marks *into, const struct marks *read, const struct marks *written,
+		       const struct sources *sources)
 {
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		into->regs[f] |= read->regs[f] & (uint16_t)~written->regs[f];
 		into->slots[f] |= read->slots[f] & ~written->slots[f];
+		for (unsigned left = read->matter[f]; left; left &= left - 1) {
+			into->matter[f] |= sources->of[f][__builtin_ctz(left)];
+		}
 	}
 }
 
@@ -86,7 +96,7 @@ void verify_path_end(struct verifier *v, uint64_t tail)
 		struct node *parent = n->parent;
 
 		parent->best = MAX(parent->best, n->cost + n->best);
-		merge_read(&parent->read, &n->read, &n->written);
+		merge_read(&parent->read, &n->read, &n->written, &n->sources);
 		if (!n->state) {
 			free_node(v, n); /* in no list any more */
 		}
@@ -122,7 +132,7 @@ int verify_meet(struct verifier *v)
 				v->path_cost += n->best;
 				return verify_over_budget(v);
 			}
-			merge_read(&v->at->read, &n->read, &v->written);
+			merge_read(&v->at->read, &n->read, &v->written, &v->sources);
 			verify_path_end(v, n->best);
 			return 1;
 		}
@@ -162,6 +172,7 @@ int verify_push(struct verifier *v, int outcome)
 		.since = v->since,
 		.log = v->log.len,
 		.written = v->written,
+		.sources = v->sources,
 	};
 	if (!p->state) {
 		free(p);
@@ -198,6 +209,7 @@ int verify_pop(struct verifier *v, int *ret_outcome)
 	v->path_cost = p->path_cost;
 	v->since = p->since;
 	v->written = p->written;
+	v->sources = p->sources;
 	*ret_outcome = p->outcome;
 	if (v->log.len > p->log) {
 		v->log.len = p->log;

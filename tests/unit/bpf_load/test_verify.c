@@ -2,7 +2,7 @@
  * instruction. Both ways of walking, with and without pruning, must agree.
  *
  *	test NAME / .hook NAME / instructions (bpf_run's assembler; "!" marks the refused one)
- *	.accept / .cost N        or        .refuse RULE [text that the message or hint contains] */
+ *	.accept / .cost N / .prunes (walked with pruning only)        or        .refuse RULE [text that the message or hint contains] */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ struct vt_case {
 	int hook;
 	struct asm_unit unit;
 	int64_t marked; /* instruction, or -1 */
-	int accept, open;
+	int accept, open, prunes;
 	char rule[32], text[128];
 	uint32_t cost;
 	unsigned line;
@@ -110,6 +110,9 @@ static void run_case(struct vt_case *c)
 		struct report r;
 		int err;
 
+		if (c->prunes && ways[i] == EBPF_VERIFY_NO_PRUNE) {
+			continue;
+		}
 		report_init(&r);
 		err = ebpf_verify(&p, maps, ARRAY_SIZE(maps), ways[i], &stats, &r);
 		if (c->accept && err) {
@@ -149,6 +152,7 @@ static void begin_case(struct vt_case *c, const char *name)
 	c->marked = -1;
 	c->accept = -1;
 	c->cost = 0;
+	c->prunes = 0;
 	c->rule[0] = c->text[0] = 0;
 	asm_begin(&c->unit);
 }
@@ -170,6 +174,8 @@ static void case_line(struct vt_case *c, char *line)
 		c->accept = 1;
 	} else if (strcmp(word, ".cost") == 0) {
 		c->cost = (uint32_t)strtoul(rest, NULL, 10);
+	} else if (strcmp(word, ".prunes") == 0) {
+		c->prunes = 1;
 	} else if (strcmp(word, ".refuse") == 0) {
 		c->accept = 0;
 		sscanf(rest, "%31s %127[^\n]", c->rule, c->text);
