@@ -106,13 +106,14 @@ static struct sched_kernel *by_name(const void *handle)
 	return name ? sched_kernel_get(shim.sched, name) : NULL;
 }
 
-struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool is_graph,
-				 unsigned slot)
+/* Into the place that is free, or the second of the two. */
+struct sched_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot)
 {
+	const void *handle = (const void *)(key & ~(uintptr_t)1);
 	struct sched_kernel *k;
 	char text[32];
 
-	if (is_graph) {
+	if (key & 1) {
 		snprintf(text, sizeof(text), "graph:%08x",
 			 (unsigned)hash_bytes(&handle, sizeof(handle)));
 		k = sched_kernel_get(shim.sched, text);
@@ -121,7 +122,8 @@ struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool
 		k = by_name(handle);
 		pthread_mutex_unlock(&notes_mutex);
 	}
-	t->kernels[slot].key = handle;
+	slot = t->kernels[slot ^ 1].key ? slot : slot ^ 1;
+	t->kernels[slot].key = key;
 	t->kernels[slot].k = k;
 	return k;
 }

@@ -16,21 +16,24 @@ void kernel_forget(const void *owner);
 /* The handle came from a library (CUkernel). */
 bool kernel_is_library(const void *handle);
 
-struct sched_kernel *kernel_find(struct shim_thread *t, const void *handle, bool is_graph,
-				 unsigned slot);
+struct sched_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot);
 void kernel_refresh(struct shim_thread *t);
 
 static inline struct sched_kernel *kernel_of(struct shim_thread *t, const void *handle,
 					     bool is_graph)
 {
-	uintptr_t h = (uintptr_t)handle;
-	unsigned slot = (h >> 4 ^ h >> 12) % THREAD_KERNELS;
+	/* Handles are aligned: a graph and a function at the same address are told apart. */
+	uintptr_t key = (uintptr_t)handle | is_graph;
+	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % THREAD_KERNELS;
 
 	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
 		kernel_refresh(t);
 	}
-	return likely(t->kernels[slot].key == handle) ? t->kernels[slot].k
-						      : kernel_find(t, handle, is_graph, slot);
+	if (likely(t->kernels[slot].key == key)) {
+		return t->kernels[slot].k;
+	}
+	slot ^= 1;
+	return t->kernels[slot].key == key ? t->kernels[slot].k : kernel_find(t, key, slot);
 }
 
 #endif

@@ -84,7 +84,7 @@ static void *search(void)
 		"/lib/x86_64-linux-gnu",     "/usr/lib/x86_64-linux-gnu/nvidia/current",
 		"/run/opengl-driver/lib",    "/usr/lib/wsl/lib"
 	};
-	const char *p = getenv("LD_LIBRARY_PATH");
+	const char *p = secure_getenv("LD_LIBRARY_PATH");
 	char path[PATH_MAX];
 	void *h = NULL;
 
@@ -105,7 +105,7 @@ static void *search(void)
 
 static void *open_real(void)
 {
-	const char *path = getenv("GBPF_REAL_CUDA");
+	const char *path = secure_getenv("GBPF_REAL_CUDA");
 	void *h;
 
 	if (!path || !*path) {

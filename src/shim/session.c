@@ -85,7 +85,7 @@ int session_init(struct session *s)
 
 static int open_socket(void)
 {
-	const char *path = getenv("GBPF_SESSION_SOCKET");
+	const char *path = secure_getenv("GBPF_SESSION_SOCKET");
 	char standard[256];
 	struct peer peer;
 	int sock, err;

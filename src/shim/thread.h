@@ -5,8 +5,8 @@
 
 #include "shim/shim.h"
 
-#define THREAD_QUEUES 8u
-#define THREAD_KERNELS 256u
+#define THREAD_QUEUES 64u
+#define THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
 
 struct shim_queue;
 
@@ -22,7 +22,7 @@ struct shim_thread {
 		struct shim_queue *q;
 	} queues[THREAD_QUEUES];
 	struct {
-		const void *key;
+		uintptr_t key;
 		struct sched_kernel *k;
 	} kernels[THREAD_KERNELS];
 };
