@@ -23,6 +23,8 @@
 				*/
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
+#define SOFT_MAX_CODE_BYTES (256u << 20)   /* PTX of one client */
+#define SOFT_BLOCK_BYTES_MAX (256ull << 20) /* local memory of one block's threads */
 #define SOFT_PRIORITY_GREATEST (-5) /* 0 is the least */
 
 #define SOFT_PAGE 4096u

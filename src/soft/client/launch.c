@@ -14,7 +14,7 @@ static CUresult check_shape(const CUfunction f, const unsigned grid[3], const un
 	    threads > 1024) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (threads > f->max_threads) {
+	if (threads > f->max_threads || threads * f->local_bytes > SOFT_BLOCK_BYTES_MAX) {
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 	}
 	return shared > f->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

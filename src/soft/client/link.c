@@ -45,8 +45,8 @@ static int socket_path(char *out, size_t cap)
  * build folder). */
 static int server_path(char *out, size_t cap)
 {
-	static const char *const places[] = { "../../../bin/gbpf-softgpu", "../../bin/gbpf-softgpu",
-					      "gbpf-softgpu" };
+	static const char *const places[] = { "../../../bin/gbpf-softgpu",
+						      "../../../../bin/gbpf-softgpu", "gbpf-softgpu" };
 	const char *given = getenv("GBPF_SOFTGPU");
 	char own[PATH_MAX], *slash;
 	Dl_info info;

@@ -1,9 +1,10 @@
 /* The primary context of the device: one for all libraries of the process, counted. */
 #include "soft/client/client.h"
 
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 {
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	CUresult e = context_check_device(dev);
 
 	if (e) {
@@ -12,7 +13,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	pthread_mutex_lock(&once);
+	pthread_mutex_lock(&primary_lock);
 	if (!soft.primary) {
 		e = context_new(soft.primary_flags, &soft.primary);
 		if (e) {
@@ -25,26 +26,33 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 		soft.primary->refs++;
 		*ret = soft.primary;
 	}
-	pthread_mutex_unlock(&once);
+	pthread_mutex_unlock(&primary_lock);
 	return e;
+}
+
+static CUresult end_primary(void)
+{
+	CUcontext ctx = soft.primary;
+
+	soft.primary = NULL;
+	return context_end(ctx);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	CUcontext ctx = soft.primary;
 	CUresult e = context_check_device(dev);
 
 	if (e) {
 		return e;
 	}
-	if (!ctx || !ctx->refs) {
-		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&primary_lock);
+	if (!soft.primary) {
+		e = CUDA_ERROR_INVALID_CONTEXT;
+	} else if (--soft.primary->refs == 0) {
+		e = end_primary();
 	}
-	if (--ctx->refs == 0) {
-		soft.primary = NULL;
-		return context_end(ctx);
-	}
-	return CUDA_SUCCESS;
+	pthread_mutex_unlock(&primary_lock);
+	return e;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -54,14 +62,15 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUcontext ctx = soft.primary;
 	CUresult e = context_check_device(dev);
 
-	if (e || !ctx) {
+	if (e) {
 		return e;
 	}
-	soft.primary = NULL;
-	return context_end(ctx);
+	pthread_mutex_lock(&primary_lock);
+	e = soft.primary ? end_primary() : CUDA_SUCCESS;
+	pthread_mutex_unlock(&primary_lock);
+	return e;
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)

@@ -111,6 +111,7 @@ struct launch {
 	struct list spare;     /* of struct resident */
 	uint32_t shared_bytes; /* static and dynamic */
 	uint32_t threads;
+	uint64_t host_bytes; /* that one block takes, about */
 	bool aborted;
 	int priority;
 	uint8_t *params; /* owned */
@@ -127,6 +128,7 @@ struct group {
 	struct list launches; /* with blocks to start, by priority and then age */
 	struct list resident; /* started blocks that no worker runs, first to be resumed first */
 	uint32_t resident_threads, resident_shared, resident_blocks;
+	uint64_t resident_bytes; /* of host memory, about */
 	uint32_t next_sm;
 	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be
 			     unmapped */
@@ -143,6 +145,7 @@ struct module {
 	struct exec_module *exec; /* a reference */
 	struct group *group;
 	uint64_t globals; /* device address, 0: none */
+	uint64_t code_bytes;
 };
 
 struct function {
@@ -167,6 +170,7 @@ struct client {
 	uint32_t events[SOFT_MAX_EVENTS]; /* counts that were reached */
 	struct module **modules;	  /* owned */
 	uint32_t n_modules;
+	uint64_t code_bytes; /* of PTX that is loaded */
 	struct function *functions; /* owned */
 	uint32_t n_functions, functions_cap;
 };
@@ -261,6 +265,9 @@ void client_attach(struct client *c); /* said hello: its ring is served from now
 int client_start(struct device *dev, int control, int pid); /* takes control */
 void client_drop(struct client *c, const char *why); /* lock held; its thread does the rest */
 void client_notice(struct client *c, const struct soft_notice *n, size_t bytes);
+
+/* request_module.c: forgets a module, its functions and globals; launches keep what they use. Lock held. */
+void module_drop(struct client *c, uint32_t slot);
 
 /* An answer: len bytes of reply, descriptors that are closed after sending when own_fds is set. */
 struct answer {

@@ -84,21 +84,13 @@ bool group_runnable(const struct group *g)
 	return g->enabled && !g->dead && (!list_empty(&g->resident) || !list_empty(&g->launches));
 }
 
-static void drop_functions(struct client *c, struct group *g)
+static void drop_modules(struct client *c, struct group *g)
 {
 	for (uint32_t i = 0; i < c->n_modules; i++) {
 		struct module *m = c->modules[i];
 
 		if (m && m->group == g) {
-			c->modules[i] = NULL;
-			c->dev->modules--;
-			exec_module_unref(m->exec);
-			free(m);
-		}
-	}
-	for (uint32_t i = 0; i < c->n_functions; i++) {
-		if (c->functions[i].exec && !c->modules[c->functions[i].module]) {
-			c->functions[i].exec = NULL;
+			module_drop(c, i);
 		}
 	}
 }
@@ -135,7 +127,7 @@ void group_destroy(struct group *g)
 		store_seqcst(&c->shared->streams[slot].done, c->done[slot]);
 		futex_wake_shared(&c->shared->streams[slot].done, INT32_MAX);
 	}
-	drop_functions(c, g);
+	drop_modules(c, g);
 	c->groups[g->slot] = NULL;
 	dev->contexts--;
 	memory_finish(&g->memory, dev);

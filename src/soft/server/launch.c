@@ -26,10 +26,13 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
 	    l->threads > info->max_threads ||
 	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
-	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK) {
+	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK ||
+	    (uint64_t)l->threads * info->local_bytes > SOFT_BLOCK_BYTES_MAX) {
 		free(l);
 		return NULL;
 	}
+	/* A guess is enough: it bounds what started blocks take together. */
+	l->host_bytes = l->shared_bytes + (uint64_t)l->threads * (info->local_bytes + 8ull * info->registers + 64);
 	memcpy(l->params, r->params, r->param_bytes);
 	l->module = m->exec;
 	exec_module_ref(l->module);
@@ -51,6 +54,7 @@ static void forget(struct group *g, struct launch *l, struct resident *b)
 	g->resident_blocks--;
 	g->resident_threads -= l->threads;
 	g->resident_shared -= l->shared_bytes;
+	g->resident_bytes -= l->host_bytes;
 	l->resident--;
 	exec_block_destroy(b->block);
 	free(b);

@@ -55,7 +55,7 @@ static uint32_t free_module_slot(struct client *c)
 
 /* Gives the module's globals their memory and the module its number. */
 static CUresult module_place(struct client *c, const struct soft_request *q,
-			     struct exec_module *exec, struct answer *a)
+			     struct exec_module *exec, uint64_t code_bytes, struct answer *a)
 {
 	size_t bytes = exec_module_global_bytes(exec);
 	struct module *m = calloc(1, sizeof(*m));
@@ -67,6 +67,7 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	if (m) {
 		m->group = request_group(c, q);
 		m->exec = exec;
+		m->code_bytes = code_bytes;
 		slot = m->group ? free_module_slot(c) : UINT32_MAX;
 	}
 	if (slot != UINT32_MAX && bytes) {
@@ -84,6 +85,7 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	}
 	pthread_mutex_lock(&dev->lock);
 	c->modules[slot] = m;
+	c->code_bytes += code_bytes;
 	dev->modules++;
 	pthread_mutex_unlock(&dev->lock);
 	a->reply.value32 = slot;
@@ -104,6 +106,10 @@ CUresult request_module_load(struct client *c, const struct soft_request *q, int
 	if (!ptx) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
+	if (c->code_bytes + bytes > SOFT_MAX_CODE_BYTES) { /* only this thread changes it upwards */
+		free(ptx);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	report_init(&rep);
 	buf_init(&text);
 	err = exec_module_load(&exec, ptx, bytes, q->name[0] ? q->name : "ptx", &rep);
@@ -114,7 +120,7 @@ CUresult request_module_load(struct client *c, const struct soft_request *q, int
 		a->len += strlen(a->reply.text) + 1;
 		result = err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 	} else {
-		result = module_place(c, q, exec, a);
+		result = module_place(c, q, exec, bytes, a);
 		if (result) {
 			exec_module_unref(exec);
 		}
@@ -129,6 +135,25 @@ static struct module *module_of(struct client *c, const struct soft_request *q)
 	return q->object < c->n_modules ? c->modules[q->object] : NULL;
 }
 
+void module_drop(struct client *c, uint32_t slot)
+{
+	struct module *m = c->modules[slot];
+
+	for (uint32_t i = 0; i < c->n_functions; i++) {
+		if (c->functions[i].module == slot) {
+			c->functions[i].exec = NULL;
+		}
+	}
+	if (m->globals) {
+		memory_free(&m->group->memory, c->dev, m->globals);
+	}
+	c->code_bytes -= m->code_bytes;
+	c->modules[slot] = NULL;
+	c->dev->modules--;
+	exec_module_unref(m->exec);
+	free(m);
+}
+
 CUresult request_module_unload(struct client *c, const struct soft_request *q)
 {
 	struct module *m = module_of(c, q);
@@ -136,18 +161,7 @@ CUresult request_module_unload(struct client *c, const struct soft_request *q)
 	if (!m) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	for (uint32_t i = 0; i < c->n_functions; i++) {
-		if (c->functions[i].module == q->object) {
-			c->functions[i].exec = NULL;
-		}
-	}
-	if (m->globals) {
-		memory_free(&m->group->memory, c->dev, m->globals);
-	}
-	c->modules[q->object] = NULL;
-	c->dev->modules--;
-	exec_module_unref(m->exec);
-	free(m);
+	module_drop(c, q->object);
 	return CUDA_SUCCESS;
 }
 

@@ -133,6 +133,7 @@ static bool has_room(const struct device *dev, const struct group *g, const stru
 		return true;
 	}
 	return g->resident_blocks < dev->opt.sms * DEVICE_BLOCKS_PER_SM &&
+	       g->resident_bytes + l->host_bytes <= SOFT_BLOCK_BYTES_MAX &&
 	       g->resident_threads + l->threads <= dev->opt.sms * DEVICE_THREADS_PER_SM &&
 	       g->resident_shared + l->shared_bytes <= dev->opt.sms * DEVICE_SHARED_PER_SM;
 }
@@ -161,6 +162,7 @@ static void take_new(struct group *g, struct launch *l, struct resident *b, stru
 	g->resident_blocks++;
 	g->resident_threads += l->threads;
 	g->resident_shared += l->shared_bytes;
+	g->resident_bytes += l->host_bytes;
 	if (l->next == l->total) {
 		list_remove(&l->in_group);
 	}
@@ -284,6 +286,7 @@ static void leave(struct group *g, struct launch *l, struct resident *b, bool ke
 	g->resident_blocks--;
 	g->resident_threads -= l->threads;
 	g->resident_shared -= l->shared_bytes;
+	g->resident_bytes -= l->host_bytes;
 	l->resident--;
 	if (keep && b->block) {
 		list_append(&l->spare, &b->in_group);
