@@ -6,7 +6,11 @@
 
 #include "bpf/load/verify_int.h"
 
-enum { NODE_DISTANCE = 8 }; /* instructions between two nodes of a path, at least */
+/* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one still fits. */
+static uint32_t node_distance(const struct verifier *v)
+{
+	return 8 + (uint32_t)MIN(v->path_cost >> 15, 24u);
+}
 
 static void drop_state(struct verifier *v, struct node *n)
 {
@@ -148,7 +152,7 @@ int verify_meet(struct verifier *v)
 		}
 		link = &n->next;
 	}
-	if (v->since >= NODE_DISTANCE || !v->nodes[v->pc]) {
+	if (v->since >= node_distance(v) || !v->nodes[v->pc]) {
 		return add_node(v);
 	}
 	return 0;
