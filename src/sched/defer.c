@@ -97,6 +97,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 		share_take(s, l, now);
 		why = SCHED_WHY_LIMIT;
 	}
+	if (a->verdict == GBPF_GO && q->asked > 1) {
+		share_given(s);
+	}
 	l->version = a->version;
 	l->held_ns = now - l->begin_ns;
 	hold_account(q, l, why, l->held_ns);

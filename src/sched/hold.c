@@ -63,6 +63,13 @@ void share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
 	note(s, "hold-limit", "a launch went after the hold limit although the policy held it");
 }
 
+void share_given(struct sched *s)
+{
+	pthread_mutex_lock(&s->share_lock);
+	s->share_until_ns = 0;
+	pthread_mutex_unlock(&s->share_lock);
+}
+
 uint32_t hold_why(const struct ask *a, uint64_t inflight)
 {
 	if (a->verdict == GBPF_DEFER) {
@@ -185,6 +192,9 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
 		(void)prctl(PR_SET_TIMERSLACK, slack);
 	}
 	if (waited) {
+		if (a->verdict == GBPF_GO) {
+			share_given(s);
+		}
 		l->held_ns = now - l->begin_ns;
 		hold_account(q, l, why, l->held_ns);
 	}

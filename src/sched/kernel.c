@@ -82,8 +82,9 @@ void estimate_learn(struct estimate *e, uint64_t measured_ns)
 		return;
 	}
 	off = x > est ? x - est : est - x;
-	n = off <= est / 8 + 500 ? MIN(n * 2, 256u) : n / 2;
-	store_relaxed(&e->est_ns, x > est ? est + (x - est) / 4 : est - (est - x) / 4);
+	n = off <= est / 4 + 500 ? MIN(n * 2, 256u) : n / 2;
+	/* What shares the device makes a kernel look longer, never shorter: up slowly, down quickly. */
+	store_relaxed(&e->est_ns, x > est ? est + (MIN(x, 8 * est) - est) / 16 : est - (est - x) / 2);
 	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }

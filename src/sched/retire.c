@@ -166,7 +166,10 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
 
-		r->duration_ns = r->duration_ns + x - MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + x);
+		/* A known kernel that took many times its estimate waited for others; that is not its use of the device. */
+		uint64_t used = m->est_ns && x > 4 * m->est_ns ? m->est_ns : x;
+
+		r->duration_ns = r->duration_ns + used - MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + used);
 		r->flags |= r->count == 1 ? GBPF_F_MEASURED : 0;
 		bool own_counts = load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
 

@@ -223,6 +223,7 @@ uint64_t inflight_step(struct sched *s, uint64_t now);
 /* Time left until a launch that has been held for held_ns goes whatever the policy says; UINT64_MAX: no limit. */
 uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now);
 void share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
+void share_given(struct sched *s); /* the policy let a held launch go: nobody starves */
 void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a);
 void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why, uint64_t held_ns);
 uint32_t hold_why(const struct ask *a, uint64_t inflight);

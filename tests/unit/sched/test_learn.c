@@ -88,7 +88,14 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 		fake_finish(&o.fq);
 		sched_drained(o.r.s, NULL);
 	}
-	assert_true(est(&o) > 380000 && est(&o) <= 400000);
+	assert_true(est(&o) > 350000 && est(&o) <= 400000);
+	for (int i = 0; i < 10; i++) {
+		o.k->est[3].left = 0;
+		launch(&o, 200000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	assert_true(est(&o) < 210000); /* down quickly */
 	one_finish(&o);
 }
 
