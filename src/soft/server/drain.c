@@ -9,6 +9,8 @@
 #include "soft/server/check.h"
 #include "soft/server/device.h"
 
+#define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
+
 static int make_stream(struct client *c, struct group *g, const union record *r)
 {
 	const struct soft_record_stream *s = &r->stream;
@@ -160,13 +162,13 @@ static int take_one(struct client *c, uint32_t available)
 int drain_client(struct client *c, bool *any)
 {
 	uint32_t head = load_acquire(&c->shared->head), before = c->tail;
-	int err = 0;
+	int err = 0, taken = 0;
 
 	/* A client that is far ahead is let on in large steps: each step may cost it a wake-up. */
 	if (c->stalled && c->queued > SOFT_MAX_QUEUED / 2) {
 		return 0;
 	}
-	while (head != c->tail && c->queued < SOFT_MAX_QUEUED && !err) {
+	while (head != c->tail && c->queued < SOFT_MAX_QUEUED && taken++ < TAKE_AT_ONCE && !err) {
 		if (head - c->tail > SOFT_RING_BYTES) {
 			return -EPROTO;
 		}

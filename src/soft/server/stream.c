@@ -9,6 +9,7 @@
 
 #define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
 #define MAX_HOST_CALLS 64u
+#define STEPS_AT_ONCE 32 /* operations of one stream; others have their turn in between */
 
 struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority,
 			     uint32_t flags)
@@ -284,9 +285,14 @@ static bool start(struct group *g, struct op *op)
  * are still told. */
 static void stream_progress(struct group *g, struct stream *s)
 {
-	while (!list_empty(&s->ops)) {
+	for (int done = 0; !list_empty(&s->ops); done++) {
 		struct op *op = list_first(&s->ops, struct op, in_stream);
 		bool last = op->kind == SOFT_OP_STREAM_DESTROY;
+
+		if (done == STEPS_AT_ONCE) {
+			g->dirty = true;
+			return;
+		}
 
 		if (op->started && op->kind != SOFT_OP_VALUE) {
 			return;
@@ -313,8 +319,8 @@ static void stream_progress(struct group *g, struct stream *s)
 
 void group_progress(struct group *g)
 {
-	/* Ends: each pass that leaves the group dirty has retired at least one operation. */
-	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 64; passes++) {
+	/* A group that stays dirty has retired operations: it goes on in the next turn. */
+	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 4; passes++) {
 		g->dirty = false;
 		list_each_safe(&g->streams, s, struct stream, in_group)
 		{

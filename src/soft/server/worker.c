@@ -42,6 +42,7 @@ static void drain_all(struct device *dev, bool *any)
 			g->dirty = true;
 		}
 		group_progress(g);
+		*any = *any || (g->dirty && (g->enabled || g->error));
 	}
 }
 
