@@ -1,5 +1,6 @@
-/* Any instructions as a program: verified; what is accepted is run in the checked interpreter, where nothing may fault.
- * The first byte chooses hook and flags, the rest are instructions (functions begin where local calls lead). */
+/* Any instructions as a program: verified; what is accepted is run in the checked interpreter,
+ * where nothing may fault. The first byte chooses hook and flags, the rest are instructions
+ * (functions begin where local calls lead). */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define MAX_INSNS 512u
 
 static const struct ebpf_map_def maps[] = {
-	{ "global", 2, 4, 16, 4, 0, 0 },	      { "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
-	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 }, { ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
+	{ "global", 2, 4, 16, 4, 0, 0 },
+	{ "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
+	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 },
+	{ ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
 };
 
 static uint64_t memory[EBPF_REGIONS][4096];
@@ -34,7 +37,8 @@ static void find_functions(struct ebpf_prog *p)
 		const struct ebpf_insn *in = &p->insns[pc];
 		int64_t to = (int64_t)pc + 1 + in->imm;
 
-		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 && to > 0 && to < p->n_insns) {
+		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 && to > 0 &&
+		    to < p->n_insns) {
 			starts[to] = 1;
 		}
 	}
@@ -52,7 +56,9 @@ static void run(const struct ebpf_prog *p, uint64_t cost)
 	static uint64_t ctx[16];
 	size_t bytes[EBPF_REGIONS];
 	struct ebpf_memory region = { (uintptr_t)ctx, sizeof(ctx), 1 };
-	struct ebpf_checked_run how = { .regions = &region, .n_regions = 1, .r1 = (uintptr_t)ctx, .env = &env };
+	struct ebpf_checked_run how = {
+		.regions = &region, .n_regions = 1, .r1 = (uintptr_t)ctx, .env = &env
+	};
 	uint64_t r0 = 0;
 	uint32_t pc = 0;
 	int err;
@@ -71,7 +77,8 @@ static void run(const struct ebpf_prog *p, uint64_t cost)
 	how.fuel = cost;
 	err = ebpf_interp_checked(p->insns, p->n_insns, &how, &r0, &pc);
 	if (err || r0 > 3) {
-		fprintf(stderr, "accepted, but insn %u: error %d, verdict %llu\n", pc, err, (unsigned long long)r0);
+		fprintf(stderr, "accepted, but insn %u: error %d, verdict %llu\n", pc, err,
+			(unsigned long long)r0);
 		abort();
 	}
 }

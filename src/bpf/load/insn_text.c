@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 
-static const char *const alu_ops[] = { "+=", "-=", "*=", "/=", "|=", "&=", "<<=", ">>=",
-				       "neg", "%=", "^=", "=", "s>>=", "end", "?", "?" };
-static const char *const jump_ops[] = { "goto", "==", ">", ">=", "&", "!=", "s>", "s>=",
-					"call", "exit", "<", "<=", "s<", "s<=", "?", "?" };
+static const char *const alu_ops[] = { "+=",  "-=", "*=", "/=", "|=",	"&=",  "<<=", ">>=",
+				       "neg", "%=", "^=", "=",	"s>>=", "end", "?",   "?" };
+static const char *const jump_ops[] = { "goto", "==",	">", ">=", "&",	 "!=",	"s>", "s>=",
+					"call", "exit", "<", "<=", "s<", "s<=", "?",  "?" };
 
 static const char *size_name(const struct ebpf_insn *in)
 {
@@ -32,7 +32,10 @@ static void alu_text(const struct ebpf_insn *in, struct buf *out)
 		buf_printf(out, "%c%u = -%c%u", w, in->dst, w, in->dst);
 	} else if (op == EBPF_END) {
 		buf_printf(out, "r%u = %s%d r%u", in->dst,
-			   w == 'r' ? "bswap" : EBPF_SRC(in->code) ? "be" : "le", in->imm, in->dst);
+			   w == 'r'		? "bswap"
+			   : EBPF_SRC(in->code) ? "be"
+						: "le",
+			   in->imm, in->dst);
 	} else if (op == EBPF_MOV && in->off) {
 		buf_printf(out, "%c%u = (s%d)%c%u", w, in->dst, in->off, w, in->src);
 	} else if (EBPF_SRC(in->code)) {
@@ -60,8 +63,8 @@ static void jump_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 	} else if (op == EBPF_JA) {
 		buf_printf(out, "goto %u", verify_target(in, pc));
 	} else if (EBPF_SRC(in->code)) {
-		buf_printf(out, "if %c%u %s %c%u goto %u", w, in->dst, jump_ops[op >> 4], w, in->src,
-			   verify_target(in, pc));
+		buf_printf(out, "if %c%u %s %c%u goto %u", w, in->dst, jump_ops[op >> 4], w,
+			   in->src, verify_target(in, pc));
 	} else {
 		buf_printf(out, "if %c%u %s %d goto %u", w, in->dst, jump_ops[op >> 4], in->imm,
 			   verify_target(in, pc));
@@ -82,23 +85,26 @@ void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 		jump_text(in, pc, out);
 		break;
 	case EBPF_LDX:
-		buf_printf(out, "r%u = *(%s%s *)(r%u %+d)", in->dst, s, size_name(in), in->src, in->off);
+		buf_printf(out, "r%u = *(%s%s *)(r%u %+d)", in->dst, s, size_name(in), in->src,
+			   in->off);
 		break;
 	case EBPF_ST:
 		buf_printf(out, "*(u%s *)(r%u %+d) = %d", size_name(in), in->dst, in->off, in->imm);
 		break;
 	case EBPF_STX:
 		if (EBPF_MODE(in->code) == EBPF_ATOMIC) {
-			buf_printf(out, "atomic 0x%x *(u%s *)(r%u %+d) r%u", in->imm, size_name(in), in->dst, in->off,
-				   in->src);
+			buf_printf(out, "atomic 0x%x *(u%s *)(r%u %+d) r%u", in->imm, size_name(in),
+				   in->dst, in->off, in->src);
 		} else {
-			buf_printf(out, "*(u%s *)(r%u %+d) = r%u", size_name(in), in->dst, in->off, in->src);
+			buf_printf(out, "*(u%s *)(r%u %+d) = r%u", size_name(in), in->dst, in->off,
+				   in->src);
 		}
 		break;
 	default:
 		if (in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_CONST) {
 			buf_printf(out, "r%u = 0x%llx ll", in->dst,
-				   (unsigned long long)((uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32));
+				   (unsigned long long)((uint32_t)in[0].imm |
+							(uint64_t)(uint32_t)in[1].imm << 32));
 		} else if (in->code == EBPF_LD_IMM64) {
 			buf_printf(out, "r%u = map %d%s", in->dst, in->imm,
 				   in->src == EBPF_PSEUDO_MAP_VALUE ? " value" : "");

@@ -1,5 +1,5 @@
-/* Opening an object: what each section is for, then maps, lines and programs, in an order in which each step can rely
- * on the one before. */
+/* Opening an object: what each section is for, then maps, lines and programs, in an order in which
+ * each step can rely on the one before. */
 #include "bpf/load/object.h"
 
 #include <bpf/btf.h>
@@ -50,10 +50,12 @@ int obj_name_ok(const char *name, size_t bytes)
 	size_t n = strnlen(name, bytes);
 
 	return n > 0 && n < bytes &&
-	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$") >= n;
+	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$") >=
+		       n;
 }
 
-int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt, ...)
+int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt,
+	       ...)
 {
 	struct buf text;
 	va_list ap;
@@ -63,10 +65,13 @@ int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offse
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
 	for (size_t i = 0; i < text.len; i++) {
-		text.data[i] = (unsigned char)text.data[i] < ' ' || text.data[i] == 127 ? '?' : text.data[i];
+		text.data[i] = (unsigned char)text.data[i] < ' ' || text.data[i] == 127
+				       ? '?'
+				       : text.data[i];
 	}
 	if (section) {
-		report_place(p->r, "%s section %.64s+0x%llx", p->o->name, section, (unsigned long long)offset);
+		report_place(p->r, "%s section %.64s+0x%llx", p->o->name, section,
+			     (unsigned long long)offset);
 	} else {
 		report_place(p->r, "%s", p->o->name);
 	}
@@ -85,7 +90,8 @@ static int hook_section(struct obj_parse *p, struct obj_section *s)
 		obj_hook_names(&names);
 		report_hint(p->r, "hooks: %s", buf_text(&names));
 		buf_finish(&names);
-		return obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", s->name + strlen("gbpf/"));
+		return obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'",
+				  s->name + strlen("gbpf/"));
 	}
 	return 0;
 }
@@ -94,24 +100,28 @@ static int code_section(struct obj_parse *p, struct obj_section *s)
 {
 	s->role = OBJ_CODE;
 	if (s->size % 8 || !s->data) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "%zu bytes are not whole instructions", s->size);
+		return obj_refuse(p, -EINVAL, s->name, 0, "%zu bytes are not whole instructions",
+				  s->size);
 	}
 	if (s->size / 8 > EBPF_MAX_INSNS) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)", s->size / 8, EBPF_MAX_INSNS);
+		return obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)", s->size / 8,
+				  EBPF_MAX_INSNS);
 	}
 	if (strncmp(s->name, "gbpf/", 5) == 0) {
 		return hook_section(p, s);
 	}
 	if (strncmp(s->name, ".text", 5) != 0) {
 		report_hint(p->r, "write SEC(\"gbpf/<hook>\"); subprograms need no SEC");
-		return obj_refuse(p, -EINVAL, s->name, 0, "programs of type '%s' are not gBPF's", s->name);
+		return obj_refuse(p, -EINVAL, s->name, 0, "programs of type '%s' are not gBPF's",
+				  s->name);
 	}
 	return 0;
 }
 
 static int is_data_name(const char *name)
 {
-	static const char *const plain[] = { ".data", ".bss", ".rodata", ".data.tenant", ".bss.tenant" };
+	static const char *const plain[] = { ".data", ".bss", ".rodata", ".data.tenant",
+					     ".bss.tenant" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++) {
 		if (strcmp(name, plain[i]) == 0) {
@@ -126,7 +136,8 @@ static int license_section(struct obj_parse *p, const struct obj_section *s)
 	size_t n = s->data ? strnlen((const char *)s->data, s->size) : 0;
 
 	if (n == s->size || n >= sizeof(p->o->license)) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "not a zero-terminated text of at most %zu bytes",
+		return obj_refuse(p, -EINVAL, s->name, 0,
+				  "not a zero-terminated text of at most %zu bytes",
 				  sizeof(p->o->license) - 1);
 	}
 	memcpy(p->o->license, s->data, n);
@@ -157,10 +168,13 @@ static int classify(struct obj_parse *p, struct obj_section *s)
 	}
 	if (strncmp(s->name, ".struct_ops", 11) == 0) {
 		report_hint(p->r, "write one SEC(\"gbpf/<hook>\") function per hook");
-		return obj_refuse(p, -EINVAL, s->name, 0, "struct_ops is not supported by this version");
+		return obj_refuse(p, -EINVAL, s->name, 0,
+				  "struct_ops is not supported by this version");
 	}
-	report_hint(p->r, "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant and license");
-	return obj_refuse(p, -EINVAL, s->name, 0, "data section '%s' is not supported by this version", s->name);
+	report_hint(p->r,
+		    "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant and license");
+	return obj_refuse(p, -EINVAL, s->name, 0,
+			  "data section '%s' is not supported by this version", s->name);
 }
 
 /* The policy's name is the file's, without folders and ".bpf.o". */
@@ -170,7 +184,8 @@ static void set_name(struct ebpf_object *o, const char *name)
 
 	name = slash ? slash + 1 : name;
 	dot = strstr(name, ".bpf.o");
-	snprintf(o->name, sizeof(o->name), "%.*s", (int)(dot ? dot - name : (ptrdiff_t)MIN(strlen(name), 64u)), name);
+	snprintf(o->name, sizeof(o->name), "%.*s",
+		 (int)(dot ? dot - name : (ptrdiff_t)MIN(strlen(name), 64u)), name);
 }
 
 static void finish_parse(struct obj_parse *p)
@@ -215,7 +230,8 @@ static int keep(struct obj_parse *p)
 	return 0;
 }
 
-int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name, struct report *r)
+int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name,
+		     struct report *r)
 {
 	struct obj_parse p = { .o = o, .r = r };
 	int err;

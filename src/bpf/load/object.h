@@ -1,5 +1,6 @@
-/* From an ELF object made by clang to programs that are ready to be verified: sections, relocations, maps by BTF, data
- * sections, subprograms appended, line info. Nothing of the input is trusted; refusals say where. */
+/* From an ELF object made by clang to programs that are ready to be verified: sections,
+ * relocations, maps by BTF, data sections, subprograms appended, line info. Nothing of the input is
+ * trusted; refusals say where. */
 #ifndef GBPF_BPF_LOAD_OBJECT_H
 #define GBPF_BPF_LOAD_OBJECT_H
 
@@ -11,8 +12,8 @@
 #include "bpf/run/map.h"
 
 struct ebpf_line {
-	uint32_t insn;	  /* from this instruction on */
-	uint32_t line;	  /* 1-based; 0: unknown */
+	uint32_t insn; /* from this instruction on */
+	uint32_t line; /* 1-based; 0: unknown */
 	uint32_t column;
 	const char *file; /* borrowed from the object */
 	const char *text; /* borrowed source line, or "" */
@@ -28,8 +29,9 @@ struct ebpf_prog {
 	uint32_t n_subprogs;
 	struct ebpf_line *lines; /* owned, ordered by insn */
 	uint32_t n_lines;
-	/* Contents of the object's data maps by map index, which the verifier takes for constants where the map is
-	 * GBPF_F_RDONLY; NULL: unknown. Borrowed from the object; verify again after changing them. */
+	/* Contents of the object's data maps by map index, which the verifier takes for constants
+	 * where the map is GBPF_F_RDONLY; NULL: unknown. Borrowed from the object; verify again
+	 * after changing them. */
 	const void *const *init;
 };
 
@@ -39,14 +41,17 @@ struct ebpf_object {
 	struct ebpf_prog progs[32];
 	uint32_t n_progs;
 	struct ebpf_map_def maps[EBPF_MAX_MAPS];
-	void *init[EBPF_MAX_MAPS]; /* owned; initial bytes of a data map (value_bytes long), or NULL */
+	void *init[EBPF_MAX_MAPS]; /* owned; initial bytes of a data map (value_bytes long), or NULL
+				    */
 	uint32_t n_maps;
 	void *priv; /* owned: strings, BTF */
 };
 
-/* Parses and relocates an object held in memory; name is for messages and the policy's name (without .bpf.o).
- * 0, -EINVAL (not a usable object; r says why), -E2BIG (a limit), -ENOMEM. On failure o needs no finish. */
-int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name, struct report *r);
+/* Parses and relocates an object held in memory; name is for messages and the policy's name
+ * (without .bpf.o). 0, -EINVAL (not a usable object; r says why), -E2BIG (a limit), -ENOMEM. On
+ * failure o needs no finish. */
+int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name,
+		     struct report *r);
 void ebpf_object_finish(struct ebpf_object *o);
 
 #endif

@@ -1,5 +1,6 @@
-/* Maps: those that the program declares in .maps (read from BTF alone) and one for each data section.
- * libbpf's BTF parser checks the shape of the type section only, so every type id and name is looked up with care. */
+/* Maps: those that the program declares in .maps (read from BTF alone) and one for each data
+ * section. libbpf's BTF parser checks the shape of the type section only, so every type id and name
+ * is looked up with care. */
 #include "bpf/load/object_int.h"
 
 #include <bpf/btf.h>
@@ -38,7 +39,8 @@ int obj_read_btf(struct obj_parse *p)
 		return obj_refuse(p, -EINVAL, NULL, 0, "no BTF type information");
 	}
 	if (s->size > OBJ_MAX_BTF_BYTES) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%zu bytes of BTF (limit %u)", s->size, OBJ_MAX_BTF_BYTES);
+		return obj_refuse(p, -E2BIG, s->name, 0, "%zu bytes of BTF (limit %u)", s->size,
+				  OBJ_MAX_BTF_BYTES);
 	}
 	libbpf_set_print(silent);
 	p->btf = btf__new(s->data, (uint32_t)s->size);
@@ -71,13 +73,15 @@ static const struct btf_type *resolve(const struct obj_parse *p, uint32_t id)
 }
 
 /* __uint(name, value): a pointer to an array whose length is the value. */
-static int uint_member(struct obj_parse *p, const char *map, const struct btf_member *m, uint32_t *out)
+static int uint_member(struct obj_parse *p, const char *map, const struct btf_member *m,
+		       uint32_t *out)
 {
 	const struct btf_type *t = resolve(p, m->type);
 
 	t = t && btf_is_ptr(t) ? resolve(p, t->type) : NULL;
 	if (!t || !btf_is_array(t)) {
-		return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: member %s is not written with __uint()", map,
+		return obj_refuse(p, -EINVAL, ".maps", 0,
+				  "map %s: member %s is not written with __uint()", map,
 				  name_of(p, m->name_off));
 	}
 	*out = btf_array(t)->nelems;
@@ -85,18 +89,22 @@ static int uint_member(struct obj_parse *p, const char *map, const struct btf_me
 }
 
 /* __type(name, T): a pointer to T. */
-static int type_member(struct obj_parse *p, const char *map, const struct btf_member *m, uint32_t *out)
+static int type_member(struct obj_parse *p, const char *map, const struct btf_member *m,
+		       uint32_t *out)
 {
 	const struct btf_type *t = resolve(p, m->type);
 	int64_t size = t && btf_is_ptr(t) ? btf__resolve_size(p->btf, t->type) : -1;
 
 	if (size <= 0 || size > UINT32_MAX) {
-		return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: %s is not written with __type() or has no size", map,
+		return obj_refuse(p, -EINVAL, ".maps", 0,
+				  "map %s: %s is not written with __type() or has no size", map,
 				  name_of(p, m->name_off));
 	}
 	if (*out && *out != (uint32_t)size) {
-		return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: %s has %lld bytes but %s_size says %u", map,
-				  name_of(p, m->name_off), (long long)size, name_of(p, m->name_off), *out);
+		return obj_refuse(p, -EINVAL, ".maps", 0,
+				  "map %s: %s has %lld bytes but %s_size says %u", map,
+				  name_of(p, m->name_off), (long long)size, name_of(p, m->name_off),
+				  *out);
 	}
 	*out = (uint32_t)size;
 	return 0;
@@ -109,8 +117,11 @@ static int map_member(struct obj_parse *p, struct ebpf_map_def *d, const struct 
 		const char *name;
 		uint32_t *field;
 	} numbers[] = {
-		{ "type", &d->type }, { "max_entries", &d->max_entries }, { "map_flags", &d->flags },
-		{ "key_size", &d->key_bytes }, { "value_size", &d->value_bytes },
+		{ "type", &d->type },
+		{ "max_entries", &d->max_entries },
+		{ "map_flags", &d->flags },
+		{ "key_size", &d->key_bytes },
+		{ "value_size", &d->value_bytes },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
@@ -124,8 +135,10 @@ static int map_member(struct obj_parse *p, struct ebpf_map_def *d, const struct 
 	if (strcmp(name, "value") == 0) {
 		return type_member(p, d->name, m, &d->value_bytes);
 	}
-	report_hint(p->r, "known are type, max_entries, map_flags, key, value, key_size and value_size");
-	return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: member %s is not supported by this version", d->name, name);
+	report_hint(p->r,
+		    "known are type, max_entries, map_flags, key, value, key_size and value_size");
+	return obj_refuse(p, -EINVAL, ".maps", 0,
+			  "map %s: member %s is not supported by this version", d->name, name);
 }
 
 static int check_map(struct obj_parse *p, const struct ebpf_map_def *d)
@@ -134,30 +147,36 @@ static int check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 
 	if (d->type != MAP_ARRAY) {
 		report_hint(p->r, "this version has GBPF_MAP_ARRAY");
-		return obj_refuse(p, -EINVAL, at, 0, "map %s: type %u is not supported by this version", d->name,
+		return obj_refuse(p, -EINVAL, at, 0,
+				  "map %s: type %u is not supported by this version", d->name,
 				  d->type);
 	}
 	if (d->key_bytes != 4) {
-		return obj_refuse(p, -EINVAL, at, 0, "map %s: the key of an array has 4 bytes, not %u", d->name,
+		return obj_refuse(p, -EINVAL, at, 0,
+				  "map %s: the key of an array has 4 bytes, not %u", d->name,
 				  d->key_bytes);
 	}
 	if (d->value_bytes == 0 || d->value_bytes > EBPF_MAX_VALUE_BYTES) {
-		return obj_refuse(p, d->value_bytes ? -E2BIG : -EINVAL, at, 0, "map %s: value of %u bytes (1 to %u)",
-				  d->name, d->value_bytes, EBPF_MAX_VALUE_BYTES);
+		return obj_refuse(p, d->value_bytes ? -E2BIG : -EINVAL, at, 0,
+				  "map %s: value of %u bytes (1 to %u)", d->name, d->value_bytes,
+				  EBPF_MAX_VALUE_BYTES);
 	}
 	if (d->max_entries == 0 || d->max_entries > EBPF_MAX_ENTRIES) {
-		return obj_refuse(p, d->max_entries ? -E2BIG : -EINVAL, at, 0, "map %s: max_entries %u (1 to %u)",
-				  d->name, d->max_entries, EBPF_MAX_ENTRIES);
+		return obj_refuse(p, d->max_entries ? -E2BIG : -EINVAL, at, 0,
+				  "map %s: max_entries %u (1 to %u)", d->name, d->max_entries,
+				  EBPF_MAX_ENTRIES);
 	}
 	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
 		return obj_refuse(p, -EINVAL, at, 0, "map %s: unknown map_flags 0x%x", d->name,
 				  d->flags & ~(uint32_t)KNOWN_FLAGS);
 	}
 	if ((d->flags & GBPF_F_TENANT) && (d->flags & (GBPF_F_DAEMON | GBPF_F_RDONLY))) {
-		return obj_refuse(p, -EINVAL, at, 0, "map %s: GBPF_F_TENANT goes with no other flag", d->name);
+		return obj_refuse(p, -EINVAL, at, 0,
+				  "map %s: GBPF_F_TENANT goes with no other flag", d->name);
 	}
 	if (ebpf_map_check(d) != 0) {
-		return obj_refuse(p, -EINVAL, at, 0, "map %s: sizes or flags are out of range", d->name);
+		return obj_refuse(p, -EINVAL, at, 0, "map %s: sizes or flags are out of range",
+				  d->name);
 	}
 	return 0;
 }
@@ -169,18 +188,21 @@ static struct ebpf_map_def *new_map(struct obj_parse *p, const char *name, int *
 	struct ebpf_map_def *d;
 
 	if (o->n_maps == EBPF_MAX_MAPS) {
-		*err = obj_refuse(p, -E2BIG, NULL, 0, "more than %u maps and data sections", EBPF_MAX_MAPS);
+		*err = obj_refuse(p, -E2BIG, NULL, 0, "more than %u maps and data sections",
+				  EBPF_MAX_MAPS);
 		return NULL;
 	}
 	if (!obj_name_ok(name, sizeof(d->name))) {
 		*err = obj_refuse(p, -EINVAL, NULL, 0,
-				  "map name '%.64s': 1 to %zu letters, digits, underscores and dots are allowed", name,
-				  sizeof(d->name) - 1);
+				  "map name '%.64s': 1 to %zu letters, digits, underscores and "
+				  "dots are allowed",
+				  name, sizeof(d->name) - 1);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		if (strcmp(o->maps[i].name, name) == 0) {
-			*err = obj_refuse(p, -EINVAL, NULL, 0, "two maps or data sections are called %s", name);
+			*err = obj_refuse(p, -EINVAL, NULL, 0,
+					  "two maps or data sections are called %s", name);
 			return NULL;
 		}
 	}
@@ -198,11 +220,13 @@ static int declared_map(struct obj_parse *p, const struct btf_var_secinfo *at, s
 	int err = 0;
 
 	if (!t || !btf_is_struct(t)) {
-		return obj_refuse(p, -EINVAL, ".maps", at->offset, "%s is not a map definition (an anonymous struct)",
+		return obj_refuse(p, -EINVAL, ".maps", at->offset,
+				  "%s is not a map definition (an anonymous struct)",
 				  var ? name_of(p, var->name_off) : "type");
 	}
 	if (at->offset >= section_bytes) {
-		return obj_refuse(p, -EINVAL, ".maps", at->offset, "map %s lies outside the section's %zu bytes",
+		return obj_refuse(p, -EINVAL, ".maps", at->offset,
+				  "map %s lies outside the section's %zu bytes",
 				  name_of(p, var->name_off), section_bytes);
 	}
 	d = new_map(p, name_of(p, var->name_off), &err);
@@ -295,7 +319,8 @@ int obj_read_maps(struct obj_parse *p)
 
 	for (uint32_t i = 1; err == 0 && i < p->n_secs; i++) {
 		if (p->secs[i].role == OBJ_MAPS) {
-			err = seen++ ? obj_refuse(p, -EINVAL, ".maps", 0, "a second section of maps")
+			err = seen++ ? obj_refuse(p, -EINVAL, ".maps", 0,
+						  "a second section of maps")
 				     : declared_maps(p, &p->secs[i]);
 		}
 	}

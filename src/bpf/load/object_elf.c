@@ -1,5 +1,5 @@
-/* The ELF side of an object: libelf finds the sections, everything in them is copied or checked here once, so that the
- * rest of the loader deals with tables that are in range. */
+/* The ELF side of an object: libelf finds the sections, everything in them is copied or checked
+ * here once, so that the rest of the loader deals with tables that are in range. */
 #include "bpf/load/object_int.h"
 
 #include <errno.h>
@@ -11,9 +11,13 @@ static int check_header(struct obj_parse *p, const uint8_t *elf, size_t bytes)
 	Elf64_Ehdr h;
 
 	if (bytes < sizeof(h) || memcmp(elf, ELFMAG, SELFMAG) != 0) {
-		report_hint(p->r, "build it with: clang -target bpf -mcpu=v3 -g -O2 -c x.bpf.c -o x.bpf.o");
-		return obj_refuse(p, -EINVAL, NULL, 0, bytes < sizeof(h) ? "too short for an ELF object (%zu bytes)"
-								    : "not an ELF object (%zu bytes)", bytes);
+		report_hint(
+			p->r,
+			"build it with: clang -target bpf -mcpu=v3 -g -O2 -c x.bpf.c -o x.bpf.o");
+		return obj_refuse(p, -EINVAL, NULL, 0,
+				  bytes < sizeof(h) ? "too short for an ELF object (%zu bytes)"
+						    : "not an ELF object (%zu bytes)",
+				  bytes);
 	}
 	memcpy(&h, elf, sizeof(h));
 	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB) {
@@ -21,25 +25,28 @@ static int check_header(struct obj_parse *p, const uint8_t *elf, size_t bytes)
 	}
 	if (h.e_machine != EM_BPF) {
 		report_hint(p->r, "compile with -target bpf");
-		return obj_refuse(p, -EINVAL, NULL, 0, "made for machine %u, not for eBPF (%u)", h.e_machine,
-				  EM_BPF);
+		return obj_refuse(p, -EINVAL, NULL, 0, "made for machine %u, not for eBPF (%u)",
+				  h.e_machine, EM_BPF);
 	}
 	if (h.e_type != ET_REL) {
-		return obj_refuse(p, -EINVAL, NULL, 0, "ELF type %u is not a relocatable object", h.e_type);
+		return obj_refuse(p, -EINVAL, NULL, 0, "ELF type %u is not a relocatable object",
+				  h.e_type);
 	}
 	if (h.e_shentsize != sizeof(Elf64_Shdr) || h.e_shoff < sizeof(h) || h.e_shoff > bytes ||
 	    (uint64_t)h.e_shnum * sizeof(Elf64_Shdr) > bytes - h.e_shoff) {
 		return obj_refuse(p, -EINVAL, NULL, 0,
-				  "truncated: the section headers (%u at byte %llu) lie outside the %zu bytes",
+				  "truncated: the section headers (%u at byte %llu) lie outside "
+				  "the %zu bytes",
 				  h.e_shnum, (unsigned long long)h.e_shoff, bytes);
 	}
 	if (h.e_shoff % 8) {
-		return obj_refuse(p, -EINVAL, NULL, 0, "the section headers (at byte %llu) are not aligned",
+		return obj_refuse(p, -EINVAL, NULL, 0,
+				  "the section headers (at byte %llu) are not aligned",
 				  (unsigned long long)h.e_shoff);
 	}
 	if (h.e_shnum == 0 || h.e_shnum > OBJ_MAX_SECTIONS) {
-		return obj_refuse(p, h.e_shnum ? -E2BIG : -EINVAL, NULL, 0, "%u sections (limit %u)", h.e_shnum,
-				  OBJ_MAX_SECTIONS);
+		return obj_refuse(p, h.e_shnum ? -E2BIG : -EINVAL, NULL, 0,
+				  "%u sections (limit %u)", h.e_shnum, OBJ_MAX_SECTIONS);
 	}
 	return 0;
 }
@@ -57,7 +64,8 @@ static int read_section(struct obj_parse *p, Elf_Scn *scn, size_t names, size_t 
 	s = &p->secs[i];
 	s->name = elf_strptr(p->elf, names, h->sh_name);
 	if (!s->name) {
-		return obj_refuse(p, -EINVAL, NULL, 0, "section %zu has a name outside the string table", i);
+		return obj_refuse(p, -EINVAL, NULL, 0,
+				  "section %zu has a name outside the string table", i);
 	}
 	s->type = h->sh_type;
 	s->flags = h->sh_flags;
@@ -68,8 +76,9 @@ static int read_section(struct obj_parse *p, Elf_Scn *scn, size_t names, size_t 
 		return 0;
 	}
 	if (h->sh_offset > bytes || h->sh_size > bytes - h->sh_offset) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "truncated: %llu bytes at byte %llu of %zu",
-				  (unsigned long long)h->sh_size, (unsigned long long)h->sh_offset, bytes);
+		return obj_refuse(
+			p, -EINVAL, s->name, 0, "truncated: %llu bytes at byte %llu of %zu",
+			(unsigned long long)h->sh_size, (unsigned long long)h->sh_offset, bytes);
 	}
 	if (s->flags & SHF_COMPRESSED) {
 		s->size = 0; /* only debug sections are ever compressed */
@@ -81,7 +90,8 @@ static int read_section(struct obj_parse *p, Elf_Scn *scn, size_t names, size_t 
 	}
 	s->data = d->d_buf;
 	if (s->type == SHT_STRTAB && s->data[s->size - 1] != 0) {
-		return obj_refuse(p, -EINVAL, s->name, s->size - 1, "string table without terminating zero");
+		return obj_refuse(p, -EINVAL, s->name, s->size - 1,
+				  "string table without terminating zero");
 	}
 	return 0;
 }
@@ -91,7 +101,8 @@ static int read_sections(struct obj_parse *p, size_t bytes)
 	size_t names, n;
 	Elf_Scn *scn = NULL;
 
-	if (elf_getshdrnum(p->elf, &n) || elf_getshdrstrndx(p->elf, &names) || n == 0 || names >= n) {
+	if (elf_getshdrnum(p->elf, &n) || elf_getshdrstrndx(p->elf, &names) || n == 0 ||
+	    names >= n) {
 		return obj_refuse(p, -EINVAL, NULL, 0, "broken ELF header: %s", elf_errmsg(-1));
 	}
 	p->secs = calloc(n, sizeof(*p->secs));
@@ -130,20 +141,24 @@ static int check_symbol(struct obj_parse *p, const Elf64_Sym *sym, uint32_t i)
 	const struct obj_section *s;
 
 	if (!elf_strptr(p->elf, p->strtab, sym->st_name)) {
-		return obj_refuse(p, -EINVAL, ".symtab", 0, "symbol %u has a name outside the string table", i);
+		return obj_refuse(p, -EINVAL, ".symtab", 0,
+				  "symbol %u has a name outside the string table", i);
 	}
 	if (sym->st_shndx >= SHN_LORESERVE || sym->st_shndx == SHN_UNDEF) {
 		return 0;
 	}
 	if (sym->st_shndx >= p->n_secs) {
-		return obj_refuse(p, -EINVAL, ".symtab", 0, "symbol %u (%s) lies in section %u of %u", i,
+		return obj_refuse(p, -EINVAL, ".symtab", 0,
+				  "symbol %u (%s) lies in section %u of %u", i,
 				  obj_symbol_name(p, sym), sym->st_shndx, p->n_secs);
 	}
 	s = &p->secs[sym->st_shndx];
 	if (sym->st_value > s->size || sym->st_size > s->size - sym->st_value) {
-		return obj_refuse(p, -EINVAL, s->name, sym->st_value, "symbol %u (%s, %llu bytes) lies outside the "
-				  "section's %zu bytes", i, obj_symbol_name(p, sym),
-				  (unsigned long long)sym->st_size, s->size);
+		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
+				  "symbol %u (%s, %llu bytes) lies outside the "
+				  "section's %zu bytes",
+				  i, obj_symbol_name(p, sym), (unsigned long long)sym->st_size,
+				  s->size);
 	}
 	return 0;
 }
@@ -155,13 +170,15 @@ static int read_symbols(struct obj_parse *p)
 	for (uint32_t i = 1; i < p->n_secs; i++) {
 		if (p->secs[i].type == SHT_SYMTAB) {
 			if (p->symtab) {
-				return obj_refuse(p, -EINVAL, p->secs[i].name, 0, "a second symbol table");
+				return obj_refuse(p, -EINVAL, p->secs[i].name, 0,
+						  "a second symbol table");
 			}
 			p->symtab = i;
 		}
 	}
 	if (!p->symtab) {
-		return obj_refuse(p, -EINVAL, NULL, 0, "no symbol table (was the object stripped?)");
+		return obj_refuse(p, -EINVAL, NULL, 0,
+				  "no symbol table (was the object stripped?)");
 	}
 	s = &p->secs[p->symtab];
 	p->strtab = s->link;
@@ -171,7 +188,8 @@ static int read_symbols(struct obj_parse *p)
 		return obj_refuse(p, -EINVAL, s->name, 0, "broken symbol table");
 	}
 	if (p->n_syms > OBJ_MAX_SYMBOLS) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%u symbols (limit %u)", p->n_syms, OBJ_MAX_SYMBOLS);
+		return obj_refuse(p, -E2BIG, s->name, 0, "%u symbols (limit %u)", p->n_syms,
+				  OBJ_MAX_SYMBOLS);
 	}
 	p->syms = malloc(s->size);
 	if (!p->syms) {
@@ -210,14 +228,16 @@ static int read_relocs_of(struct obj_parse *p, const struct obj_section *s)
 	uint32_t n = (uint32_t)(s->size / sizeof(*rels));
 
 	if (s->info == 0 || s->info >= p->n_secs) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "relocations for section %u of %u", s->info, p->n_secs);
+		return obj_refuse(p, -EINVAL, s->name, 0, "relocations for section %u of %u",
+				  s->info, p->n_secs);
 	}
 	t = &p->secs[s->info];
 	if (!(t->flags & SHF_ALLOC) || n == 0) {
 		return 0;
 	}
 	if (s->type == SHT_RELA) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "relocations with addends (RELA) are not eBPF's");
+		return obj_refuse(p, -EINVAL, s->name, 0,
+				  "relocations with addends (RELA) are not eBPF's");
 	}
 	if (s->size % sizeof(*rels) || s->link != p->symtab || t->n_rels || !s->data) {
 		return obj_refuse(p, -EINVAL, s->name, 0, "broken relocation section");
@@ -241,7 +261,8 @@ static int read_relocs_of(struct obj_parse *p, const struct obj_section *s)
 					  "relocation outside the section's %zu bytes", t->size);
 		}
 		if (i > 0 && rels[i].r_offset == rels[i - 1].r_offset) {
-			return obj_refuse(p, -EINVAL, t->name, rels[i].r_offset, "two relocations for one place");
+			return obj_refuse(p, -EINVAL, t->name, rels[i].r_offset,
+					  "two relocations for one place");
 		}
 	}
 	return 0;

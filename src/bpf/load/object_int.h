@@ -29,11 +29,11 @@ struct obj_section {
 	const uint8_t *data; /* NULL for .bss */
 	size_t size;
 	enum obj_role role;
-	int map;		      /* of a data section, or -1 */
-	int hook;		      /* of a section gbpf/<hook>, or -1 */
-	const Elf64_Rel *rels;	      /* owned, sorted by offset */
+	int map;	       /* of a data section, or -1 */
+	int hook;	       /* of a section gbpf/<hook>, or -1 */
+	const Elf64_Rel *rels; /* owned, sorted by offset */
 	uint32_t n_rels;
-	struct obj_line *lines;	      /* owned, sorted by offset */
+	struct obj_line *lines; /* owned, sorted by offset */
 	uint32_t n_lines;
 };
 
@@ -52,8 +52,8 @@ struct obj_map_at {
 struct obj_parse {
 	struct ebpf_object *o;
 	struct report *r;
-	uint8_t *copy; /* owned: the bytes that libelf reads */
-	Elf *elf;      /* owned */
+	uint8_t *copy;		  /* owned: the bytes that libelf reads */
+	Elf *elf;		  /* owned */
 	struct obj_section *secs; /* owned */
 	uint32_t n_secs;
 	Elf64_Sym *syms; /* owned */
@@ -67,8 +67,8 @@ struct obj_parse {
 };
 
 /* Sets message and (when section is not NULL) place; returns err. */
-int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt, ...)
-	PRINTF_LIKE(5, 6);
+int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt,
+	       ...) PRINTF_LIKE(5, 6);
 
 /* Whether a name is not empty, shorter than bytes, and can be printed anywhere. */
 int obj_name_ok(const char *name, size_t bytes);
@@ -85,7 +85,8 @@ int obj_read_maps(struct obj_parse *p);
 
 /* object_line.c */
 int obj_read_lines(struct obj_parse *p);
-int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_func *f, uint32_t at);
+int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_func *f,
+		  uint32_t at);
 
 /* object_prog.c: functions become programs. */
 int obj_read_programs(struct obj_parse *p);

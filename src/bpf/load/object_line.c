@@ -1,4 +1,5 @@
-/* .BTF.ext: which source line each instruction came from. Read by hand, since libbpf offers no public call for it. */
+/* .BTF.ext: which source line each instruction came from. Read by hand, since libbpf offers no
+ * public call for it. */
 #include "bpf/load/object_int.h"
 
 #include <bpf/btf.h>
@@ -44,7 +45,8 @@ static int line_order(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-static int add_group(struct obj_parse *p, struct obj_section *s, const uint8_t *records, uint32_t n, uint32_t bytes)
+static int add_group(struct obj_parse *p, struct obj_section *s, const uint8_t *records, uint32_t n,
+		     uint32_t bytes)
 {
 	struct obj_line *lines = realloc(s->lines, ((size_t)s->n_lines + n) * sizeof(*lines));
 
@@ -55,7 +57,8 @@ static int add_group(struct obj_parse *p, struct obj_section *s, const uint8_t *
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *at = records + (size_t)i * bytes;
 
-		lines[s->n_lines++] = (struct obj_line){ get32(at), get32(at + 4), get32(at + 8), get32(at + 12) };
+		lines[s->n_lines++] = (struct obj_line){ get32(at), get32(at + 4), get32(at + 8),
+							 get32(at + 12) };
 	}
 	return 0;
 }
@@ -79,11 +82,13 @@ static int read_line_info(struct obj_parse *p, const uint8_t *data, size_t size)
 		g = (struct group){ get32(data + at), get32(data + at + 4) };
 		at += 8;
 		if (g.n == 0 || g.n > (size - at) / bytes) {
-			return obj_refuse(p, -EINVAL, ".BTF.ext", at, "line info of %u records does not fit", g.n);
+			return obj_refuse(p, -EINVAL, ".BTF.ext", at,
+					  "line info of %u records does not fit", g.n);
 		}
 		total += g.n;
 		if (total > OBJ_MAX_LINES) {
-			return obj_refuse(p, -E2BIG, ".BTF.ext", at, "more than %u lines", OBJ_MAX_LINES);
+			return obj_refuse(p, -E2BIG, ".BTF.ext", at, "more than %u lines",
+					  OBJ_MAX_LINES);
 		}
 		s = code_section(p, btf__name_by_offset(p->btf, g.name_off));
 		err = s ? add_group(p, s, data + at, g.n, bytes) : 0;
@@ -117,8 +122,9 @@ int obj_read_lines(struct obj_parse *p)
 	}
 	rest = s->size - h.header_bytes;
 	if (h.header_bytes >= 32 && h.core_bytes) {
-		report_hint(p->r, "leave out preserve_access_index and __builtin_preserve_*: gBPF's contexts have "
-			    "fixed layouts");
+		report_hint(p->r, "leave out preserve_access_index and __builtin_preserve_*: "
+				  "gBPF's contexts have "
+				  "fixed layouts");
 		return obj_refuse(p, -EINVAL, s->name, h.core_off,
 				  "CO-RE relocations are not supported by this version");
 	}
@@ -126,12 +132,14 @@ int obj_read_lines(struct obj_parse *p)
 		return 0;
 	}
 	if (h.line_off > rest || h.line_bytes > rest - h.line_off) {
-		return obj_refuse(p, -EINVAL, s->name, h.line_off, "line info lies outside the section");
+		return obj_refuse(p, -EINVAL, s->name, h.line_off,
+				  "line info lies outside the section");
 	}
 	err = read_line_info(p, s->data + h.header_bytes + h.line_off, h.line_bytes);
 	for (uint32_t i = 1; err == 0 && i < p->n_secs; i++) {
 		if (p->secs[i].n_lines) {
-			qsort(p->secs[i].lines, p->secs[i].n_lines, sizeof(*p->secs[i].lines), line_order);
+			qsort(p->secs[i].lines, p->secs[i].n_lines, sizeof(*p->secs[i].lines),
+			      line_order);
 		}
 	}
 	return err;
@@ -160,7 +168,8 @@ static uint32_t lower_bound(const struct obj_section *s, uint32_t off)
 	return lo;
 }
 
-int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_func *f, uint32_t at)
+int obj_add_lines(struct obj_parse *p, struct ebpf_prog *prog, const struct obj_func *f,
+		  uint32_t at)
 {
 	const struct obj_section *s = &p->secs[f->section];
 	uint32_t first = f->start * 8, from = lower_bound(s, first);

@@ -1,5 +1,5 @@
-/* Functions become programs: each hook's entry, behind it every function that it calls, with relocations resolved and
- * calls rewritten to the new places. */
+/* Functions become programs: each hook's entry, behind it every function that it calls, with
+ * relocations resolved and calls rewritten to the new places. */
 #include "bpf/load/object_int.h"
 
 #include <errno.h>
@@ -25,17 +25,19 @@ static int add_func(struct obj_parse *p, const Elf64_Sym *sym)
 	const char *name = obj_symbol_name(p, sym);
 
 	if (s->role != OBJ_CODE) {
-		return obj_refuse(p, -EINVAL, s->name, sym->st_value, "function %s is not in a code section", name);
+		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
+				  "function %s is not in a code section", name);
 	}
 	if (!obj_name_ok(name, sizeof(p->o->progs[0].name))) {
 		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
-				  "function name '%.64s': 1 to %zu letters, digits, underscores and dots are allowed",
+				  "function name '%.64s': 1 to %zu letters, digits, underscores "
+				  "and dots are allowed",
 				  name, sizeof(p->o->progs[0].name) - 1);
 	}
 	if (sym->st_value % 8 || sym->st_size % 8 || sym->st_size == 0) {
 		return obj_refuse(p, -EINVAL, s->name, sym->st_value,
-				  "function %s (%llu bytes) is not made of whole instructions", name,
-				  (unsigned long long)sym->st_size);
+				  "function %s (%llu bytes) is not made of whole instructions",
+				  name, (unsigned long long)sym->st_size);
 	}
 	if (p->n_funcs == OBJ_MAX_FUNCS) {
 		return obj_refuse(p, -E2BIG, s->name, 0, "more than %u functions", OBJ_MAX_FUNCS);
@@ -106,18 +108,21 @@ static int append(struct build *b, const struct obj_func *f, uint32_t *ret_at)
 
 	if (k == ARRAY_SIZE(prog->subprog)) {
 		return obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
-				  "program %s calls more than %zu functions", prog->name, ARRAY_SIZE(prog->subprog) - 1);
+				  "program %s calls more than %zu functions", prog->name,
+				  ARRAY_SIZE(prog->subprog) - 1);
 	}
 	if (f->n > EBPF_MAX_INSNS - prog->n_insns) {
 		return obj_refuse(p, -E2BIG, p->secs[f->section].name, f->start * 8ull,
-				  "program %s has more than %u instructions", prog->name, EBPF_MAX_INSNS);
+				  "program %s has more than %u instructions", prog->name,
+				  EBPF_MAX_INSNS);
 	}
 	insns = realloc(prog->insns, ((size_t)prog->n_insns + f->n) * sizeof(*insns));
 	if (!insns) {
 		return -ENOMEM;
 	}
 	prog->insns = insns;
-	memcpy(insns + prog->n_insns, p->secs[f->section].data + (size_t)f->start * 8, (size_t)f->n * 8);
+	memcpy(insns + prog->n_insns, p->secs[f->section].data + (size_t)f->start * 8,
+	       (size_t)f->n * 8);
 	b->funcs[k] = f;
 	prog->subprog[k] = *ret_at = prog->n_insns;
 	snprintf(prog->subprog_name[k], sizeof(prog->subprog_name[k]), "%s", f->name);
@@ -126,7 +131,8 @@ static int append(struct build *b, const struct obj_func *f, uint32_t *ret_at)
 	return obj_add_lines(p, prog, f, *ret_at);
 }
 
-static int map_reference(struct build *b, const struct obj_func *f, uint64_t off, struct ebpf_insn *in, const Elf64_Sym *sym)
+static int map_reference(struct build *b, const struct obj_func *f, uint64_t off,
+			 struct ebpf_insn *in, const Elf64_Sym *sym)
 {
 	struct obj_parse *p = b->p;
 	const struct obj_section *at = &p->secs[f->section];
@@ -140,18 +146,21 @@ static int map_reference(struct build *b, const struct obj_func *f, uint64_t off
 			return 0;
 		}
 	}
-	return obj_refuse(p, -EINVAL, at->name, off, "reference to %s, which is not the start of a map",
+	return obj_refuse(p, -EINVAL, at->name, off,
+			  "reference to %s, which is not the start of a map",
 			  obj_symbol_name(p, sym));
 }
 
-static int data_reference(struct build *b, const struct obj_func *f, uint64_t off, struct ebpf_insn *in, const Elf64_Sym *sym)
+static int data_reference(struct build *b, const struct obj_func *f, uint64_t off,
+			  struct ebpf_insn *in, const Elf64_Sym *sym)
 {
 	struct obj_parse *p = b->p;
 	const struct obj_section *at = &p->secs[f->section], *s = &p->secs[sym->st_shndx];
 	int64_t where = (int64_t)sym->st_value + in[0].imm;
 
 	if (s->map < 0 || where < 0 || where >= p->o->maps[s->map].value_bytes) {
-		return obj_refuse(p, -EINVAL, at->name, off, "reference to byte %lld of %s, which has %zu bytes",
+		return obj_refuse(p, -EINVAL, at->name, off,
+				  "reference to byte %lld of %s, which has %zu bytes",
 				  (long long)where, s->name, s->size);
 	}
 	in[0].src = EBPF_PSEUDO_MAP_VALUE;
@@ -160,26 +169,32 @@ static int data_reference(struct build *b, const struct obj_func *f, uint64_t of
 	return 0;
 }
 
-static int refuse_symbol(struct build *b, const struct obj_func *f, uint64_t off, const Elf64_Sym *sym)
+static int refuse_symbol(struct build *b, const struct obj_func *f, uint64_t off,
+			 const Elf64_Sym *sym)
 {
 	struct obj_parse *p = b->p;
 	const char *at = p->secs[f->section].name, *name = obj_symbol_name(p, sym);
 
 	if (sym->st_shndx == SHN_UNDEF) {
-		report_hint(p->r, "define %s in this file (a policy is one object; there is no libc)", name);
-		return obj_refuse(p, -EINVAL, at, off, "%s is extern, which is not supported by this version", name);
+		report_hint(p->r,
+			    "define %s in this file (a policy is one object; there is no libc)",
+			    name);
+		return obj_refuse(p, -EINVAL, at, off,
+				  "%s is extern, which is not supported by this version", name);
 	}
 	if (sym->st_shndx < SHN_LORESERVE && p->secs[sym->st_shndx].role == OBJ_CODE) {
 		return obj_refuse(p, -EINVAL, at, off,
-				  "the address of a function (callback) in %s is not supported by this version",
+				  "the address of a function (callback) in %s is not supported by "
+				  "this version",
 				  p->secs[sym->st_shndx].name);
 	}
-	return obj_refuse(p, -EINVAL, at, off, "reference to %s in section %s, which is neither map nor data", name,
-			  sym->st_shndx < SHN_LORESERVE ? p->secs[sym->st_shndx].name : "(special)");
+	return obj_refuse(
+		p, -EINVAL, at, off, "reference to %s in section %s, which is neither map nor data",
+		name, sym->st_shndx < SHN_LORESERVE ? p->secs[sym->st_shndx].name : "(special)");
 }
 
-static int relocate_load(struct build *b, const struct obj_func *f, uint64_t off, struct ebpf_insn *in, uint32_t left,
-			 const Elf64_Sym *sym)
+static int relocate_load(struct build *b, const struct obj_func *f, uint64_t off,
+			 struct ebpf_insn *in, uint32_t left, const Elf64_Sym *sym)
 {
 	if (in->code != EBPF_LD_IMM64 || left < 2 || in->src != 0) {
 		return obj_refuse(b->p, -EINVAL, b->p->secs[f->section].name, off,
@@ -198,8 +213,10 @@ static int relocate_load(struct build *b, const struct obj_func *f, uint64_t off
 	}
 }
 
-/* Finds the called function, appends it when it is new, and makes the call relative to the new places. */
-static int relocate_call(struct build *b, const struct obj_func *f, uint64_t off, uint32_t at, const Elf64_Sym *sym)
+/* Finds the called function, appends it when it is new, and makes the call relative to the new
+ * places. */
+static int relocate_call(struct build *b, const struct obj_func *f, uint64_t off, uint32_t at,
+			 const Elf64_Sym *sym)
 {
 	struct obj_parse *p = b->p;
 	const struct ebpf_insn *in = &b->prog->insns[at];
@@ -219,8 +236,8 @@ static int relocate_call(struct build *b, const struct obj_func *f, uint64_t off
 	callee = start < 0 ? NULL : func_at(p, section, (uint64_t)start);
 	if (!callee) {
 		return obj_refuse(p, -EINVAL, p->secs[f->section].name, off,
-				  "call to byte %lld of section %s, where no function begins", (long long)start * 8,
-				  p->secs[section].name);
+				  "call to byte %lld of section %s, where no function begins",
+				  (long long)start * 8, p->secs[section].name);
 	}
 	for (k = 0; k < b->prog->n_subprogs && b->funcs[k] != callee; k++) {
 	}
@@ -249,8 +266,8 @@ static int relocate_insn(struct build *b, const struct obj_func *f, uint32_t at,
 	}
 	if (!rel) {
 		if (in->code == EBPF_LD_IMM64 && in->src != 0) {
-			return obj_refuse(p, -EINVAL, s->name, off, "a 64-bit load of kind %u without relocation",
-					  in->src);
+			return obj_refuse(p, -EINVAL, s->name, off,
+					  "a 64-bit load of kind %u without relocation", in->src);
 		}
 		return 0;
 	}
@@ -260,7 +277,8 @@ static int relocate_insn(struct build *b, const struct obj_func *f, uint32_t at,
 	if (ELF64_R_TYPE(rel->r_info) == R_BPF_64_32_ && sym->st_shndx == SHN_UNDEF) {
 		return refuse_symbol(b, f, off, sym);
 	}
-	return obj_refuse(p, -EINVAL, s->name, off, "relocation type %u does not fit the instruction (symbol %s)",
+	return obj_refuse(p, -EINVAL, s->name, off,
+			  "relocation type %u does not fit the instruction (symbol %s)",
 			  (unsigned)ELF64_R_TYPE(rel->r_info), obj_symbol_name(p, sym));
 }
 
@@ -292,14 +310,16 @@ static int add_program(struct obj_parse *p, const struct obj_func *f)
 
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		if (o->progs[i].hook == s->hook) {
-			report_hint(p->r, "an object has one program a hook; make the second a static function");
+			report_hint(p->r, "an object has one program a hook; make the second a "
+					  "static function");
 			return obj_refuse(p, -EINVAL, s->name, f->start * 8ull,
-					  "%s and %s are both programs for the hook %s", o->progs[i].name, f->name,
-					  obj_hook_name(s->hook));
+					  "%s and %s are both programs for the hook %s",
+					  o->progs[i].name, f->name, obj_hook_name(s->hook));
 		}
 	}
 	if (o->n_progs == ARRAY_SIZE(o->progs)) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "more than %zu programs", ARRAY_SIZE(o->progs));
+		return obj_refuse(p, -E2BIG, s->name, 0, "more than %zu programs",
+				  ARRAY_SIZE(o->progs));
 	}
 	b.prog = &o->progs[o->n_progs++];
 	snprintf(b.prog->name, sizeof(b.prog->name), "%s", f->name);
@@ -317,7 +337,8 @@ int obj_read_programs(struct obj_parse *p)
 		}
 	}
 	if (err == 0 && p->o->n_progs == 0) {
-		report_hint(p->r, "write SEC(\"gbpf/submit\") before a function that is not static");
+		report_hint(p->r,
+			    "write SEC(\"gbpf/submit\") before a function that is not static");
 		err = obj_refuse(p, -EINVAL, NULL, 0, "no program for any hook");
 	}
 	return err;

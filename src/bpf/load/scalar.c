@@ -20,7 +20,8 @@ void scalar_view_get(const struct scalar *s, int width, struct scalar_view *v)
 	if (width == 64) {
 		*v = (struct scalar_view){ s->t, s->umin, s->umax, s->smin, s->smax };
 	} else {
-		*v = (struct scalar_view){ tnum_low(s->t, 32), s->u32min, s->u32max, s->s32min, s->s32max };
+		*v = (struct scalar_view){ tnum_low(s->t, 32), s->u32min, s->u32max, s->s32min,
+					   s->s32max };
 	}
 }
 
@@ -160,8 +161,8 @@ static void learn_low(const struct scalar_view *w, struct scalar_view *h)
 	}
 }
 
-/* The whole from the low half: numbers are ordered by their upper half first, so replacing the low half of a bound by the
- * low half's own bound keeps it a bound. */
+/* The whole from the low half: numbers are ordered by their upper half first, so replacing the low
+ * half of a bound by the low half's own bound keeps it a bound. */
 static void learn_whole(struct scalar_view *w, const struct scalar_view *h)
 {
 	const uint64_t up = ~(uint64_t)UINT32_MAX;
@@ -203,8 +204,10 @@ int scalar_sync(struct scalar *s)
 		if (w.umin > w.umax || w.smin > w.smax) {
 			return 0;
 		}
-		/* h.t began as the low half of what w.t was before this pass; join what both learned */
-		if (!tnum_meet(w.t, (struct tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX }, &w.t)) {
+		/* h.t began as the low half of what w.t was before this pass; join what both
+		 * learned */
+		if (!tnum_meet(w.t, (struct tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX },
+			       &w.t)) {
 			return 0;
 		}
 		scalar_view_put(s, 64, &w);
@@ -247,16 +250,16 @@ void scalar_truncate(struct scalar *s, unsigned bits)
 
 int scalar_has(const struct scalar *s, uint64_t v)
 {
-	return (v & ~s->t.mask) == s->t.value && v >= s->umin && v <= s->umax && (int64_t)v >= s->smin &&
-	       (int64_t)v <= s->smax && (uint32_t)v >= s->u32min && (uint32_t)v <= s->u32max &&
-	       (int32_t)v >= s->s32min && (int32_t)v <= s->s32max;
+	return (v & ~s->t.mask) == s->t.value && v >= s->umin && v <= s->umax &&
+	       (int64_t)v >= s->smin && (int64_t)v <= s->smax && (uint32_t)v >= s->u32min &&
+	       (uint32_t)v <= s->u32max && (int32_t)v >= s->s32min && (int32_t)v <= s->s32max;
 }
 
 int scalar_within(const struct scalar *o, const struct scalar *i)
 {
-	return o->umin <= i->umin && o->umax >= i->umax && o->smin <= i->smin && o->smax >= i->smax &&
-	       o->u32min <= i->u32min && o->u32max >= i->u32max && o->s32min <= i->s32min &&
-	       o->s32max >= i->s32max && tnum_within(o->t, i->t);
+	return o->umin <= i->umin && o->umax >= i->umax && o->smin <= i->smin &&
+	       o->smax >= i->smax && o->u32min <= i->u32min && o->u32max >= i->u32max &&
+	       o->s32min <= i->s32min && o->s32max >= i->s32max && tnum_within(o->t, i->t);
 }
 
 int scalar_same(const struct scalar *a, const struct scalar *b)

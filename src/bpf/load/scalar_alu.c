@@ -1,4 +1,5 @@
-/* Arithmetic on sets of numbers: every operation, in each width, gives a set that holds every result. */
+/* Arithmetic on sets of numbers: every operation, in each width, gives a set that holds every
+ * result. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -33,7 +34,7 @@ static int fits_signed(int64_t v, int w)
 static void add(view *d, const view *s, int w)
 {
 	uint64_t top = scalar_umax(w), lo = d->umin + s->umin, hi = d->umax + s->umax;
-	int lo_wraps = lo > top || lo < d->umin, hi_wraps = hi > top || hi < d->umax;
+	int lo_wraps = lo > top || lo<d->umin, hi_wraps = hi> top || hi < d->umax;
 	int64_t slo, shi;
 
 	d->t = tnum_low(tnum_add(d->t, s->t), (unsigned)w);
@@ -43,8 +44,8 @@ static void add(view *d, const view *s, int w)
 	} else {
 		set_unsigned_full(d, w);
 	}
-	if (checked_add(d->smin, s->smin, &slo) || checked_add(d->smax, s->smax, &shi) || !fits_signed(slo, w) ||
-	    !fits_signed(shi, w)) {
+	if (checked_add(d->smin, s->smin, &slo) || checked_add(d->smax, s->smax, &shi) ||
+	    !fits_signed(slo, w) || !fits_signed(shi, w)) {
 		set_signed_full(d, w);
 	} else {
 		d->smin = slo;
@@ -66,8 +67,9 @@ static void sub(view *d, const view *s, int w)
 	} else {
 		set_unsigned_full(d, w);
 	}
-	if (__builtin_sub_overflow(d->smin, s->smax, &slo) || __builtin_sub_overflow(d->smax, s->smin, &shi) ||
-	    !fits_signed(slo, w) || !fits_signed(shi, w)) {
+	if (__builtin_sub_overflow(d->smin, s->smax, &slo) ||
+	    __builtin_sub_overflow(d->smax, s->smin, &shi) || !fits_signed(slo, w) ||
+	    !fits_signed(shi, w)) {
 		set_signed_full(d, w);
 	} else {
 		d->smin = slo;
@@ -192,7 +194,8 @@ static void lsh(view *d, const view *s, int w)
 	unsigned lo, hi;
 
 	shift_amounts(s, w, &lo, &hi);
-	d->t = lo == hi ? tnum_low(tnum_lsh(d->t, lo), (unsigned)w) : tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	d->t = lo == hi ? tnum_low(tnum_lsh(d->t, lo), (unsigned)w)
+			: tnum_low(TNUM_UNKNOWN, (unsigned)w);
 	if (lo == hi && d->smin >= scalar_smin(w) >> lo && d->smax <= scalar_smax(w) >> lo) {
 		d->smin = (int64_t)((uint64_t)d->smin << lo);
 		d->smax = (int64_t)((uint64_t)d->smax << lo);
@@ -294,7 +297,8 @@ static void view_op(unsigned op, int off, view *d, const view *s, int w)
 	}
 }
 
-/* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and keeps its order. */
+/* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and
+ * keeps its order. */
 static void shift_half_up(view *d, const struct scalar *old)
 {
 	d->umin = (uint64_t)old->u32min << 32;
@@ -329,8 +333,9 @@ void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct s
 	view dw, sw, dh, sh;
 
 	if ((scalar_is_const(d) || op == EBPF_MOV) && scalar_is_const(s)) {
-		scalar_const(d, is64 ? ebpf_alu64(op, d->t.value, s->t.value, off)
-				     : ebpf_alu32(op, (uint32_t)d->t.value, (uint32_t)s->t.value, off));
+		scalar_const(
+			d, is64 ? ebpf_alu64(op, d->t.value, s->t.value, off)
+				: ebpf_alu32(op, (uint32_t)d->t.value, (uint32_t)s->t.value, off));
 		return;
 	}
 	scalar_view_get(d, 32, &dh);
@@ -354,7 +359,9 @@ void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct s
 		}
 	} else {
 		view_op(op, off, &dh, &sh, 32);
-		*d = (struct scalar){ .umin = dh.umin, .umax = dh.umax, .smin = 0, .smax = UINT32_MAX };
+		*d = (struct scalar){
+			.umin = dh.umin, .umax = dh.umax, .smin = 0, .smax = UINT32_MAX
+		};
 	}
 	scalar_view_put(d, 32, &dh);
 	if (!scalar_sync(d)) {

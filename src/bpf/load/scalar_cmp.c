@@ -1,5 +1,5 @@
-/* What a comparison tells about its operands. Each refinement only drops values for which the comparison could not have
- * come out that way. */
+/* What a comparison tells about its operands. Each refinement only drops values for which the
+ * comparison could not have come out that way. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -141,12 +141,14 @@ int scalar_refine(unsigned op, int is64, int outcome, struct scalar *a, struct s
 	view va, vb, na, nb;
 
 	if (scalar_is_const(a) && scalar_is_const(b)) {
-		return outcome == (is64 ? ebpf_taken64(op, a->t.value, b->t.value)
-					: ebpf_taken32(op, (uint32_t)a->t.value, (uint32_t)b->t.value));
+		return outcome ==
+		       (is64 ? ebpf_taken64(op, a->t.value, b->t.value)
+			     : ebpf_taken32(op, (uint32_t)a->t.value, (uint32_t)b->t.value));
 	}
 	scalar_view_get(a, width, &va);
 	scalar_view_get(b, width, &vb);
 	na = va;
 	nb = vb;
-	return refine(op, outcome, &na, &nb) && learn(a, width, &va, &na) && learn(b, width, &vb, &nb);
+	return refine(op, outcome, &na, &nb) && learn(a, width, &va, &na) &&
+	       learn(b, width, &vb, &nb);
 }

@@ -29,7 +29,8 @@ struct tnum tnum_sub(struct tnum a, struct tnum b)
 	return (struct tnum){ d & ~unknown, unknown };
 }
 
-/* Sum of b's shifted copies: known ones of a add b's uncertainty, unknown bits of a add all of b's possible bits. */
+/* Sum of b's shifted copies: known ones of a add b's uncertainty, unknown bits of a add all of b's
+ * possible bits. */
 struct tnum tnum_mul(struct tnum a, struct tnum b)
 {
 	uint64_t known = a.value * b.value;
@@ -79,7 +80,8 @@ struct tnum tnum_rsh(struct tnum a, unsigned n)
 struct tnum tnum_arsh(struct tnum a, unsigned n, int width)
 {
 	if (width == 32) {
-		return (struct tnum){ (uint32_t)((int32_t)a.value >> n), (uint32_t)((int32_t)a.mask >> n) };
+		return (struct tnum){ (uint32_t)((int32_t)a.value >> n),
+				      (uint32_t)((int32_t)a.mask >> n) };
 	}
 	return (struct tnum){ (uint64_t)((int64_t)a.value >> n), (uint64_t)((int64_t)a.mask >> n) };
 }

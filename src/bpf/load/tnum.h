@@ -1,5 +1,6 @@
-/* Tristate numbers: which bits of a 64-bit value are known. A value x belongs to t when (x & ~t.mask) == t.value.
- * Vishwanathan et al., "Sound, Precise, and Fast Abstract Interpretation with Tristate Numbers", CGO 2022. */
+/* Tristate numbers: which bits of a 64-bit value are known. A value x belongs to t when (x &
+ * ~t.mask) == t.value. Vishwanathan et al., "Sound, Precise, and Fast Abstract Interpretation with
+ * Tristate Numbers", CGO 2022. */
 #ifndef GBPF_BPF_LOAD_TNUM_H
 #define GBPF_BPF_LOAD_TNUM_H
 

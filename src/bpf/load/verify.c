@@ -1,4 +1,5 @@
-/* The walk: one instruction after the other along one path, then the next pending branch, until none is left. */
+/* The walk: one instruction after the other along one path, then the next pending branch, until
+ * none is left. */
 #include "bpf/load/verify.h"
 
 #include <errno.h>
@@ -29,7 +30,8 @@ static int step(struct verifier *v)
 		err = verify_store(v, in);
 		break;
 	case EBPF_STX:
-		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? verify_atomic(v, in) : verify_store(v, in);
+		err = EBPF_MODE(in->code) == EBPF_ATOMIC ? verify_atomic(v, in)
+							 : verify_store(v, in);
 		break;
 	default: /* jumps set pc themselves */
 		switch (EBPF_OP(in->code)) {
@@ -53,9 +55,12 @@ static int step(struct verifier *v)
 static int account(struct verifier *v)
 {
 	if (++v->visited > EBPF_VERIFY_EFFORT) {
-		report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+		report_hint(
+			v->r,
+			"split the program into simpler parts, or bound its loops more tightly");
 		return verify_refuse_err(v, -E2BIG, v->pc, "effort",
-					 "gave up after %u instructions on all paths together", EBPF_VERIFY_EFFORT);
+					 "gave up after %u instructions on all paths together",
+					 EBPF_VERIFY_EFFORT);
 	}
 	v->cost++;
 	v->since++;
@@ -131,22 +136,26 @@ static int check_input(struct verifier *v)
 {
 	v->hook = verify_hook(v->prog->hook);
 	if (!v->hook) {
-		return report_set(v->r, -EACCES, "verify", "hook: there is no hook %d", v->prog->hook);
+		return report_set(v->r, -EACCES, "verify", "hook: there is no hook %d",
+				  v->prog->hook);
 	}
-	if (v->prog->n_insns == 0 || v->prog->n_insns > EBPF_MAX_INSNS || v->n_maps > EBPF_MAX_MAPS) {
-		return report_set(v->r, -EACCES, "verify", "cfg: %u instructions (1 to %u), %u maps (at most %u)",
+	if (v->prog->n_insns == 0 || v->prog->n_insns > EBPF_MAX_INSNS ||
+	    v->n_maps > EBPF_MAX_MAPS) {
+		return report_set(v->r, -EACCES, "verify",
+				  "cfg: %u instructions (1 to %u), %u maps (at most %u)",
 				  v->prog->n_insns, EBPF_MAX_INSNS, v->n_maps, EBPF_MAX_MAPS);
 	}
 	for (uint32_t i = 0; i < v->n_maps; i++) {
 		if (ebpf_map_check(&v->maps[i]) != 0) {
-			return report_set(v->r, -EACCES, "verify", "map: the definition of map %u is not valid", i);
+			return report_set(v->r, -EACCES, "verify",
+					  "map: the definition of map %u is not valid", i);
 		}
 	}
 	return 0;
 }
 
-int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
-			 unsigned flags, verify_probe_fn probe, void *probe_arg,
+int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
+			 uint32_t n_maps, unsigned flags, verify_probe_fn probe, void *probe_arg,
 			 struct ebpf_verify_stats *ret_stats, struct report *r)
 {
 	struct verifier v = {
@@ -180,8 +189,8 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 	return err;
 }
 
-int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps, unsigned flags,
-		struct ebpf_verify_stats *ret_stats, struct report *r)
+int ebpf_verify(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
+		unsigned flags, struct ebpf_verify_stats *ret_stats, struct report *r)
 {
 	return ebpf_verify_observed(prog, maps, n_maps, flags, NULL, NULL, ret_stats, r);
 }

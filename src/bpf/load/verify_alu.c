@@ -1,14 +1,17 @@
-/* Arithmetic on registers: numbers by scalar_alu; pointers only by adding and subtracting bounded numbers. */
+/* Arithmetic on registers: numbers by scalar_alu; pointers only by adding and subtracting bounded
+ * numbers. */
 #include "bpf/load/verify_int.h"
 
 #include <errno.h>
 
-#define MAX_OFFSET (1 << 29) /* of a pointer, either way: keeps every later sum far from wrapping */
+#define MAX_OFFSET (1 << 29) /* of a pointer, either way: keeps every later sum far from wrapping  \
+			      */
 
 static const char *op_name(unsigned op)
 {
-	static const char *const names[] = { "+", "-", "*", "/", "|", "&", "<<", ">>", "negation", "%", "^", "=",
-					     "s>>", "byte swap", "?", "?" };
+	static const char *const names[] = { "+",   "-",	 "*",	     "/", "|", "&",
+					     "<<",  ">>",	 "negation", "%", "^", "=",
+					     "s>>", "byte swap", "?",	     "?" };
 
 	return names[op >> 4];
 }
@@ -17,11 +20,13 @@ static int refuse_pointer(struct verifier *v, const struct reg *r, unsigned reg,
 {
 	if (r->type == REG_CTX) {
 		report_hint(v->r, "use the fields of ctx directly (ctx->field)");
-		return verify_refuse(v, v->pc, "pointer", "r%u is the context pointer, which may not be changed", reg);
+		return verify_refuse(v, v->pc, "pointer",
+				     "r%u is the context pointer, which may not be changed", reg);
 	}
 	if (r->type == REG_VALUE_OR_NULL) {
 		report_hint(v->r, "compare it with NULL first");
-		return verify_refuse(v, v->pc, "null", "r%u is %s: arithmetic needs the check for NULL before", reg,
+		return verify_refuse(v, v->pc, "null",
+				     "r%u is %s: arithmetic needs the check for NULL before", reg,
 				     verify_reg_text(v, r));
 	}
 	return verify_refuse(v, v->pc, "pointer", "r%u is %s: %s", reg, verify_reg_text(v, r), why);
@@ -36,18 +41,22 @@ static int same_base(const struct reg *a, const struct reg *b)
 				    : a->type == REG_VALUE && a->map == b->map && a->id == b->id;
 }
 
-static int check_offset(struct verifier *v, const struct reg *r, unsigned reg, const struct scalar *by)
+static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
+			const struct scalar *by)
 {
 	if (r->v.smin < -MAX_OFFSET || r->v.smax > MAX_OFFSET) {
 		report_hint(v->r, "bound the number first (if (i < N)), or mask it (i & (N - 1))");
-		return verify_refuse(v, v->pc, "pointer", "r%u: a number %s is added to %s: the result may lie anywhere",
-				     reg, verify_range_text(by), r->type == REG_STACK ? "a stack pointer" : "a map value");
+		return verify_refuse(v, v->pc, "pointer",
+				     "r%u: a number %s is added to %s: the result may lie anywhere",
+				     reg, verify_range_text(by),
+				     r->type == REG_STACK ? "a stack pointer" : "a map value");
 	}
 	return 0;
 }
 
 /* dst and src are initialized and at least one is a pointer. */
-static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct reg *dst, const struct reg *src)
+static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct reg *dst,
+		       const struct reg *src)
 {
 	unsigned op = EBPF_OP(in->code), which = reg_is_pointer(dst) ? in->dst : in->src;
 	const struct reg *ptr = reg_is_pointer(dst) ? dst : src;
@@ -55,11 +64,13 @@ static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct re
 	int err;
 
 	if (EBPF_CLASS(in->code) != EBPF_ALU64) {
-		return refuse_pointer(v, ptr, which, "32-bit operations would cut a pointer in half");
+		return refuse_pointer(v, ptr, which,
+				      "32-bit operations would cut a pointer in half");
 	}
 	if (op == EBPF_SUB && reg_is_pointer(dst) && reg_is_pointer(src)) {
 		if (!same_base(dst, src)) {
-			return verify_refuse(v, v->pc, "leak", "difference of %s and %s would reveal an address",
+			return verify_refuse(v, v->pc, "leak",
+					     "difference of %s and %s would reveal an address",
 					     verify_reg_text(v, dst), verify_reg_text(v, src));
 		}
 		reg_unknown(&out);
@@ -73,7 +84,9 @@ static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct re
 		struct buf why;
 
 		buf_init(&why);
-		buf_printf(&why, "%s is not allowed on it; only numbers may be added and subtracted", op_name(op));
+		buf_printf(&why,
+			   "%s is not allowed on it; only numbers may be added and subtracted",
+			   op_name(op));
 		err = refuse_pointer(v, ptr, which, buf_text(&why));
 		buf_finish(&why);
 		return err;
@@ -97,7 +110,8 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 	uint16_t from;
 
 	if (EBPF_SRC(in->code) == EBPF_K) {
-		reg_const(verify_write(v, in->dst), is64 ? (uint64_t)(int64_t)in->imm : (uint32_t)in->imm);
+		reg_const(verify_write(v, in->dst),
+			  is64 ? (uint64_t)(int64_t)in->imm : (uint32_t)in->imm);
 		return 0;
 	}
 	src = verify_read(v, in->src, &err);
@@ -106,7 +120,8 @@ static int move(struct verifier *v, const struct ebpf_insn *in)
 	}
 	from = in->src < 10 ? v->sources.of[v->depth][in->src] : 0;
 	if (reg_is_pointer(src) && (!is64 || in->off)) {
-		return refuse_pointer(v, src, in->src, "32-bit operations would cut a pointer in half");
+		return refuse_pointer(v, src, in->src,
+				      "32-bit operations would cut a pointer in half");
 	}
 	if (!reg_is_pointer(src)) {
 		int whole = in->off == 0 && (is64 || src->v.umax <= UINT32_MAX);

@@ -45,9 +45,10 @@ static int is_equality(const struct operands *o)
 /* Both point into one object, near enough to it that their order is that of their offsets. */
 static int comparable(const struct reg *a, const struct reg *b)
 {
-	int one = a->type == b->type && (a->type == REG_STACK ? a->frame == b->frame
-							       : a->type == REG_VALUE && a->map == b->map &&
-									 a->id == b->id);
+	int one =
+		a->type == b->type &&
+		(a->type == REG_STACK ? a->frame == b->frame
+				      : a->type == REG_VALUE && a->map == b->map && a->id == b->id);
 
 	return one && a->v.smin >= -4096 && b->v.smin >= -4096;
 }
@@ -70,7 +71,8 @@ static unsigned signed_op(unsigned op)
 
 static int is_signed_or_bits(unsigned op)
 {
-	return op == EBPF_JSGT || op == EBPF_JSGE || op == EBPF_JSLT || op == EBPF_JSLE || op == EBPF_JSET;
+	return op == EBPF_JSGT || op == EBPF_JSGE || op == EBPF_JSLT || op == EBPF_JSLE ||
+	       op == EBPF_JSET;
 }
 
 static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const struct operands *o)
@@ -82,7 +84,8 @@ static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const 
 		return 0;
 	}
 	if (!o->is64) {
-		return verify_refuse(v, v->pc, "pointer", "r%u is %s: comparing its low half would reveal an address",
+		return verify_refuse(v, v->pc, "pointer",
+				     "r%u is %s: comparing its low half would reveal an address",
 				     which, verify_reg_text(v, ptr));
 	}
 	if (is_equality(o) && (is_zero(o->src) || is_zero(o->dst))) {
@@ -90,21 +93,23 @@ static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const 
 	}
 	if (o->dst->type == REG_VALUE_OR_NULL || o->src->type == REG_VALUE_OR_NULL) {
 		report_hint(v->r, "compare it with NULL first");
-		return verify_refuse(v, v->pc, "null", "r%u is %s: it can only be compared with NULL", which,
+		return verify_refuse(v, v->pc, "null",
+				     "r%u is %s: it can only be compared with NULL", which,
 				     verify_reg_text(v, ptr));
 	}
 	if (comparable(o->dst, o->src) && !is_signed_or_bits(o->op)) {
 		return 0;
 	}
-	return verify_refuse(v, v->pc, "leak", "comparing r%u (%s) with %s would reveal an address", which,
-			     verify_reg_text(v, ptr), verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
+	return verify_refuse(v, v->pc, "leak", "comparing r%u (%s) with %s would reveal an address",
+			     which, verify_reg_text(v, ptr),
+			     verify_reg_text(v, ptr == o->dst ? o->src : o->dst));
 }
 
 /* One number under two names. */
 static int identical(const struct operands *o)
 {
-	return o->dst == o->src || (o->dst->type == REG_SCALAR && o->src->type == REG_SCALAR && o->dst->id != 0 &&
-				    o->dst->id == o->src->id);
+	return o->dst == o->src || (o->dst->type == REG_SCALAR && o->src->type == REG_SCALAR &&
+				    o->dst->id != 0 && o->dst->id == o->src->id);
 }
 
 static int identical_side(unsigned op)
@@ -146,7 +151,7 @@ static int possible_sides(const struct operands *o)
 
 		/* far below an object's start the address might even be 0 */
 		return ptr->type == REG_VALUE_OR_NULL || ptr->v.smin < -4096 ? SIDE_BOTH_POSSIBLE
-									    : o->op == EBPF_JNE;
+									     : o->op == EBPF_JNE;
 	}
 	yes = refine(o, 1, &a, &b);
 	no = refine(o, 0, &a, &b);
@@ -193,7 +198,8 @@ static void take_lesson(struct verifier *v, struct reg *r, void *arg)
 	}
 }
 
-/* Whatever becomes narrower here does so because of both operands: if it decides something later, they have too. */
+/* Whatever becomes narrower here does so because of both operands: if it decides something later,
+ * they have too. */
 static void learn(struct verifier *v, struct reg *r, const struct scalar *value, uint16_t from)
 {
 	struct scalar known = *value;
@@ -262,7 +268,8 @@ int verify_branch(struct verifier *v, const struct ebpf_insn *in)
 	}
 	side = possible_sides(&o);
 	if (side != SIDE_BOTH_POSSIBLE || reg_is_pointer(o.dst) || reg_is_pointer(o.src)) {
-		v->at->read.matter[v->depth] |= sources_of(v, in); /* with other numbers it might go the other way */
+		v->at->read.matter[v->depth] |=
+			sources_of(v, in); /* with other numbers it might go the other way */
 	}
 	if (side == SIDE_BOTH_POSSIBLE) {
 		first = (v->info[v->pc] & INSN_TAKEN_FIRST) != 0;

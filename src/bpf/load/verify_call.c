@@ -1,4 +1,5 @@
-/* Calls: helpers against their signatures, functions of the program with a frame each, and the end of both. */
+/* Calls: helpers against their signatures, functions of the program with a frame each, and the end
+ * of both. */
 #include "bpf/load/verify_int.h"
 
 #include <errno.h>
@@ -22,13 +23,17 @@ static int check_map_index(struct verifier *v, const struct ebpf_insn *in)
 	}
 	m = &v->maps[in->imm];
 	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
-		report_hint(v->r, "drop GBPF_F_DAEMON, or use the map in hooks that run in gbpfd (admit, tick)");
-		return verify_refuse(v, v->pc, "map", "map %s is gbpfd's own; %s runs in the tenant's process", m->name,
-				     v->hook->name);
+		report_hint(v->r, "drop GBPF_F_DAEMON, or use the map in hooks that run in gbpfd "
+				  "(admit, tick)");
+		return verify_refuse(v, v->pc, "map",
+				     "map %s is gbpfd's own; %s runs in the tenant's process",
+				     m->name, v->hook->name);
 	}
 	if (in->src == EBPF_PSEUDO_MAP_VALUE && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
-		report_hint(v->r, "make it a map with GBPF_F_TENANT and use gbpf_tenant_lookup(&map, tenant, &key)");
-		return verify_refuse(v, v->pc, "map", "%s: each tenant has its own %s, and %s runs for none of them",
+		report_hint(v->r, "make it a map with GBPF_F_TENANT and use "
+				  "gbpf_tenant_lookup(&map, tenant, &key)");
+		return verify_refuse(v, v->pc, "map",
+				     "%s: each tenant has its own %s, and %s runs for none of them",
 				     m->name, m->name, v->hook->name);
 	}
 	return 0;
@@ -40,16 +45,19 @@ int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
 	int err;
 
 	if (in->src == EBPF_PSEUDO_CONST) {
-		reg_const(verify_write(v, in->dst), (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
+		reg_const(verify_write(v, in->dst),
+			  (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
 		return 0;
 	}
 	err = check_map_index(v, in);
 	if (err) {
 		return err;
 	}
-	if (in->src == EBPF_PSEUDO_MAP_VALUE && (uint32_t)in[1].imm >= v->maps[in->imm].value_bytes) {
+	if (in->src == EBPF_PSEUDO_MAP_VALUE &&
+	    (uint32_t)in[1].imm >= v->maps[in->imm].value_bytes) {
 		return verify_refuse(v, v->pc, "map", "offset %u of %s, whose values have %u bytes",
-				     (uint32_t)in[1].imm, v->maps[in->imm].name, v->maps[in->imm].value_bytes);
+				     (uint32_t)in[1].imm, v->maps[in->imm].name,
+				     v->maps[in->imm].value_bytes);
 	}
 	dst = verify_write(v, in->dst);
 	memset(dst, 0, sizeof(*dst));
@@ -73,19 +81,21 @@ static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r
 	int by_tenant = c->helper->id == HELPER_gbpf_tenant_lookup;
 
 	if (r->type != REG_MAP) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must be a map (&map), but is %s", c->what, reg,
-				     verify_reg_text(v, r));
+		return verify_refuse(v, v->pc, "type", "%s: r%u must be a map (&map), but is %s",
+				     c->what, reg, verify_reg_text(v, r));
 	}
 	m = &v->maps[r->map];
 	c->map = m;
 	c->map_index = r->map;
 	if (by_tenant && !(m->flags & GBPF_F_TENANT)) {
 		report_hint(v->r, "use bpf_map_lookup_elem for it");
-		return verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map", c->what, m->name);
+		return verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
+				     c->what, m->name);
 	}
 	if (!by_tenant && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
 		report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
-		return verify_refuse(v, v->pc, "map", "%s: each tenant has its own %s, and %s runs for none of them",
+		return verify_refuse(v, v->pc, "map",
+				     "%s: each tenant has its own %s, and %s runs for none of them",
 				     c->what, m->name, v->hook->name);
 	}
 	if (c->helper->id == HELPER_bpf_map_update_elem) {
@@ -98,8 +108,8 @@ static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r
 }
 
 /* Memory that the helper reads, or writes when uninit. */
-static int check_memory(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg, uint64_t least,
-			uint64_t most, int uninit)
+static int check_memory(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg,
+			uint64_t least, uint64_t most, int uninit)
 {
 	int err;
 
@@ -107,7 +117,8 @@ static int check_memory(struct verifier *v, const struct call *c, const struct r
 		return 0;
 	}
 	if (r->type != REG_STACK && r->type != REG_VALUE && r->type != REG_VALUE_OR_NULL) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must point to the stack or a map value, but is %s",
+		return verify_refuse(v, v->pc, "type",
+				     "%s: r%u must point to the stack or a map value, but is %s",
 				     c->what, reg, verify_reg_text(v, r));
 	}
 	err = verify_range(v, r, 0, most, uninit ? ACCESS_WRITE : ACCESS_READ, c->what);
@@ -129,11 +140,12 @@ static int check_memory(struct verifier *v, const struct call *c, const struct r
 	return err || least == 0 ? err : verify_stack_write(v, r, 0, least, NULL);
 }
 
-static int check_size_arg(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg, int zero_ok)
+static int check_size_arg(struct verifier *v, const struct call *c, const struct reg *r,
+			  unsigned reg, int zero_ok)
 {
 	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must be a size, but is %s", c->what, reg,
-				     verify_reg_text(v, r));
+		return verify_refuse(v, v->pc, "type", "%s: r%u must be a size, but is %s", c->what,
+				     reg, verify_reg_text(v, r));
 	}
 	if (r->v.umin == 0 && !zero_ok) {
 		report_hint(v->r, "check that the size is not 0");
@@ -142,32 +154,37 @@ static int check_size_arg(struct verifier *v, const struct call *c, const struct
 	}
 	if (r->v.umax > EBPF_MAX_VALUE_BYTES) {
 		report_hint(v->r, "bound the size with an unsigned comparison or a mask");
-		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) is not bounded", c->what, reg,
-				     verify_range_text(&r->v));
+		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) is not bounded",
+				     c->what, reg, verify_range_text(&r->v));
 	}
 	return 0;
 }
 
-static int check_scalar_arg(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg)
+static int check_scalar_arg(struct verifier *v, const struct call *c, const struct reg *r,
+			    unsigned reg)
 {
 	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "leak", "%s: r%u must be a number, but is %s", c->what, reg,
-				     verify_reg_text(v, r));
+		return verify_refuse(v, v->pc, "leak", "%s: r%u must be a number, but is %s",
+				     c->what, reg, verify_reg_text(v, r));
 	}
 	return 0;
 }
 
 static int check_mem_arg(struct verifier *v, const struct call *c, const struct reg *r, unsigned i)
 {
-	int err = 0, kind = c->helper->args[i], zero_ok = i < 4 && c->helper->args[i + 1] == ARG_SIZE_OR_ZERO;
+	int err = 0, kind = c->helper->args[i],
+	    zero_ok = i < 4 && c->helper->args[i + 1] == ARG_SIZE_OR_ZERO;
 	const struct reg *size = i < 4 ? verify_read(v, i + 2, &err) : NULL;
 
 	if (!size) {
-		return err ? err : verify_refuse(v, v->pc, "type", "%s: memory without a size", c->what);
+		return err ? err
+			   : verify_refuse(v, v->pc, "type", "%s: memory without a size", c->what);
 	}
 	mark_matter(v, v->depth, i + 2);
 	err = check_size_arg(v, c, size, i + 2, zero_ok);
-	return err ? err : check_memory(v, c, r, i + 1, size->v.umin, size->v.umax, kind == ARG_MEM_UNINIT);
+	return err ? err
+		   : check_memory(v, c, r, i + 1, size->v.umin, size->v.umax,
+				  kind == ARG_MEM_UNINIT);
 }
 
 static int check_arg(struct verifier *v, struct call *c, unsigned i)
@@ -186,7 +203,8 @@ static int check_arg(struct verifier *v, struct call *c, unsigned i)
 		return check_map_arg(v, c, r, reg);
 	case ARG_MAP_KEY:
 	case ARG_MAP_VALUE: {
-		uint32_t bytes = c->helper->args[i] == ARG_MAP_KEY ? c->map->key_bytes : c->map->value_bytes;
+		uint32_t bytes =
+			c->helper->args[i] == ARG_MAP_KEY ? c->map->key_bytes : c->map->value_bytes;
 
 		return check_memory(v, c, r, reg, bytes, bytes, 0);
 	}
@@ -198,7 +216,8 @@ static int check_arg(struct verifier *v, struct call *c, unsigned i)
 		return 0; /* checked with its memory */
 	default:
 		if (r->type != REG_CTX) {
-			return verify_refuse(v, v->pc, "type", "%s: r%u must be the context, but is %s", c->what, reg,
+			return verify_refuse(v, v->pc, "type",
+					     "%s: r%u must be the context, but is %s", c->what, reg,
 					     verify_reg_text(v, r));
 		}
 		return 0;
@@ -222,9 +241,10 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 	}
 	c.what = c.helper->name;
 	if (!(c.helper->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL))) {
-		report_hint(v->r, "use it in hooks that run %s", v->hook->daemon ? "in the tenant's process"
-										  : "in gbpfd (admit, tick)");
-		return verify_refuse(v, v->pc, "helper", "%s is not available in %s", c.helper->name, v->hook->name);
+		report_hint(v->r, "use it in hooks that run %s",
+			    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
+		return verify_refuse(v, v->pc, "helper", "%s is not available in %s",
+				     c.helper->name, v->hook->name);
 	}
 	for (unsigned i = 0; i < 5 && c.helper->args[i] != ARG_NONE; i++) {
 		int err = check_arg(v, &c, i);
@@ -260,7 +280,8 @@ static int enter_frame(struct verifier *v)
 	struct frame *f;
 
 	if (v->depth + 1 >= EBPF_MAX_FRAMES) {
-		return verify_refuse(v, v->pc, "stack", "calls nest deeper than %u frames", EBPF_MAX_FRAMES);
+		return verify_refuse(v, v->pc, "stack", "calls nest deeper than %u frames",
+				     EBPF_MAX_FRAMES);
 	}
 	if (!v->frames[v->depth + 1]) {
 		v->frames[v->depth + 1] = calloc(1, sizeof(*f));
@@ -322,12 +343,14 @@ static int end_program(struct verifier *v, const struct reg *r0)
 
 	if (r0->type == REG_NONE) {
 		report_hint(v->r, "return a value on every path");
-		return verify_refuse(v, v->pc, "verdict", "the program ends without a verdict in r0");
+		return verify_refuse(v, v->pc, "verdict",
+				     "the program ends without a verdict in r0");
 	}
 	mark_read(v, 0, 0);
 	mark_matter(v, 0, 0);
 	if (reg_is_pointer(r0)) {
-		return verify_refuse(v, v->pc, "leak", "the verdict would be %s", verify_reg_text(v, r0));
+		return verify_refuse(v, v->pc, "leak", "the verdict would be %s",
+				     verify_reg_text(v, r0));
 	}
 	if (r0->v.smin >= h->verdict_min && r0->v.smax <= h->verdict_max) {
 		return 0;
@@ -351,7 +374,8 @@ int verify_exit(struct verifier *v)
 		return end_program(v, r0);
 	}
 	if (r0->type == REG_STACK && r0->frame == v->depth) {
-		return verify_refuse(v, v->pc, "stack", "the function returns a pointer into its own frame");
+		return verify_refuse(v, v->pc, "stack",
+				     "the function returns a pointer into its own frame");
 	}
 	if (r0->type != REG_NONE) {
 		mark_read(v, v->depth, 0);

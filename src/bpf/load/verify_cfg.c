@@ -1,6 +1,7 @@
-/* The program's shape, before any path is walked: every instruction exists and is well formed, every jump and call leads
- * to the start of an instruction where it may lead, nothing falls off the end, nothing is unreachable, calls do not
- * recurse. Also marks where paths meet and which side of a branch leaves a loop. */
+/* The program's shape, before any path is walked: every instruction exists and is well formed,
+ * every jump and call leads to the start of an instruction where it may lead, nothing falls off the
+ * end, nothing is unreachable, calls do not recurse. Also marks where paths meet and which side of
+ * a branch leaves a loop. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,34 +58,44 @@ static int refuse_encoding(struct verifier *v, uint32_t pc)
 	unsigned class = EBPF_CLASS(in->code), mode = EBPF_MODE(in->code);
 
 	if (in->code == (EBPF_JMP | EBPF_CALL | EBPF_X)) {
-		report_hint(v->r, "build with -O2, so that calls through pointers become direct ones");
+		report_hint(v->r,
+			    "build with -O2, so that calls through pointers become direct ones");
 		return verify_refuse(v, pc, "opcode", "calls through a register are not supported");
 	}
 	if (class == EBPF_LD && (mode == EBPF_ABS || mode == EBPF_IND)) {
-		return verify_refuse(v, pc, "opcode", "packet loads (LD_ABS, LD_IND) are not supported");
+		return verify_refuse(v, pc, "opcode",
+				     "packet loads (LD_ABS, LD_IND) are not supported");
 	}
 	if (in->code == (EBPF_JMP | 0xe0)) {
 		return verify_refuse(v, pc, "opcode", "may_goto is not supported");
 	}
 	if (in->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && in->off == 1) {
-		return verify_refuse(v, pc, "opcode", "address space casts (arena) are not supported");
+		return verify_refuse(v, pc, "opcode",
+				     "address space casts (arena) are not supported");
 	}
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src > EBPF_CALL_LOCAL) {
-		return verify_refuse(v, pc, "opcode", "calls of kind %u (kfunc) are not supported", in->src);
+		return verify_refuse(v, pc, "opcode", "calls of kind %u (kfunc) are not supported",
+				     in->src);
 	}
 	if (in->code == EBPF_LD_IMM64) {
 		return verify_refuse(v, pc, "opcode",
-				     "a 64-bit load of kind %u with its second half missing, reserved fields set, or "
-				     "of a kind that is not supported", in->src);
+				     "a 64-bit load of kind %u with its second half missing, "
+				     "reserved fields set, or "
+				     "of a kind that is not supported",
+				     in->src);
 	}
 	if (in->dst > 10 || in->src > 10) {
-		return verify_refuse(v, pc, "opcode", "register r%u does not exist", MAX(in->dst, in->src));
+		return verify_refuse(v, pc, "opcode", "register r%u does not exist",
+				     MAX(in->dst, in->src));
 	}
 	if (in->dst == 10 && ebpf_insn_writes_dst(in)) {
-		return verify_refuse(v, pc, "readonly", "r10 is the frame pointer and cannot be written");
+		return verify_refuse(v, pc, "readonly",
+				     "r10 is the frame pointer and cannot be written");
 	}
-	return verify_refuse(v, pc, "opcode", "unknown instruction or reserved field set: opcode 0x%02x dst r%u src "
-			     "r%u off %d imm %d", in->code, in->dst, in->src, in->off, in->imm);
+	return verify_refuse(v, pc, "opcode",
+			     "unknown instruction or reserved field set: opcode 0x%02x dst r%u src "
+			     "r%u off %d imm %d",
+			     in->code, in->dst, in->src, in->off, in->imm);
 }
 
 static int check_encodings(struct verifier *v)
@@ -111,7 +122,8 @@ static int check_subprogs(struct verifier *v)
 		return verify_refuse(v, 0, "cfg", "the table of functions is broken");
 	}
 	for (uint32_t k = 0; k < p->n_subprogs; k++) {
-		uint32_t start = p->subprog[k], end = k + 1 < p->n_subprogs ? p->subprog[k + 1] : p->n_insns;
+		uint32_t start = p->subprog[k],
+			 end = k + 1 < p->n_subprogs ? p->subprog[k + 1] : p->n_insns;
 
 		if (start >= end || end > p->n_insns || !(v->info[start] & INSN_START)) {
 			return verify_refuse(v, 0, "cfg", "the table of functions is broken");
@@ -126,18 +138,22 @@ static int check_target(struct verifier *v, uint32_t pc, const struct ebpf_insn 
 	int64_t to = wide_target(in, pc);
 
 	if (to < 0 || to >= v->prog->n_insns) {
-		return verify_refuse(v, pc, "cfg", "jump to instruction %lld of %u", (long long)to, v->prog->n_insns);
+		return verify_refuse(v, pc, "cfg", "jump to instruction %lld of %u", (long long)to,
+				     v->prog->n_insns);
 	}
 	if (!(v->info[to] & INSN_START)) {
-		return verify_refuse(v, pc, "cfg", "jump into the middle of instruction %lld", (long long)to - 1);
+		return verify_refuse(v, pc, "cfg", "jump into the middle of instruction %lld",
+				     (long long)to - 1);
 	}
 	if (is_local_call(in)) {
 		if (v->prog->subprog[v->subprog_of[to]] != to) {
-			return verify_refuse(v, pc, "cfg", "call of instruction %lld, where no function begins",
+			return verify_refuse(v, pc, "cfg",
+					     "call of instruction %lld, where no function begins",
 					     (long long)to);
 		}
 	} else if (v->subprog_of[to] != v->subprog_of[pc]) {
-		return verify_refuse(v, pc, "cfg", "jump out of the function to instruction %lld", (long long)to);
+		return verify_refuse(v, pc, "cfg", "jump out of the function to instruction %lld",
+				     (long long)to);
 	}
 	return 0;
 }
@@ -154,7 +170,8 @@ static int check_targets(struct verifier *v)
 		if (err) {
 			return err;
 		}
-		if (!is_exit(in) && !is_goto(in) && (next >= n || v->subprog_of[next] != v->subprog_of[pc])) {
+		if (!is_exit(in) && !is_goto(in) &&
+		    (next >= n || v->subprog_of[next] != v->subprog_of[pc])) {
 			report_hint(v->r, "end each function with a return");
 			return verify_refuse(v, pc, "cfg", "the function runs off its end");
 		}
@@ -235,7 +252,8 @@ static int check_recursion(struct verifier *v)
 
 	for (uint32_t pc = 0; pc < v->prog->n_insns; pc = next_of(&v->prog->insns[pc], pc)) {
 		if (is_local_call(&v->prog->insns[pc])) {
-			uint32_t from = v->subprog_of[pc], to = v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
+			uint32_t from = v->subprog_of[pc],
+				 to = v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
 
 			calls[from] |= 1ull << to;
 			at[from] = pc;
@@ -249,8 +267,10 @@ static int check_recursion(struct verifier *v)
 	}
 	for (uint32_t k = 0; k < n; k++) {
 		if (reach[k] >> k & 1) {
-			return verify_refuse(v, at[k], "recursion", "function %s %s", v->prog->subprog_name[k],
-					     calls[k] >> k & 1 ? "calls itself" : "is part of a circle of calls");
+			return verify_refuse(v, at[k], "recursion", "function %s %s",
+					     v->prog->subprog_name[k],
+					     calls[k] >> k & 1 ? "calls itself"
+							       : "is part of a circle of calls");
 		}
 	}
 	return 0;
@@ -268,7 +288,8 @@ static int longer_first(const void *a, const void *b)
 	return lx < ly ? 1 : lx > ly ? -1 : 0;
 }
 
-/* Walking the way out of a loop first keeps the number of pending branches small: only speed depends on it. */
+/* Walking the way out of a loop first keeps the number of pending branches small: only speed
+ * depends on it. */
 static int order_branches(struct verifier *v)
 {
 	uint32_t n = v->prog->n_insns, n_loops = 0;

@@ -1,8 +1,9 @@
 /* The verifier's inside: what is known at one point of one path, and the walk over all paths.
  *
- * The walk is depth first. Where paths meet, the state is kept as a node; when everything behind a node has been walked,
- * the node knows which registers and stack slots were read behind it and how much it costs at most to reach the exit.
- * A later path that arrives with a state inside the node's (as far as it was read) ends there and takes over both. */
+ * The walk is depth first. Where paths meet, the state is kept as a node; when everything behind a
+ * node has been walked, the node knows which registers and stack slots were read behind it and how
+ * much it costs at most to reach the exit. A later path that arrives with a state inside the node's
+ * (as far as it was read) ends there and takes over both. */
 #ifndef GBPF_BPF_LOAD_VERIFY_INT_H
 #define GBPF_BPF_LOAD_VERIFY_INT_H
 
@@ -14,7 +15,7 @@
 #include "bpf/load/verify.h"
 
 enum reg_type {
-	REG_NONE,   /* never written, or dead after a call */
+	REG_NONE, /* never written, or dead after a call */
 	REG_SCALAR,
 	REG_CTX,
 	REG_STACK,	   /* offset from the end of a frame: -512 .. 0 */
@@ -27,7 +28,8 @@ struct reg {
 	uint8_t type;
 	uint8_t frame; /* REG_STACK */
 	uint8_t map;   /* REG_VALUE, REG_VALUE_OR_NULL, REG_MAP */
-	uint32_t id;   /* scalars: equal ones share it. Values: the lookup they came from. 0: none, or value 0 */
+	uint32_t id; /* scalars: equal ones share it. Values: the lookup they came from. 0: none, or
+			value 0 */
 	struct scalar v; /* the number, or the pointer's offset in bytes */
 };
 
@@ -35,7 +37,8 @@ enum slot_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL };
 
 #define STACK_SLOTS (EBPF_STACK_BYTES / 8)
 
-/* Slot s holds the bytes from -8 * (s + 1). The spilled bytes of a slot are exactly those of one store of reg. */
+/* Slot s holds the bytes from -8 * (s + 1). The spilled bytes of a slot are exactly those of one
+ * store of reg. */
 struct slot {
 	uint8_t kind[8];
 	struct reg r; /* while a byte is BYTE_SPILL */
@@ -44,18 +47,20 @@ struct slot {
 struct frame {
 	struct reg regs[11]; /* regs[10] is the frame pointer */
 	struct slot slots[STACK_SLOTS];
-	uint64_t used; /* slots with a byte that is not BYTE_NONE */
-	uint32_t ret;  /* where the caller goes on */
+	uint64_t used;	/* slots with a byte that is not BYTE_NONE */
+	uint32_t ret;	/* where the caller goes on */
 	uint32_t depth; /* bytes of stack that were touched */
 };
 
 struct marks {
 	uint64_t slots[EBPF_MAX_FRAMES];
 	uint16_t regs[EBPF_MAX_FRAMES];
-	uint16_t matter[EBPF_MAX_FRAMES]; /* registers whose number decided something; only in node.read */
+	uint16_t matter[EBPF_MAX_FRAMES]; /* registers whose number decided something; only in
+					     node.read */
 };
 
-/* For each register of each frame: the registers at the last node that its number was computed from. */
+/* For each register of each frame: the registers at the last node that its number was computed
+ * from. */
 struct sources {
 	uint16_t of[EBPF_MAX_FRAMES][10];
 };
@@ -64,15 +69,15 @@ struct packed; /* a state in as little memory as it needs */
 
 struct node {
 	struct node *parent;
-	struct node *next; /* in the list of its instruction */
+	struct node *next;    /* in the list of its instruction */
 	struct packed *state; /* owned; NULL once it is not worth comparing with */
 	uint32_t pc;
-	uint32_t open;	   /* paths behind it that are not finished; 0: best and read are final */
-	uint64_t cost;	   /* from the parent to here */
-	uint64_t best;	   /* the dearest path from here to an exit so far */
+	uint32_t open; /* paths behind it that are not finished; 0: best and read are final */
+	uint64_t cost; /* from the parent to here */
+	uint64_t best; /* the dearest path from here to an exit so far */
 	uint16_t hits, misses;
-	struct marks read;    /* behind it, before being written */
-	struct marks written; /* between the parent and here */
+	struct marks read;	/* behind it, before being written */
+	struct marks written;	/* between the parent and here */
 	struct sources sources; /* of the registers here, at the parent */
 };
 
@@ -116,8 +121,16 @@ struct verify_field {
 };
 
 enum arg_type {
-	ARG_NONE, ARG_SCALAR, ARG_CONST_MAP, ARG_MAP_KEY, ARG_MAP_VALUE, ARG_MEM, ARG_MEM_UNINIT, ARG_SIZE,
-	ARG_SIZE_OR_ZERO, ARG_CTX
+	ARG_NONE,
+	ARG_SCALAR,
+	ARG_CONST_MAP,
+	ARG_MAP_KEY,
+	ARG_MAP_VALUE,
+	ARG_MEM,
+	ARG_MEM_UNINIT,
+	ARG_SIZE,
+	ARG_SIZE_OR_ZERO,
+	ARG_CTX
 };
 enum ret_type { RET_SCALAR, RET_MAP_VALUE_OR_NULL, RET_VOID };
 enum { SIDE_LOCAL = 1, SIDE_DAEMON = 2, SIDE_BOTH = 3 };
@@ -145,9 +158,9 @@ struct verifier {
 	verify_probe_fn probe;
 	void *probe_arg;
 
-	uint8_t *info;	       /* owned; INSN_* of each slot */
-	uint8_t *subprog_of;   /* owned */
-	struct node **nodes;   /* owned; newest first, by instruction */
+	uint8_t *info;	     /* owned; INSN_* of each slot */
+	uint8_t *subprog_of; /* owned */
+	struct node **nodes; /* owned; newest first, by instruction */
 	struct node *root;
 	struct pending *todo;
 	size_t bytes; /* of nodes and states */
@@ -156,10 +169,10 @@ struct verifier {
 	struct frame *frames[EBPF_MAX_FRAMES]; /* owned */
 	unsigned depth;			       /* index of the running frame */
 	uint32_t pc;
-	struct node *at;	 /* last node on it */
+	struct node *at;	  /* last node on it */
 	uint64_t cost, path_cost; /* since at; since the start */
-	uint32_t since;		 /* instructions since at */
-	struct marks written;	 /* since at */
+	uint32_t since;		  /* instructions since at */
+	struct marks written;	  /* since at */
 	struct sources sources;
 
 	uint32_t next_id, visited, states, peak_states, stack_bytes;
@@ -169,8 +182,8 @@ struct verifier {
 #define VERIFY_MAX_BYTES (48u << 20)
 
 /* ebpf_verify with an observer. */
-int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps, uint32_t n_maps,
-			 unsigned flags, verify_probe_fn probe, void *probe_arg,
+int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
+			 uint32_t n_maps, unsigned flags, verify_probe_fn probe, void *probe_arg,
 			 struct ebpf_verify_stats *ret_stats, struct report *r);
 
 /* verify_tables.c */
@@ -185,9 +198,10 @@ int verify_cfg(struct verifier *v);
 uint32_t verify_target(const struct ebpf_insn *in, uint32_t pc);
 
 /* verify_report.c. Each returns -EACCES (or err). The hint is set first, by report_hint. */
-int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...) PRINTF_LIKE(4, 5);
-int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, ...)
-	PRINTF_LIKE(5, 6);
+int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)
+	PRINTF_LIKE(4, 5);
+int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+		      ...) PRINTF_LIKE(5, 6);
 /* The running path costs v->path_cost, which is more than the hook may. */
 int verify_over_budget(struct verifier *v);
 /* Text that lives until the eighth call after this one (on this thread). */
@@ -207,7 +221,8 @@ int verify_meet(struct verifier *v);
 int verify_push(struct verifier *v, int outcome);
 /* The path has ended; tail is what it still costs from here. */
 void verify_path_end(struct verifier *v, uint64_t tail);
-/* Takes the next pending branch: 1, or 0 when all is done. The branch's outcome is still to be applied. */
+/* Takes the next pending branch: 1, or 0 when all is done. The branch's outcome is still to be
+ * applied. */
 int verify_pop(struct verifier *v, int *ret_outcome);
 /* verify_pack.c */
 struct packed *verify_pack(struct verifier *v);
@@ -228,8 +243,9 @@ static inline void mark_read(struct verifier *v, unsigned frame, unsigned reg)
 	v->at->read.regs[frame] |= (uint16_t)(1u << reg) & (uint16_t)~v->written.regs[frame];
 }
 
-/* The number in the register decides something: an address, a size, the verdict, or that one side of a branch is
- * impossible. Other numbers need not be the same for a path to be pruned: both sides of their branches were walked. */
+/* The number in the register decides something: an address, a size, the verdict, or that one side
+ * of a branch is impossible. Other numbers need not be the same for a path to be pruned: both sides
+ * of their branches were walked. */
 static inline void mark_matter(struct verifier *v, unsigned frame, unsigned reg)
 {
 	if (reg < 10) {
@@ -261,8 +277,8 @@ int reg_is_pointer(const struct reg *r);
 struct reg *verify_read(struct verifier *v, unsigned reg, int *err);
 struct reg *verify_write(struct verifier *v, unsigned reg);
 /* Calls fn for every register and spilled register that has this id. */
-void verify_each_id(struct verifier *v, uint32_t id, void (*fn)(struct verifier *v, struct reg *r, void *arg),
-		    void *arg);
+void verify_each_id(struct verifier *v, uint32_t id,
+		    void (*fn)(struct verifier *v, struct reg *r, void *arg), void *arg);
 
 /* verify_alu.c */
 int verify_alu(struct verifier *v, const struct ebpf_insn *in);
@@ -277,10 +293,13 @@ int verify_load(struct verifier *v, const struct ebpf_insn *in);
 int verify_store(struct verifier *v, const struct ebpf_insn *in);
 int verify_atomic(struct verifier *v, const struct ebpf_insn *in);
 /* Is memory of that many bytes at ptr usable (what: how messages call the pointer)? */
-int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access, const char *what);
+int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
+		 const char *what);
 /* verify_stack.c */
-int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, struct reg *out);
-int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, const struct reg *value);
+int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		      struct reg *out);
+int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		       const struct reg *value);
 
 /* verify_call.c */
 int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in);

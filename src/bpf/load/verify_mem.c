@@ -27,35 +27,38 @@ static unsigned access_bytes(const struct ebpf_insn *in)
 static void object_text(const struct verifier *v, const struct reg *ptr, char *out, size_t bytes)
 {
 	if (ptr->type == REG_STACK) {
-		snprintf(out, bytes, "%s", ptr->frame == v->depth ? "the stack" : "a caller's stack");
+		snprintf(out, bytes, "%s",
+			 ptr->frame == v->depth ? "the stack" : "a caller's stack");
 	} else {
-		snprintf(out, bytes, "%s %s", v->maps[ptr->map].is_data ? "section" : "a value of map",
+		snprintf(out, bytes, "%s %s",
+			 v->maps[ptr->map].is_data ? "section" : "a value of map",
 			 v->maps[ptr->map].name);
 	}
 }
 
-static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high, uint64_t bytes,
-			 int64_t first, int64_t end, const char *what)
+static int refuse_bounds(struct verifier *v, const struct reg *ptr, int64_t low, int64_t high,
+			 uint64_t bytes, int64_t first, int64_t end, const char *what)
 {
 	char object[EBPF_NAME_BYTES + 32];
 
 	object_text(v, ptr, object, sizeof(object));
 	if (low == high) {
 		report_hint(v->r, "%s ends at offset %lld", object, (long long)end);
-		return verify_refuse(v, v->pc, "bounds", "%s: %llu bytes at offset %lld of %s, which has %lld to %lld",
-				     what, (unsigned long long)bytes, (long long)low, object, (long long)first,
-				     (long long)end);
+		return verify_refuse(v, v->pc, "bounds",
+				     "%s: %llu bytes at offset %lld of %s, which has %lld to %lld",
+				     what, (unsigned long long)bytes, (long long)low, object,
+				     (long long)first, (long long)end);
 	}
 	report_hint(v->r, "bound the index first (if (i < N)), or mask it (i & (N - 1))");
 	return verify_refuse(v, v->pc, "bounds",
-			     "%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld", what,
-			     (unsigned long long)bytes, (long long)low, (long long)high, object, (long long)first,
-			     (long long)end);
+			     "%s: %llu bytes at offset %lld to %lld of %s, which has %lld to %lld",
+			     what, (unsigned long long)bytes, (long long)low, (long long)high,
+			     object, (long long)first, (long long)end);
 }
 
 /* Is [off + the pointer's offset, + bytes) inside [first, end)? */
-static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int64_t first,
-			int64_t end, const char *what)
+static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+			int64_t first, int64_t end, const char *what)
 {
 	/* pointers' offsets are at most 2^29 and off 2^15, so nothing here can wrap */
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off;
@@ -66,14 +69,17 @@ static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, 
 	return 0;
 }
 
-static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, const char *what)
+static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
+			   const char *what)
 {
 	struct tnum at = tnum_add(ptr->v.t, TNUM_CONST((uint64_t)off));
 
 	if ((at.value | at.mask) & (bytes - 1)) {
 		report_hint(v->r, "use naturally aligned fields; packed structs do not work");
-		return verify_refuse(v, v->pc, "align", "%s: %u bytes at offset %s, which need not be a multiple of %u",
-				     what, bytes, verify_range_text(&ptr->v), bytes);
+		return verify_refuse(
+			v, v->pc, "align",
+			"%s: %u bytes at offset %s, which need not be a multiple of %u", what,
+			bytes, verify_range_text(&ptr->v), bytes);
 	}
 	return 0;
 }
@@ -83,20 +89,24 @@ static int check_map_write(struct verifier *v, const struct reg *ptr, const char
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 
 	if (m->flags & GBPF_F_RDONLY) {
-		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what, m->name);
+		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what,
+				     m->name);
 	}
 	if (!v->hook->daemon && !(m->flags & GBPF_F_TENANT)) {
-		report_hint(v->r, m->is_data ? "declare it GBPF_TENANT, so that each tenant has its own"
-					     : "give the map GBPF_F_TENANT, so that each tenant has its own");
+		report_hint(
+			v->r,
+			m->is_data ? "declare it GBPF_TENANT, so that each tenant has its own"
+				   : "give the map GBPF_F_TENANT, so that each tenant has its own");
 		return verify_refuse(v, v->pc, "readonly",
-				     "%s: %s is global, and %s, which runs in the tenant's process, may only read it",
+				     "%s: %s is global, and %s, which runs in the tenant's "
+				     "process, may only read it",
 				     what, m->name, v->hook->name);
 	}
 	return 0;
 }
 
-static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
-		       const char *what)
+static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		       int access, const char *what)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	int err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, what);
@@ -107,7 +117,8 @@ static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, u
 	return err;
 }
 
-int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access, const char *what)
+int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
+		 const char *what)
 {
 	switch (ptr->type) {
 	case REG_STACK:
@@ -116,11 +127,14 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 		return check_value(v, ptr, off, bytes, access, what);
 	case REG_VALUE_OR_NULL:
 		report_hint(v->r, "write if (!p) return ...; after the lookup");
-		return verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what, verify_reg_text(v, ptr));
+		return verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what,
+				     verify_reg_text(v, ptr));
 	case REG_CTX:
-		return verify_refuse(v, v->pc, "ctx", "%s: the context cannot be used as memory", what);
+		return verify_refuse(v, v->pc, "ctx", "%s: the context cannot be used as memory",
+				     what);
 	default:
-		return verify_refuse(v, v->pc, "type", "%s: %s is not memory", what, verify_reg_text(v, ptr));
+		return verify_refuse(v, v->pc, "type", "%s: %s is not memory", what,
+				     verify_reg_text(v, ptr));
 	}
 }
 
@@ -130,41 +144,48 @@ static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access
 	const struct verify_field *f = verify_fields(&n);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (f[i].hook != v->hook->id || off < f[i].offset || off >= (int64_t)f[i].offset + f[i].bytes) {
+		if (f[i].hook != v->hook->id || off < f[i].offset ||
+		    off >= (int64_t)f[i].offset + f[i].bytes) {
 			continue;
 		}
 		if (off + bytes > (int64_t)f[i].offset + f[i].bytes) {
-			return verify_refuse(v, v->pc, "ctx", "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
-					     bytes, (long long)off, f[i].name);
+			return verify_refuse(v, v->pc, "ctx",
+					     "%s: %u bytes at offset %lld reach beyond ctx->%s",
+					     what, bytes, (long long)off, f[i].name);
 		}
 		if (off % bytes) {
-			return verify_refuse(v, v->pc, "align", "%s: %u bytes at offset %lld of the context", what,
+			return verify_refuse(v, v->pc, "align",
+					     "%s: %u bytes at offset %lld of the context", what,
 					     bytes, (long long)off);
 		}
 		if (!(access & ACCESS_WRITE)) {
 			return 0;
 		}
 		if (!f[i].writable) {
-			return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read", what, f[i].name);
+			return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read",
+					     what, f[i].name);
 		}
 		if (bytes != f[i].bytes) {
-			return verify_refuse(v, v->pc, "ctx", "%s: ctx->%s is written whole, in %u bytes", what,
+			return verify_refuse(v, v->pc, "ctx",
+					     "%s: ctx->%s is written whole, in %u bytes", what,
 					     f[i].name, f[i].bytes);
 		}
 		return 0;
 	}
-	return verify_refuse(v, v->pc, "ctx", "%s: %s has no field at offset %lld (its context has %u bytes)", what,
+	return verify_refuse(v, v->pc, "ctx",
+			     "%s: %s has no field at offset %lld (its context has %u bytes)", what,
 			     v->hook->name, (long long)off, v->hook->ctx_bytes);
 }
 
 /* A whole constant of .rodata is known when the caller gave us its contents. */
-static int read_constant(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, struct reg *out)
+static int read_constant(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
+			 struct reg *out)
 {
 	const struct ebpf_map_def *m = &v->maps[ptr->map];
 	uint64_t value = 0;
 
-	if (!v->prog->init || !v->prog->init[ptr->map] || !m->is_data || !(m->flags & GBPF_F_RDONLY) ||
-	    !scalar_is_const(&ptr->v)) {
+	if (!v->prog->init || !v->prog->init[ptr->map] || !m->is_data ||
+	    !(m->flags & GBPF_F_RDONLY) || !scalar_is_const(&ptr->v)) {
 		return 0;
 	}
 	memcpy(&value, (const char *)v->prog->init[ptr->map] + ptr->v.smin + off, bytes);
@@ -183,8 +204,8 @@ static void extend(struct reg *out, unsigned bytes)
 }
 
 /* Fills out with what a load gives; sign_extend only with fewer than 8 bytes. */
-static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, int sign_extend,
-		struct reg *out)
+static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
+		int sign_extend, struct reg *out)
 {
 	const char *what = "load";
 	int err;
@@ -239,14 +260,16 @@ static void link_copy(struct verifier *v, struct reg *src, unsigned bytes)
 	}
 }
 
-static int store(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes, struct reg *value)
+static int store(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
+		 struct reg *value)
 {
 	const char *what = "store";
 	int err;
 
 	if (ptr->type != REG_STACK && reg_is_pointer(value) && reg_is_pointer(ptr)) {
 		report_hint(v->r, "store an index instead of an address");
-		return verify_refuse(v, v->pc, "leak", "a pointer (%s) would be stored where others can read it",
+		return verify_refuse(v, v->pc, "leak",
+				     "a pointer (%s) would be stored where others can read it",
 				     verify_reg_text(v, value));
 	}
 	if (ptr->type == REG_CTX) {
@@ -304,7 +327,8 @@ static int check_operand(struct verifier *v, unsigned reg)
 	const struct reg *r = verify_read(v, reg, &err);
 
 	if (r && reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "leak", "atomic: r%u is %s; only numbers may be combined with memory",
+		return verify_refuse(v, v->pc, "leak",
+				     "atomic: r%u is %s; only numbers may be combined with memory",
 				     reg, verify_reg_text(v, r));
 	}
 	return err;
@@ -326,7 +350,8 @@ int verify_atomic(struct verifier *v, const struct ebpf_insn *in)
 		return err;
 	}
 	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && ptr->type != REG_VALUE_OR_NULL) {
-		return verify_refuse(v, v->pc, "atomic", "r%u is %s: atomics work on map values and the stack only",
+		return verify_refuse(v, v->pc, "atomic",
+				     "r%u is %s: atomics work on map values and the stack only",
 				     in->dst, verify_reg_text(v, ptr));
 	}
 	err = verify_range(v, ptr, in->off, bytes, ACCESS_READ | ACCESS_WRITE, what);

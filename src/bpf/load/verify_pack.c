@@ -1,5 +1,6 @@
-/* States at rest: only initialized registers and used stack slots, so that thousands fit into memory; and the question on
- * which pruning rests: does the running state lie inside a packed one? */
+/* States at rest: only initialized registers and used stack slots, so that thousands fit into
+ * memory; and the question on which pruning rests: does the running state lie inside a packed one?
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@ struct packed_frame {
 	uint64_t slots;	 /* those with a kind */
 	uint64_t spills; /* those with a register */
 	uint32_t ret, depth;
-	uint32_t regs;	 /* bits 0..9 */
-	uint32_t first;	 /* index of the frame's first register in regs[]; kinds lie in kinds[] */
+	uint32_t regs;	/* bits 0..9 */
+	uint32_t first; /* index of the frame's first register in regs[]; kinds lie in kinds[] */
 	uint32_t first_kind;
 };
 
@@ -24,7 +25,8 @@ struct packed {
 
 static struct reg *regs_of(const struct packed *p)
 {
-	return (struct reg *)((char *)p + ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
+	return (struct reg *)((char *)p +
+			      ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
 }
 
 static uint64_t *kinds_of(const struct packed *p)
@@ -84,10 +86,12 @@ struct packed *verify_pack(struct verifier *v)
 		measure(v->frames[f], &pf[f]);
 		pf[f].first = n_regs;
 		pf[f].first_kind = n_kinds;
-		n_regs += (uint32_t)(__builtin_popcount(pf[f].regs) + __builtin_popcountll(pf[f].spills));
+		n_regs += (uint32_t)(__builtin_popcount(pf[f].regs) +
+				     __builtin_popcountll(pf[f].spills));
 		n_kinds += (uint32_t)__builtin_popcountll(pf[f].slots);
 	}
-	bytes = ROUND_UP(sizeof(*p) + n * sizeof(pf[0]), 8) + n_regs * sizeof(*reg) + n_kinds * sizeof(*kind);
+	bytes = ROUND_UP(sizeof(*p) + n * sizeof(pf[0]), 8) + n_regs * sizeof(*reg) +
+		n_kinds * sizeof(*kind);
 	p = malloc(bytes);
 	if (!p) {
 		return NULL;
@@ -147,8 +151,8 @@ void verify_unpack(struct verifier *v, const struct packed *p)
 	}
 }
 
-/* Names of equal things in one state against those in the other. Two places that the old state knew to be equal must be
- * known to be equal now. */
+/* Names of equal things in one state against those in the other. Two places that the old state knew
+ * to be equal must be known to be equal now. */
 struct idmap {
 	uint32_t old[96], now[96];
 	uint32_t n;
@@ -190,7 +194,8 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 		return old->frame == now->frame;
 	case REG_VALUE:
 		/* id 0 names a place (value 0 of the map), not a lookup */
-		return old->map == now->map && (old->id == 0) == (now->id == 0) && map_id(m, old->id, now->id);
+		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
+		       map_id(m, old->id, now->id);
 	case REG_VALUE_OR_NULL:
 		return old->map == now->map && map_id(m, old->id, now->id);
 	case REG_MAP:
@@ -202,8 +207,8 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 
 static int byte_within(unsigned old, unsigned now, const struct slot *s)
 {
-	int zero = now == BYTE_ZERO ||
-		   (now == BYTE_SPILL && s->r.type == REG_SCALAR && scalar_is_const(&s->r.v) && !s->r.v.t.value);
+	int zero = now == BYTE_ZERO || (now == BYTE_SPILL && s->r.type == REG_SCALAR &&
+					scalar_is_const(&s->r.v) && !s->r.v.t.value);
 
 	switch (old) {
 	case BYTE_NONE:
@@ -215,7 +220,8 @@ static int byte_within(unsigned old, unsigned now, const struct slot *s)
 	}
 }
 
-static int slot_within(uint64_t kinds, const struct reg *reg, const struct slot *now, struct idmap *m, int same)
+static int slot_within(uint64_t kinds, const struct reg *reg, const struct slot *now,
+		       struct idmap *m, int same)
 {
 	uint8_t old[8];
 
@@ -247,8 +253,8 @@ static unsigned rank64(uint64_t set, unsigned bit)
 }
 
 /* regs, slots: those to compare; matter: registers whose numbers must be compared too. */
-static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs, uint32_t matter,
-			uint64_t slots, struct idmap *m, int same)
+static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs,
+			uint32_t matter, uint64_t slots, struct idmap *m, int same)
 {
 	static const struct reg none;
 	const struct packed_frame *pf = &p->frames[f];
@@ -260,14 +266,16 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 		unsigned i = (unsigned)__builtin_ctz(left);
 		const struct reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
 
-		if (!(matter >> i & 1) && r->type == REG_SCALAR && now->regs[i].type == REG_SCALAR) {
+		if (!(matter >> i & 1) && r->type == REG_SCALAR &&
+		    now->regs[i].type == REG_SCALAR) {
 			continue;
 		}
 		if (!reg_within(r, &now->regs[i], m, same)) {
 			return 0;
 		}
 	}
-	for (uint64_t left = slots & (same ? pf->slots | now->used : pf->slots); left; left &= left - 1) {
+	for (uint64_t left = slots & (same ? pf->slots | now->used : pf->slots); left;
+	     left &= left - 1) {
 		unsigned s = (unsigned)__builtin_ctzll(left);
 		uint64_t kind = pf->slots >> s & 1 ? kinds[rank64(pf->slots, s)] : 0;
 		const struct reg *r = pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
@@ -302,7 +310,8 @@ int verify_within(const struct verifier *v, const struct packed *p, const struct
 		return 0;
 	}
 	for (uint32_t f = p->n_frames; f-- > 0;) {
-		if (!frame_within(v->frames[f], p, f, read->regs[f], read->matter[f], read->slots[f], &m, 0)) {
+		if (!frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
+				  read->slots[f], &m, 0)) {
 			return 0;
 		}
 	}

@@ -35,11 +35,13 @@ struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
 
 	if (r->type == REG_NONE) {
 		if (reg >= 1 && reg <= 5) {
-			report_hint(v->r, "r1-r5 are gone after a call; keep what is needed in r6-r9 or on the stack");
+			report_hint(v->r, "r1-r5 are gone after a call; keep what is needed in "
+					  "r6-r9 or on the stack");
 		} else {
 			report_hint(v->r, "give the variable a value on every path");
 		}
-		*err = verify_refuse(v, v->pc, "init", "r%u is read but was never written on this path", reg);
+		*err = verify_refuse(v, v->pc, "init",
+				     "r%u is read but was never written on this path", reg);
 		return NULL;
 	}
 	mark_read(v, v->depth, reg);
@@ -58,8 +60,8 @@ static int has_spill(const struct slot *s)
 	return s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL;
 }
 
-void verify_each_id(struct verifier *v, uint32_t id, void (*fn)(struct verifier *v, struct reg *r, void *arg),
-		    void *arg)
+void verify_each_id(struct verifier *v, uint32_t id,
+		    void (*fn)(struct verifier *v, struct reg *r, void *arg), void *arg)
 {
 	for (unsigned f = 0; f <= v->depth; f++) {
 		struct frame *fr = v->frames[f];

@@ -1,4 +1,5 @@
-/* What a person reads when a program is refused: place, rule, what was known, the source line, and on demand the path. */
+/* What a person reads when a program is refused: place, rule, what was known, the source line, and
+ * on demand the path. */
 #include "bpf/load/verify_int.h"
 
 #include <errno.h>
@@ -25,16 +26,18 @@ const char *verify_range_text(const struct scalar *s)
 	if (scalar_is_const(s)) {
 		snprintf(t, n, "%lld", (long long)s->t.value);
 	} else if (s->smin >= 0 && s->smin <= s->smax && s->umax < UINT64_MAX) {
-		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin, (unsigned long long)s->umax);
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin,
+			 (unsigned long long)s->umax);
 	} else if (s->smin > INT64_MIN || s->smax < INT64_MAX) {
 		snprintf(t, n, "%lld to %lld", (long long)s->smin, (long long)s->smax);
 	} else if (s->umin > 0 || s->umax < UINT64_MAX) {
-		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin, (unsigned long long)s->umax);
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin,
+			 (unsigned long long)s->umax);
 	} else if (s->u32min > 0 || s->u32max < UINT32_MAX) {
 		snprintf(t, n, "anything with low half %u to %u", s->u32min, s->u32max);
 	} else if (~s->t.mask) {
-		snprintf(t, n, "anything with known bits 0x%llx/0x%llx", (unsigned long long)s->t.value,
-			 (unsigned long long)~s->t.mask);
+		snprintf(t, n, "anything with known bits 0x%llx/0x%llx",
+			 (unsigned long long)s->t.value, (unsigned long long)~s->t.mask);
 	} else {
 		snprintf(t, n, "anything");
 	}
@@ -57,11 +60,12 @@ const char *verify_reg_text(const struct verifier *v, const struct reg *r)
 		snprintf(t, n, "the context");
 		break;
 	case REG_STACK:
-		snprintf(t, n, "a pointer to the stack%s at %s", r->frame == v->depth ? "" : " of a caller",
-			 verify_range_text(&r->v));
+		snprintf(t, n, "a pointer to the stack%s at %s",
+			 r->frame == v->depth ? "" : " of a caller", verify_range_text(&r->v));
 		break;
 	case REG_VALUE:
-		snprintf(t, n, "a pointer into %s at %s", v->maps[r->map].name, verify_range_text(&r->v));
+		snprintf(t, n, "a pointer into %s at %s", v->maps[r->map].name,
+			 verify_range_text(&r->v));
 		break;
 	case REG_VALUE_OR_NULL:
 		snprintf(t, n, "a value of map %s or NULL", v->maps[r->map].name);
@@ -127,11 +131,13 @@ static void detail(struct verifier *v, uint32_t pc)
 	buf_printf(out, "  insn %u: ", pc);
 	ebpf_insn_text(&v->prog->insns[pc], pc, out);
 	if (v->log.len) {
-		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1, buf_text(&v->log));
+		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1,
+			   buf_text(&v->log));
 	}
 }
 
-static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, va_list ap)
+static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+		  va_list ap)
 {
 	struct buf text;
 
@@ -158,7 +164,8 @@ int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char 
 	return err;
 }
 
-int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt, ...)
+int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+		      ...)
 {
 	va_list ap;
 
@@ -191,17 +198,26 @@ int verify_over_budget(struct verifier *v)
 
 	if (head == UINT32_MAX) {
 		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
-		return verify_refuse(v, v->pc, "budget", "a path of this program costs %llu instructions or more; %s may "
-				     "cost %u", (unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
+		return verify_refuse(
+			v, v->pc, "budget",
+			"a path of this program costs %llu instructions or more; %s may "
+			"cost %u",
+			(unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
 	}
 	l = line_of(v->prog, head);
 	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
 	if (l) {
-		return verify_refuse(v, head, "budget", "the loop at line %u may go round until the program costs more than "
-				     "the %u instructions that %s may", l->line, v->hook->budget, v->hook->name);
+		return verify_refuse(
+			v, head, "budget",
+			"the loop at line %u may go round until the program costs more than "
+			"the %u instructions that %s may",
+			l->line, v->hook->budget, v->hook->name);
 	}
-	return verify_refuse(v, head, "budget", "the loop at insn %u may go round until the program costs more than the %u "
-			     "instructions that %s may", head, v->hook->budget, v->hook->name);
+	return verify_refuse(
+		v, head, "budget",
+		"the loop at insn %u may go round until the program costs more than the %u "
+		"instructions that %s may",
+		head, v->hook->budget, v->hook->name);
 }
 
 int verify_log_start(struct verifier *v)

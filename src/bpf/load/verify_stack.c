@@ -1,5 +1,6 @@
-/* The stack, byte for byte. Numbers and pointers that were stored whole are still known when they are loaded whole;
- * what overwrites part of a pointer makes all of it unreadable, so that no piece of an address can be looked at. */
+/* The stack, byte for byte. Numbers and pointers that were stored whole are still known when they
+ * are loaded whole; what overwrites part of a pointer makes all of it unreadable, so that no piece
+ * of an address can be looked at. */
 #include "bpf/load/verify_int.h"
 
 #include <errno.h>
@@ -35,12 +36,16 @@ static int refuse_byte(struct verifier *v, unsigned frame, int64_t off, int poin
 	const char *whose = frame == v->depth ? "fp" : "caller's fp";
 
 	if (pointer) {
-		report_hint(v->r, "load the whole pointer (8 aligned bytes), or store something else there first");
-		return verify_refuse(v, v->pc, "leak", "byte %s%lld is part of a stored pointer and cannot be read as data",
-				     whose, (long long)off);
+		report_hint(v->r, "load the whole pointer (8 aligned bytes), or store something "
+				  "else there first");
+		return verify_refuse(
+			v, v->pc, "leak",
+			"byte %s%lld is part of a stored pointer and cannot be read as data", whose,
+			(long long)off);
 	}
 	report_hint(v->r, "initialize the whole variable (= {0}), padding included");
-	return verify_refuse(v, v->pc, "init", "stack byte %s%lld is read but was never written on this path", whose,
+	return verify_refuse(v, v->pc, "init",
+			     "stack byte %s%lld is read but was never written on this path", whose,
 			     (long long)off);
 }
 
@@ -75,7 +80,8 @@ static void forget_spill(struct slot *s)
 }
 
 /* A load inside one slot that hits the spilled bytes: 1 when out was set. */
-static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigned bytes, struct reg *out)
+static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigned bytes,
+		      struct reg *out)
 {
 	unsigned first = 0, n = spill_extent(s, &first);
 	struct scalar shift;
@@ -102,7 +108,8 @@ static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigne
 }
 
 /* Every byte from low to high (exclusive) is data that may be looked at. */
-static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64_t high, int *all_zero)
+static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64_t high,
+			  int *all_zero)
 {
 	*all_zero = 1;
 	for (int64_t off = low; off < high; off++) {
@@ -113,13 +120,14 @@ static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64
 			return refuse_byte(v, frame, off, kind == BYTE_SPILL);
 		}
 		mark_slot_read(v, frame, slot_of(off));
-		*all_zero &= kind == BYTE_ZERO ||
-			     (kind == BYTE_SPILL && scalar_is_const(&s->r.v) && s->r.v.t.value == 0);
+		*all_zero &= kind == BYTE_ZERO || (kind == BYTE_SPILL && scalar_is_const(&s->r.v) &&
+						   s->r.v.t.value == 0);
 	}
 	return 0;
 }
 
-int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, struct reg *out)
+int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		      struct reg *out)
 {
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
 	int fixed = scalar_is_const(&ptr->v), zero, err;
@@ -157,7 +165,8 @@ static void write_somewhere(struct verifier *v, unsigned frame, int64_t low, int
 		if (*kind == BYTE_ZERO && !zero) {
 			*kind = BYTE_MISC;
 		}
-		/* what the state keeps of the slot depends on what it was: the old contents count as read */
+		/* what the state keeps of the slot depends on what it was: the old contents count
+		 * as read */
 		mark_slot_read(v, frame, slot_of(off));
 	}
 }
@@ -185,24 +194,29 @@ static void write_here(struct verifier *v, unsigned frame, int64_t low, int64_t 
 	}
 }
 
-static int check_pointer_store(struct verifier *v, const struct reg *ptr, int64_t low, uint64_t bytes,
-			       const struct reg *value)
+static int check_pointer_store(struct verifier *v, const struct reg *ptr, int64_t low,
+			       uint64_t bytes, const struct reg *value)
 {
 	if (bytes != 8 || !scalar_is_const(&ptr->v) || low % 8) {
-		return verify_refuse(v, v->pc, "stack", "a pointer (%s) is stored only whole, in 8 aligned bytes at a "
-				     "fixed place", verify_reg_text(v, value));
+		return verify_refuse(v, v->pc, "stack",
+				     "a pointer (%s) is stored only whole, in 8 aligned bytes at a "
+				     "fixed place",
+				     verify_reg_text(v, value));
 	}
 	if (value->type == REG_STACK && value->frame > ptr->frame) {
-		return verify_refuse(v, v->pc, "stack", "a pointer into this function's frame would outlive it in the "
+		return verify_refuse(v, v->pc, "stack",
+				     "a pointer into this function's frame would outlive it in the "
 				     "caller's frame");
 	}
 	return 0;
 }
 
-int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, const struct reg *value)
+int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		       const struct reg *value)
 {
 	int64_t low = ptr->v.smin + off, high = ptr->v.smax + off + (int64_t)bytes;
-	int zero = value && value->type == REG_SCALAR && scalar_is_const(&value->v) && value->v.t.value == 0;
+	int zero = value && value->type == REG_SCALAR && scalar_is_const(&value->v) &&
+		   value->v.t.value == 0;
 	struct slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
 
 	touch(v, ptr->frame, low);

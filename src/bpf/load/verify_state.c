@@ -1,12 +1,13 @@
-/* The tree of walked paths: nodes where paths meet, branches still to be walked, and what each node learns when all
- * behind it is done (which values mattered, what the dearest path costs). */
+/* The tree of walked paths: nodes where paths meet, branches still to be walked, and what each node
+ * learns when all behind it is done (which values mattered, what the dearest path costs). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bpf/load/verify_int.h"
 
-/* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one still fits. */
+/* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one
+ * still fits. */
 static uint32_t node_distance(const struct verifier *v)
 {
 	return 8 + (uint32_t)MIN(v->path_cost >> 15, 24u);
@@ -32,7 +33,8 @@ static void free_node(struct verifier *v, struct node *n)
 static int too_big(struct verifier *v)
 {
 	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
-	return verify_refuse_err(v, -E2BIG, v->pc, "effort", "too many different states to keep (%u MB)",
+	return verify_refuse_err(v, -E2BIG, v->pc, "effort",
+				 "too many different states to keep (%u MB)",
 				 VERIFY_MAX_BYTES >> 20);
 }
 
@@ -112,7 +114,8 @@ void verify_path_end(struct verifier *v, uint64_t tail)
 static int refuse_endless(struct verifier *v)
 {
 	report_hint(v->r, "let something that the loop's condition reads change in every round");
-	return verify_refuse(v, v->pc, "loop", "the loop makes no progress: the same state is reached again");
+	return verify_refuse(v, v->pc, "loop",
+			     "the loop makes no progress: the same state is reached again");
 }
 
 /* A node that only costs time leaves its list; an open one is still somebody's parent. */
@@ -130,7 +133,8 @@ int verify_meet(struct verifier *v)
 			if (verify_same(v, n->state)) {
 				return refuse_endless(v);
 			}
-		} else if (!(v->flags & EBPF_VERIFY_NO_PRUNE) && verify_within(v, n->state, &n->read)) {
+		} else if (!(v->flags & EBPF_VERIFY_NO_PRUNE) &&
+			   verify_within(v, n->state, &n->read)) {
 			n->hits += n->hits < UINT16_MAX / 4;
 			if (v->path_cost + n->best > v->hook->budget) {
 				v->path_cost += n->best;

@@ -12,7 +12,9 @@ typedef int32_t s32;
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) type name;
-#define GBPF_CTX_END(hook) };
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
 #define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { HOOK_##name = id };
 #include "gbpf/hooks.def"
 
@@ -20,7 +22,7 @@ typedef int32_t s32;
 #define IS_DAEMON 1
 
 static const struct verify_hook hooks[] = {
-#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) \
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc)                                         \
 	{ id, #name, IS_##side, budget, vmin, vmax, sizeof(struct gbpf_##name##_ctx) },
 #include "gbpf/hooks.def"
 };
@@ -29,14 +31,16 @@ static const struct verify_hook hooks[] = {
 #define ACCESS_RW 1
 
 static const struct verify_field fields[] = {
-#define GBPF_CTX(hook, type, name, access, doc)                                                          \
-	{ HOOK_##hook, #name, offsetof(struct gbpf_##hook##_ctx, name), sizeof(type), ACCESS_##access },
+#define GBPF_CTX(hook, type, name, access, doc)                                                    \
+	{ HOOK_##hook, #name, offsetof(struct gbpf_##hook##_ctx, name), sizeof(type),              \
+	  ACCESS_##access },
 #include "gbpf/hooks.def"
 };
 
 static const struct verify_helper helpers[] = {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                             \
-	{ id, #name, RET_##ret, { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 }, SIDE_##sides, cost },
+#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
+	{ id,		#name, RET_##ret, { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },    \
+	  SIDE_##sides, cost },
 #include "gbpf/hooks.def"
 };
 
@@ -82,13 +86,15 @@ void verify_verdict_names(const struct verify_hook *h, struct buf *out)
 
 	for (size_t i = 0; i < ARRAY_SIZE(constants); i++) {
 		if (strncmp(constants[i].doc, h->name, len) == 0 && constants[i].doc[len] == ':') {
-			buf_printf(out, "%s%s (%lld)", sep, constants[i].name, (long long)constants[i].value);
+			buf_printf(out, "%s%s (%lld)", sep, constants[i].name,
+				   (long long)constants[i].value);
 			sep = ", ";
 		}
 	}
 	if (!*sep && h->verdict_min == h->verdict_max) {
 		buf_printf(out, "%lld", (long long)h->verdict_min);
 	} else if (!*sep) {
-		buf_printf(out, "%lld to %lld", (long long)h->verdict_min, (long long)h->verdict_max);
+		buf_printf(out, "%lld to %lld", (long long)h->verdict_min,
+			   (long long)h->verdict_max);
 	}
 }

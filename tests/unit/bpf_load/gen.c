@@ -7,7 +7,10 @@
 #include "gbpf/hooks.def"
 
 const uint32_t gen_maps[GEN_MAPS][4] = {
-	{ 24, 3, 0, 0 }, { 64, 4, GBPF_F_TENANT, 0 }, { 40, 1, GBPF_F_RDONLY, 1 }, { 72, 1, GBPF_F_TENANT, 1 },
+	{ 24, 3, 0, 0 },
+	{ 64, 4, GBPF_F_TENANT, 0 },
+	{ 40, 1, GBPF_F_RDONLY, 1 },
+	{ 72, 1, GBPF_F_TENANT, 1 },
 	{ 16, 2, GBPF_F_DAEMON, 0 },
 };
 
@@ -19,7 +22,8 @@ static uint32_t below(struct gen *g, uint32_t n)
 static uint32_t emit(struct gen *g, unsigned code, unsigned dst, unsigned src, int off, int64_t imm)
 {
 	if (g->n < GEN_MAX_INSNS - 2) {
-		g->insns[g->n] = (struct ebpf_insn){ (uint8_t)code, dst & 15, src & 15, (int16_t)off, (int32_t)imm };
+		g->insns[g->n] = (struct ebpf_insn){ (uint8_t)code, dst & 15, src & 15,
+						     (int16_t)off, (int32_t)imm };
 		g->n++;
 	}
 	return g->n - 1;
@@ -66,9 +70,11 @@ static int64_t small(struct gen *g)
 
 static void alu(struct gen *g)
 {
-	static const uint8_t ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR, EBPF_AND, EBPF_AND, EBPF_LSH,
-				       EBPF_RSH, EBPF_NEG, EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH, EBPF_END };
-	unsigned op = ops[below(g, sizeof(ops))], cls = below(g, 2) ? EBPF_ALU64 : EBPF_ALU, dst = number(g);
+	static const uint8_t ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV,	EBPF_OR,
+				       EBPF_AND, EBPF_AND, EBPF_LSH, EBPF_RSH,	EBPF_NEG,
+				       EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH, EBPF_END };
+	unsigned op = ops[below(g, sizeof(ops))], cls = below(g, 2) ? EBPF_ALU64 : EBPF_ALU,
+		 dst = number(g);
 	int off = 0;
 
 	if (dst == 6 || dst == 9) {
@@ -77,7 +83,8 @@ static void alu(struct gen *g)
 		g->numbers |= (uint16_t)(1u << dst);
 	}
 	if (op == EBPF_END) {
-		emit(g, cls | EBPF_END | (cls == EBPF_ALU ? below(g, 2) * EBPF_X : 0), dst, 0, 0, 16 << below(g, 3));
+		emit(g, cls | EBPF_END | (cls == EBPF_ALU ? below(g, 2) * EBPF_X : 0), dst, 0, 0,
+		     16 << below(g, 3));
 		return;
 	}
 	if (op == EBPF_NEG) {
@@ -102,18 +109,20 @@ static void ctx_load(struct gen *g)
 	unsigned dst = target(g);
 
 	if (below(g, 2)) {
-		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 6, 8 * (int)below(g, g->daemon ? 3 : 8), 0);
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 6, 8 * (int)below(g, g->daemon ? 3 : 8),
+		     0);
 	} else {
 		static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W };
 		unsigned size = sizes[below(g, 3)];
 		unsigned mode = below(g, 2) ? EBPF_MEM : EBPF_MEMSX;
 
-		emit(g, EBPF_LDX | mode | size, dst, 6, (g->daemon ? 24 : 72) + 4 * (int)below(g, 2), 0);
+		emit(g, EBPF_LDX | mode | size, dst, 6,
+		     (g->daemon ? 24 : 72) + 4 * (int)below(g, 2), 0);
 	}
 	g->numbers |= (uint16_t)(1u << dst);
 }
 
-static const uint8_t jumps[] = { EBPF_JEQ, EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
+static const uint8_t jumps[] = { EBPF_JEQ,  EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
 				 EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 
 static uint32_t jump(struct gen *g, unsigned reg, int64_t imm, int by_reg)
@@ -140,14 +149,17 @@ static unsigned bound(struct gen *g, uint32_t limit, uint32_t skips[4])
 			     masks[below(g, sizeof(masks))]);
 			break;
 		case 1:
-			emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_RSH | EBPF_K, 1, 0, 0, 24 + 5 * below(g, 8));
+			emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_RSH | EBPF_K, 1, 0, 0,
+			     24 + 5 * below(g, 8));
 			break;
 		case 2:
-			emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOD | EBPF_K, 1, 0, 0, 1 + below(g, limit + 2));
+			emit(g, (below(g, 2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOD | EBPF_K, 1, 0, 0,
+			     1 + below(g, limit + 2));
 			break;
 		case 3:
 			if (g->branches < 7 && n < 4) { /* both ends, signed */
-				skips[n++] = emit(g, EBPF_JMP | EBPF_JSLT | EBPF_K, 1, 0, 0, below(g, 3));
+				skips[n++] = emit(g, EBPF_JMP | EBPF_JSLT | EBPF_K, 1, 0, 0,
+						  below(g, 3));
 				g->branches++;
 			}
 			/* fall through */
@@ -158,9 +170,11 @@ static unsigned bound(struct gen *g, uint32_t limit, uint32_t skips[4])
 			break;
 		default:
 			if (g->branches < 7 && n < 4) {
-				skips[n++] = emit(g, (below(g, 3) ? EBPF_JMP : EBPF_JMP32) |
-						  (below(g, 2) ? EBPF_JGT : EBPF_JGE) | EBPF_K, 1, 0, 0,
-						  (int64_t)limit - below(g, 3));
+				skips[n++] =
+					emit(g,
+					     (below(g, 3) ? EBPF_JMP : EBPF_JMP32) |
+						     (below(g, 2) ? EBPF_JGT : EBPF_JGE) | EBPF_K,
+					     1, 0, 0, (int64_t)limit - below(g, 3));
 				g->branches++;
 			}
 		}
@@ -183,13 +197,15 @@ static void access(struct gen *g, unsigned ptr, int off, unsigned bytes, int wri
 		break;
 	case 3:
 		if (bytes >= 4 && below(g, 2)) {
-			static const uint8_t ops[] = { EBPF_ADD, EBPF_OR, EBPF_AND, EBPF_XOR, EBPF_ADD | 1, EBPF_XOR | 1,
+			static const uint8_t ops[] = { EBPF_ADD,  EBPF_OR,	EBPF_AND,
+						       EBPF_XOR,  EBPF_ADD | 1, EBPF_XOR | 1,
 						       EBPF_XCHG, EBPF_CMPXCHG };
 
 			dst = 3;
 			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, dst, number(g), 0, 0);
 			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 0, 0, 0, small(g));
-			emit(g, EBPF_STX | EBPF_ATOMIC | size_code(bytes), ptr, dst, off, ops[below(g, sizeof(ops))]);
+			emit(g, EBPF_STX | EBPF_ATOMIC | size_code(bytes), ptr, dst, off,
+			     ops[below(g, sizeof(ops))]);
 			g->numbers |= 1u << 3 | 1;
 		} else {
 			emit(g, EBPF_ST | EBPF_MEM | size_code(bytes), ptr, 0, off, small(g));
@@ -197,8 +213,10 @@ static void access(struct gen *g, unsigned ptr, int off, unsigned bytes, int wri
 		break;
 	default:
 		dst = target(g);
-		emit(g, EBPF_LDX | (bytes < 8 && below(g, 3) == 0 ? EBPF_MEMSX : EBPF_MEM) | size_code(bytes), dst, ptr, off,
-		     0);
+		emit(g,
+		     EBPF_LDX | (bytes < 8 && below(g, 3) == 0 ? EBPF_MEMSX : EBPF_MEM) |
+			     size_code(bytes),
+		     dst, ptr, off, 0);
 		g->numbers |= (uint16_t)(1u << dst);
 	}
 }
@@ -412,7 +430,8 @@ static void diamond_value(struct gen *g)
 	}
 }
 
-/* Instructions that change nothing that matters, so that the next place where paths meet gets a node. */
+/* Instructions that change nothing that matters, so that the next place where paths meet gets a
+ * node. */
 static void pause(struct gen *g, unsigned n)
 {
 	while (n-- > 0) {
@@ -434,7 +453,8 @@ static void diamond_stack(struct gen *g)
 	emit(g, EBPF_LDX | EBPF_MEM | size_code(bytes), 7, 10, -96 + (int)at, 0);
 }
 
-/* Two paths give r7 different values, meet, and then r7 is an index: what one path allows the other may not. */
+/* Two paths give r7 different values, meet, and then r7 is an index: what one path allows the other
+ * may not. */
 static void diamond(struct gen *g)
 {
 	uint32_t at, over, skip = 0;
@@ -455,7 +475,8 @@ static void diamond(struct gen *g)
 		diamond_stack(g);
 	}
 	if (check) {
-		skip = emit(g, EBPF_JMP | EBPF_JGT | EBPF_K, below(g, 2) ? 8 : 7, 0, 0, below(g, 30));
+		skip = emit(g, EBPF_JMP | EBPF_JGT | EBPF_K, below(g, 2) ? 8 : 7, 0, 0,
+			    below(g, 30));
 	}
 	g->branches += 1 + (unsigned)check;
 	if (below(g, 3) == 0 && g->n_calls < 8 && !g->in_function) {
@@ -506,7 +527,8 @@ static void block(struct gen *g, unsigned n)
 			below(g, 2) ? loop(g) : pointer_spill(g);
 			break;
 		case 7:
-			g->branches < 5 && !g->in_function && below(g, 3) == 0 ? diamond(g) : alu(g);
+			g->branches < 5 && !g->in_function && below(g, 3) == 0 ? diamond(g)
+									       : alu(g);
 			break;
 		default:
 			alu(g);

@@ -1,5 +1,5 @@
-/* Random programs that look like something: numbers of doubtful origin, bounded in doubtful ways, then used as indices.
- * Most are wrong somewhere; the verifier must tell which. */
+/* Random programs that look like something: numbers of doubtful origin, bounded in doubtful ways,
+ * then used as indices. Most are wrong somewhere; the verifier must tell which. */
 #ifndef GBPF_TESTS_BPF_LOAD_GEN_H
 #define GBPF_TESTS_BPF_LOAD_GEN_H
 

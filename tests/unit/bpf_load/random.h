@@ -1,4 +1,5 @@
-/* Random numbers for tests: the same on every run, and rich in the values at which arithmetic goes wrong. */
+/* Random numbers for tests: the same on every run, and rich in the values at which arithmetic goes
+ * wrong. */
 #ifndef GBPF_TESTS_BPF_LOAD_RANDOM_H
 #define GBPF_TESTS_BPF_LOAD_RANDOM_H
 
@@ -24,10 +25,33 @@ static inline uint32_t rng_below(struct rng *r, uint32_t n)
 
 static inline uint64_t rng_number(struct rng *r)
 {
-	static const uint64_t edges[] = { 0, 1, 2, 7, 8, 31, 32, 63, 64, 127, 128, 255, 256, 0x7fff, 0x8000, 0xffff,
-					  0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x7fffffffffffffff,
-					  0x8000000000000000, 0xffffffff80000000, 0xffffffff00000000,
-					  0xffffffffffffffff, 0xfffffffffffffffe, 0xffffffffffffff80 };
+	static const uint64_t edges[] = { 0,
+					  1,
+					  2,
+					  7,
+					  8,
+					  31,
+					  32,
+					  63,
+					  64,
+					  127,
+					  128,
+					  255,
+					  256,
+					  0x7fff,
+					  0x8000,
+					  0xffff,
+					  0x7fffffff,
+					  0x80000000,
+					  0xffffffff,
+					  0x100000000,
+					  0x7fffffffffffffff,
+					  0x8000000000000000,
+					  0xffffffff80000000,
+					  0xffffffff00000000,
+					  0xffffffffffffffff,
+					  0xfffffffffffffffe,
+					  0xffffffffffffff80 };
 	uint64_t x = rng_next(r);
 
 	switch (rng_below(r, 6)) {
@@ -38,7 +62,7 @@ static inline uint64_t rng_number(struct rng *r)
 	case 2:
 		return x & 0xff;
 	case 3:
-		return (uint64_t)-(int64_t)(x & 0xffff);
+		return (uint64_t) - (int64_t)(x & 0xffff);
 	default:
 		return x >> rng_below(r, 64);
 	}

@@ -1,6 +1,7 @@
-/* Objects as people write them (tests/data/verify, .bpf.c, compiled by clang), and objects as nobody should: truncated
- * and damaged ones. Arguments: source and object in turn; the source's first line says what is to happen:
- *	accept: ...        or        refuse: text that the message begins with or contains */
+/* Objects as people write them (tests/data/verify, .bpf.c, compiled by clang), and objects as
+ *nobody should: truncated and damaged ones. Arguments: source and object in turn; the source's
+ *first line says what is to happen: accept: ...        or        refuse: text that the message
+ *begins with or contains */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +69,8 @@ static void check_pair(const char *source, const char *object)
 		assert_non_null(end);
 		*end = 0;
 		if (!err || !strstr(buf_text(&r.message), want)) {
-			fail_msg("%s: wanted '%s', got: %s", source, want, err ? buf_text(&all) : "accepted");
+			fail_msg("%s: wanted '%s', got: %s", source, want,
+				 err ? buf_text(&all) : "accepted");
 		}
 		assert_true(r.place.len > 0);
 		assert_true(r.code[0] != 0);
@@ -147,6 +149,30 @@ static void an_object_is_read_completely(void **state)
 	report_finish(&r);
 }
 
+static void a_refusal_shows_place_source_and_path(void **state)
+{
+	static struct ebpf_object o;
+	struct report r;
+	struct buf elf;
+
+	report_init(&r);
+	read_all(object_named("no_null"), &elf);
+	assert_int_equal(ebpf_object_open(&o, elf.data, elf.len, "null.bpf.o", &r), 0);
+	assert_int_equal(ebpf_verify(&o.progs[0], o.maps, o.n_maps, EBPF_VERIFY_EXPLAIN, NULL, &r),
+			 -EACCES);
+	assert_string_equal(r.code, "verify");
+	assert_int_equal(strncmp(buf_text(&r.place), "submit insn ", 12), 0);
+	assert_non_null(strstr(buf_text(&r.place), "no_null.bpf.c:17)"));
+	assert_non_null(strstr(buf_text(&r.hint), "if (!p)"));
+	assert_non_null(strstr(buf_text(&r.detail), "17 | *count += 1;\n"));
+	assert_non_null(strstr(buf_text(&r.detail), " ^\n"));
+	assert_non_null(strstr(buf_text(&r.detail), "call bpf_map_lookup_elem (1) ;"));
+	assert_true(buf_text(&r.detail)[r.detail.len - 1] != '\n');
+	ebpf_object_finish(&o);
+	buf_finish(&elf);
+	report_finish(&r);
+}
+
 static void truncated_objects_are_refused(void **state)
 {
 	struct buf elf;
@@ -189,8 +215,11 @@ static void damaged_objects_do_no_harm(void **state)
 				size_t at = rng_below(&rng, (uint32_t)elf.len);
 
 				/* headers and tables at the end deserve more than their share */
-				at = rng_below(&rng, 3) ? at : rng_below(&rng, 2) ? at % 64 : elf.len - 1 - at % 2300;
-				copy[at] = rng_below(&rng, 2) ? (char)rng_next(&rng) : (char)(copy[at] + 1);
+				at = rng_below(&rng, 3)	  ? at
+				     : rng_below(&rng, 2) ? at % 64
+							  : elf.len - 1 - at % 2300;
+				copy[at] = rng_below(&rng, 2) ? (char)rng_next(&rng)
+							      : (char)(copy[at] + 1);
 			}
 			report_init(&r);
 			if (check_bytes(copy, elf.len, "damaged.bpf.o", &r)) {
@@ -243,6 +272,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(objects_are_decided_as_written),
 		cmocka_unit_test(an_object_is_read_completely),
+		cmocka_unit_test(a_refusal_shows_place_source_and_path),
 		cmocka_unit_test(truncated_objects_are_refused),
 		cmocka_unit_test(damaged_objects_do_no_harm),
 		cmocka_unit_test(wrong_machines_are_named),

@@ -1,5 +1,6 @@
-/* Sets of numbers against the numbers themselves: whatever an instruction computes from members of the operands' sets
- * must be a member of the result's set, and a comparison may only drop numbers for which it comes out otherwise. */
+/* Sets of numbers against the numbers themselves: whatever an instruction computes from members of
+ * the operands' sets must be a member of the result's set, and a comparison may only drop numbers
+ * for which it comes out otherwise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +13,10 @@
 
 #define ROUNDS 400000
 
-static const unsigned alu_ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR, EBPF_AND, EBPF_LSH,
-				    EBPF_RSH, EBPF_NEG, EBPF_MOD, EBPF_XOR, EBPF_MOV, EBPF_ARSH };
-static const unsigned jump_ops[] = { EBPF_JEQ, EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
+static const unsigned alu_ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_DIV, EBPF_OR,
+				    EBPF_AND, EBPF_LSH, EBPF_RSH, EBPF_NEG, EBPF_MOD,
+				    EBPF_XOR, EBPF_MOV, EBPF_ARSH };
+static const unsigned jump_ops[] = { EBPF_JEQ,	EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
 				     EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
 
 /* A set that is known to hold x: random bounds around it in some of the views. */
@@ -44,13 +46,15 @@ static void set_around(struct rng *r, uint64_t x, struct scalar *s)
 		s->smax = __builtin_add_overflow((int64_t)x, (int64_t)up, &hi) ? INT64_MAX : hi;
 	}
 	if (rng_below(r, 2)) {
-		uint32_t d32 = (uint32_t)rng_number(r), u32 = (uint32_t)rng_number(r), y = (uint32_t)x;
+		uint32_t d32 = (uint32_t)rng_number(r), u32 = (uint32_t)rng_number(r),
+			 y = (uint32_t)x;
 
 		s->u32min = y < d32 ? 0 : y - d32;
 		s->u32max = UINT32_MAX - y < u32 ? UINT32_MAX : y + u32;
 	}
 	if (rng_below(r, 2)) {
-		int32_t lo, hi, d32 = (int32_t)(rng_number(r) & INT32_MAX), u32 = (int32_t)(rng_number(r) & INT32_MAX);
+		int32_t lo, hi, d32 = (int32_t)(rng_number(r) & INT32_MAX),
+				u32 = (int32_t)(rng_number(r) & INT32_MAX);
 
 		s->s32min = __builtin_sub_overflow((int32_t)x, d32, &lo) ? INT32_MIN : lo;
 		s->s32max = __builtin_add_overflow((int32_t)x, u32, &hi) ? INT32_MAX : hi;
@@ -80,18 +84,21 @@ static void arithmetic_holds_every_result(void **state)
 		}
 		set_around(&r, x, &a);
 		set_around(&r, y, &b);
-		z = is64 ? ebpf_alu64(op, x, y, off) : ebpf_alu32(op, (uint32_t)x, (uint32_t)y, off);
+		z = is64 ? ebpf_alu64(op, x, y, off)
+			 : ebpf_alu32(op, (uint32_t)x, (uint32_t)y, off);
 		scalar_alu(op, is64, off, &a, &b);
 		if (!scalar_has(&a, z)) {
-			fail_msg("op 0x%02x width %d off %d of 0x%llx and 0x%llx misses 0x%llx", op, is64 ? 64 : 32, off,
-				 (unsigned long long)x, (unsigned long long)y, (unsigned long long)z);
+			fail_msg("op 0x%02x width %d off %d of 0x%llx and 0x%llx misses 0x%llx", op,
+				 is64 ? 64 : 32, off, (unsigned long long)x, (unsigned long long)y,
+				 (unsigned long long)z);
 		}
 	}
 }
 
 static void byte_order_holds_every_result(void **state)
 {
-	static const uint8_t codes[] = { EBPF_ALU | EBPF_END, EBPF_ALU | EBPF_END | EBPF_X, EBPF_ALU64 | EBPF_END };
+	static const uint8_t codes[] = { EBPF_ALU | EBPF_END, EBPF_ALU | EBPF_END | EBPF_X,
+					 EBPF_ALU64 | EBPF_END };
 	static const int bits[] = { 16, 32, 64 };
 	struct rng r = { 2 };
 
@@ -118,15 +125,19 @@ static void comparisons_keep_what_can_be(void **state)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		unsigned op = jump_ops[rng_below(&r, ARRAY_SIZE(jump_ops))];
 		int is64 = (int)rng_below(&r, 2), outcome;
-		uint64_t x = rng_number(&r), y = rng_below(&r, 3) ? rng_number(&r) : x + rng_below(&r, 3) - 1;
+		uint64_t x = rng_number(&r),
+			 y = rng_below(&r, 3) ? rng_number(&r) : x + rng_below(&r, 3) - 1;
 		struct scalar a, b;
 
 		set_around(&r, x, &a);
 		set_around(&r, y, &b);
-		outcome = is64 ? ebpf_taken64(op, x, y) : ebpf_taken32(op, (uint32_t)x, (uint32_t)y);
-		if (!scalar_refine(op, is64, outcome, &a, &b) || !scalar_has(&a, x) || !scalar_has(&b, y)) {
-			fail_msg("op 0x%02x width %d outcome %d of 0x%llx and 0x%llx", op, is64 ? 64 : 32, outcome,
-				 (unsigned long long)x, (unsigned long long)y);
+		outcome =
+			is64 ? ebpf_taken64(op, x, y) : ebpf_taken32(op, (uint32_t)x, (uint32_t)y);
+		if (!scalar_refine(op, is64, outcome, &a, &b) || !scalar_has(&a, x) ||
+		    !scalar_has(&b, y)) {
+			fail_msg("op 0x%02x width %d outcome %d of 0x%llx and 0x%llx", op,
+				 is64 ? 64 : 32, outcome, (unsigned long long)x,
+				 (unsigned long long)y);
 		}
 	}
 }
@@ -145,15 +156,22 @@ static void bits_are_exact_enough(void **state)
 					}
 					for (uint64_t x = 0; x < 16; x++) {
 						for (uint64_t y = 0; y < 16; y++) {
-							if ((x & ~(uint64_t)am) != av || (y & ~(uint64_t)bm) != bv) {
+							if ((x & ~(uint64_t)am) != av ||
+							    (y & ~(uint64_t)bm) != bv) {
 								continue;
 							}
-							assert_true(tnum_within(tnum_add(a, b), TNUM_CONST(x + y)));
-							assert_true(tnum_within(tnum_sub(a, b), TNUM_CONST(x - y)));
-							assert_true(tnum_within(tnum_mul(a, b), TNUM_CONST(x * y)));
-							assert_true(tnum_within(tnum_and(a, b), TNUM_CONST(x & y)));
-							assert_true(tnum_within(tnum_or(a, b), TNUM_CONST(x | y)));
-							assert_true(tnum_within(tnum_xor(a, b), TNUM_CONST(x ^ y)));
+							assert_true(tnum_within(tnum_add(a, b),
+										TNUM_CONST(x + y)));
+							assert_true(tnum_within(tnum_sub(a, b),
+										TNUM_CONST(x - y)));
+							assert_true(tnum_within(tnum_mul(a, b),
+										TNUM_CONST(x * y)));
+							assert_true(tnum_within(tnum_and(a, b),
+										TNUM_CONST(x & y)));
+							assert_true(tnum_within(tnum_or(a, b),
+										TNUM_CONST(x | y)));
+							assert_true(tnum_within(tnum_xor(a, b),
+										TNUM_CONST(x ^ y)));
 						}
 					}
 				}

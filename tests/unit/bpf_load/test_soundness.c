@@ -1,6 +1,7 @@
-/* The verifier against reality: random programs that it accepts are run with random inputs. At every instruction, what
- * the registers hold must belong to one of the states that the verifier walked there; no access may fault; what was
- * executed may not cost more than was proved; and pruning may not accept more than walking every path does.
+/* The verifier against reality: random programs that it accepts are run with random inputs. At
+ * every instruction, what the registers hold must belong to one of the states that the verifier
+ * walked there; no access may fault; what was executed may not cost more than was proved; and
+ * pruning may not accept more than walking every path does.
  *
  * GBPF_SOUNDNESS_PROGRAMS and GBPF_SOUNDNESS_SEED choose another length and start. */
 #include <setjmp.h>
@@ -62,7 +63,8 @@ static int points_into(const struct world *w, const struct reg *r, uint64_t valu
 
 	/* without an id it is value 0, else it may be any */
 	for (uint32_t i = 0; i < (r->id ? m->max_entries : 1); i++) {
-		if (scalar_has(&r->v, value - (uint64_t)(uintptr_t)m->data - (uint64_t)i * m->stride)) {
+		if (scalar_has(&r->v,
+			       value - (uint64_t)(uintptr_t)m->data - (uint64_t)i * m->stride)) {
 			return 1;
 		}
 	}
@@ -103,7 +105,8 @@ static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[
 	int best = -1, culprit = 0;
 
 	w->fp[frame] = regs[10];
-	w->cost += 1 + (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0 ? helper_cost(in->imm) : 0);
+	w->cost +=
+		1 + (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0 ? helper_cost(in->imm) : 0);
 	if (w->wrong[0] || w->n_seen == MAX_SEEN) {
 		return;
 	}
@@ -124,14 +127,15 @@ static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[
 			culprit = k;
 		}
 	}
-	snprintf(w->wrong, sizeof(w->wrong), "insn %u: no state holds the registers; r%d = 0x%llx", pc, culprit,
-		 (unsigned long long)regs[culprit]);
+	snprintf(w->wrong, sizeof(w->wrong), "insn %u: no state holds the registers; r%d = 0x%llx",
+		 pc, culprit, (unsigned long long)regs[culprit]);
 }
 
 static void fill(struct rng *r, void *mem, size_t bytes)
 {
 	for (size_t i = 0; i + 8 <= bytes; i += 8) {
-		uint64_t x = rng_below(r, 3) ? rng_number(r) : (uint32_t)rng_number(r) | rng_number(r) << 32;
+		uint64_t x = rng_below(r, 3) ? rng_number(r)
+					     : (uint32_t)rng_number(r) | rng_number(r) << 32;
 
 		memcpy((char *)mem + i, &x, 8);
 	}
@@ -148,7 +152,8 @@ static void explain(const struct world *w, uint64_t seed, const char *what)
 		buf_puts(&text, "\n");
 		pc += w->prog->insns[pc].code == EBPF_LD_IMM64;
 	}
-	print_message("program of seed %llu, hook %d:\n%s", (unsigned long long)seed, w->prog->hook, buf_text(&text));
+	print_message("program of seed %llu, hook %d:\n%s", (unsigned long long)seed, w->prog->hook,
+		      buf_text(&text));
 	buf_finish(&text);
 	fail_msg("seed %llu: %s", (unsigned long long)seed, what);
 }
@@ -157,8 +162,13 @@ static void run_inputs(struct world *w, struct rng *r, uint64_t seed, uint64_t p
 {
 	struct ebpf_memory region = { (uintptr_t)w->ctx, sizeof(w->ctx), 1 };
 	struct ebpf_checked_run run = {
-		.regions = &region, .n_regions = 1, .r1 = (uintptr_t)w->ctx, .fuel = 1000000,
-		.observe = compare, .observe_arg = w, .env = &w->t.env,
+		.regions = &region,
+		.n_regions = 1,
+		.r1 = (uintptr_t)w->ctx,
+		.fuel = 1000000,
+		.observe = compare,
+		.observe_arg = w,
+		.env = &w->t.env,
 	};
 	uint8_t constants[64];
 
@@ -185,8 +195,8 @@ static void run_inputs(struct world *w, struct rng *r, uint64_t seed, uint64_t p
 			explain(w, seed, w->wrong);
 		}
 		if (w->cost > proved) {
-			snprintf(text, sizeof(text), "it cost %llu, proved was %llu", (unsigned long long)w->cost,
-				 (unsigned long long)proved);
+			snprintf(text, sizeof(text), "it cost %llu, proved was %llu",
+				 (unsigned long long)w->cost, (unsigned long long)proved);
 			explain(w, seed, text);
 		}
 		if (w->prog->hook == 3 ? r0 > 3 : r0 != 0) {
@@ -202,8 +212,9 @@ static void make_world(struct world *w)
 		char name[8];
 
 		snprintf(name, sizeof(name), "m%u", i);
-		assert_int_equal(test_env_add(&w->t, name, gen_maps[i][0], gen_maps[i][1], gen_maps[i][2],
-					      gen_maps[i][3]), 0);
+		assert_int_equal(test_env_add(&w->t, name, gen_maps[i][0], gen_maps[i][1],
+					      gen_maps[i][2], gen_maps[i][3]),
+				 0);
 	}
 	assert_int_equal(test_env_bind(&w->t), 0);
 	w->init[2] = w->t.env.maps[2].data;
@@ -225,7 +236,8 @@ static int one_program(struct world *w, uint64_t seed)
 	memset(w->first, 0xff, sizeof(w->first));
 	fill(&r, w->t.env.maps[2].data, gen_maps[2][0]);
 	a = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, 0, NULL, NULL, &pruned, NULL);
-	b = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, EBPF_VERIFY_NO_PRUNE, remember, w, &whole, NULL);
+	b = ebpf_verify_observed(&prog, w->t.defs, GEN_MAPS, EBPF_VERIFY_NO_PRUNE, remember, w,
+				 &whole, NULL);
 	if ((a == 0) != (b == 0) && b != -E2BIG) {
 		explain(w, seed, "pruning changes the verdict");
 	}
@@ -247,7 +259,8 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void accepted_programs_are_safe(void **state)
 {
-	uint64_t n = setting("GBPF_SOUNDNESS_PROGRAMS", PROGRAMS), seed = setting("GBPF_SOUNDNESS_SEED", 1);
+	uint64_t n = setting("GBPF_SOUNDNESS_PROGRAMS", PROGRAMS),
+		 seed = setting("GBPF_SOUNDNESS_SEED", 1);
 	struct world *w = calloc(1, sizeof(*w));
 	uint64_t accepted = 0;
 
@@ -258,7 +271,8 @@ static void accepted_programs_are_safe(void **state)
 	}
 	test_env_finish(&w->t);
 	free(w);
-	print_message("%llu of %llu programs accepted\n", (unsigned long long)accepted, (unsigned long long)n);
+	print_message("%llu of %llu programs accepted\n", (unsigned long long)accepted,
+		      (unsigned long long)n);
 	assert_true(accepted * 5 >= n); /* otherwise the test says little */
 }
 

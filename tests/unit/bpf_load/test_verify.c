@@ -1,8 +1,9 @@
-/* The verifier's cases in text (tests/data/verify, *.vt): each is accepted, or refused with this rule at this
- * instruction. Both ways of walking, with and without pruning, must agree.
+/* The verifier's cases in text (tests/data/verify, *.vt): each is accepted, or refused with this
+ *rule at this instruction. Both ways of walking, with and without pruning, must agree.
  *
  *	test NAME / .hook NAME / instructions (bpf_run's assembler; "!" marks the refused one)
- *	.accept / .cost N / .prunes (walked with pruning only)        or        .refuse RULE [text that the message or hint contains] */
+ *	.accept / .cost N / .prunes (walked with pruning only)        or        .refuse RULE [text
+ *that the message or hint contains] */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +21,12 @@
 #include "gbpf/hooks.def"
 
 static const struct ebpf_map_def maps[] = {
-	{ "global", 2, 4, 16, 4, 0, 0 },       { "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
-	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 }, { ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
-	{ "daemon", 2, 4, 8, 2, GBPF_F_DAEMON, 0 },   { ".bss", 2, 4, 16, 1, 0, 1 },
+	{ "global", 2, 4, 16, 4, 0, 0 },
+	{ "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
+	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 },
+	{ ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
+	{ "daemon", 2, 4, 8, 2, GBPF_F_DAEMON, 0 },
+	{ ".bss", 2, 4, 16, 1, 0, 1 },
 };
 
 struct vt_case {
@@ -57,7 +61,8 @@ static void find_functions(const struct asm_unit *u, struct ebpf_prog *p)
 		for (uint32_t pc = 0; pc < u->n; pc++) {
 			const struct ebpf_insn *in = &u->insns[pc];
 
-			if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 && (int64_t)pc + 1 + in->imm == to) {
+			if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 &&
+			    (int64_t)pc + 1 + in->imm == to) {
 				snprintf(p->subprog_name[p->n_subprogs], 64, "f%u", p->n_subprogs);
 				p->subprog[p->n_subprogs++] = to;
 				break;
@@ -82,8 +87,8 @@ static void check_refusal(const struct vt_case *c, int err, const struct report 
 		bad_case(c, "the message lacks the text", r);
 	}
 	snprintf(place, sizeof(place), "insn %lld", (long long)c->marked);
-	if (c->marked >= 0 &&
-	    (!strstr(buf_text(&r->place), place) || strlen(strstr(buf_text(&r->place), place)) != strlen(place))) {
+	if (c->marked >= 0 && (!strstr(buf_text(&r->place), place) ||
+			       strlen(strstr(buf_text(&r->place), place)) != strlen(place))) {
 		bad_case(c, "another instruction was refused", r);
 	}
 	if (!r->detail.len) {
@@ -133,9 +138,9 @@ static void run_case(struct vt_case *c)
 
 static int hook_by_name(const char *name)
 {
-#define GBPF_HOOK(id, hook, side, budget, vmin, vmax, doc) \
-	if (strcmp(name, #hook) == 0) {                    \
-		return id;                                 \
+#define GBPF_HOOK(id, hook, side, budget, vmin, vmax, doc)                                         \
+	if (strcmp(name, #hook) == 0) {                                                            \
+		return id;                                                                         \
 	}
 #include "gbpf/hooks.def"
 	return -1;
