@@ -61,7 +61,7 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	}
 	e = estimate_of(s, l);
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
-	l->begin_ns = clock_now_ns();
+	l->begin_ns = clock_fast_ns();
 	l->phase = PHASE_PLAIN;
 	if (unlikely(load_acquire(&q->deferred)) && behind_deferred(q, l)) {
 		return SCHED_DEFER;
