@@ -54,7 +54,7 @@ static bool skip_blank(struct ptx_lexer *x)
 			} else if (!skip_block_comment(x)) {
 				return false;
 			}
-		} else if (isspace((unsigned char)*x->pos) || *x->pos == '\0') {
+		} else if (isspace((unsigned char)*x->pos)) {
 			x->line += *x->pos == '\n';
 			x->pos++;
 		} else {
@@ -244,8 +244,10 @@ static size_t trimmed(const char *from, const char *to)
 size_t ptx_lexer_line(struct ptx_lexer *x)
 {
 	const char *from = x->pos;
+	bool quoted = false;
 
-	while (x->pos < x->end && *x->pos != '\n' && !at_comment(x)) {
+	while (x->pos < x->end && *x->pos != '\n' && (quoted || !at_comment(x))) {
+		quoted = quoted != (*x->pos == '"');
 		x->pos++;
 	}
 	return trimmed(from, x->pos);

@@ -252,10 +252,25 @@ static int parse_top(struct ptx_parser *p)
 	return err;
 }
 
+/* Strings of the module end with a zero byte, so the text may hold none. */
+static int check_bytes(struct ptx_parser *p)
+{
+	const char *zero = memchr(p->lexer.pos, 0, (size_t)(p->lexer.end - p->lexer.pos));
+
+	p->token.line = 1;
+	for (const char *c = p->lexer.pos; zero && c < zero; c++) {
+		p->token.line += *c == '\n';
+	}
+	return zero ? ptx_parse_fail(p, -EINVAL, "a zero byte in the text") : 0;
+}
+
 static int parse_module(struct ptx_parser *p)
 {
-	int err = 0;
+	int err = check_bytes(p);
 
+	if (err < 0) {
+		return err;
+	}
 	ptx_parse_next(p);
 	while (err == 0 && p->token.kind != PTX_TOK_END) {
 		err = parse_top(p);
@@ -277,6 +292,11 @@ int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, cons
 		report_place(r, "%s", name);
 		return report_set(r, -EFBIG, "ptx", "the text is longer than %zu bytes", PTX_TEXT_MAX);
 	}
+	/* Callers may count the zero at the end. */
+	while (len > 0 && text[len - 1] == '\0') {
+		len--;
+	}
+	text = len ? text : "";
 	p.module = calloc(1, sizeof(*p.module));
 	if (!p.module) {
 		return -ENOMEM;

@@ -216,34 +216,45 @@ STORE_WORD(store_global_8, SP_GLOBAL, uint64_t)
 STORE_WORD(store_shared_4, SP_SHARED, uint32_t)
 STORE_WORD(store_shared_8, SP_SHARED, uint64_t)
 
+/* By memcpy, since a kernel's parameters may lie anywhere in the host's memory. */
 static inline uint64_t read_element(const uint8_t *p, unsigned size, bool is_signed)
 {
+	uint64_t v64;
+	uint32_t v32;
+	uint16_t v16;
+
 	switch (size) {
 	case 1:
 		return is_signed ? (uint64_t)(int8_t)*p : *p;
 	case 2:
-		return is_signed ? (uint64_t) * (const int16_t *)p : *(const uint16_t *)p;
+		memcpy(&v16, p, sizeof(v16));
+		return is_signed ? (uint64_t)(int16_t)v16 : v16;
 	case 4:
-		return is_signed ? (uint64_t) * (const int32_t *)p : *(const uint32_t *)p;
+		memcpy(&v32, p, sizeof(v32));
+		return is_signed ? (uint64_t)(int32_t)v32 : v32;
 	default:
-		return *(const uint64_t *)p;
+		memcpy(&v64, p, sizeof(v64));
+		return v64;
 	}
 }
 
 static inline void write_element(uint8_t *p, unsigned size, uint64_t v)
 {
+	const uint32_t v32 = (uint32_t)v;
+	const uint16_t v16 = (uint16_t)v;
+
 	switch (size) {
 	case 1:
 		*p = (uint8_t)v;
 		break;
 	case 2:
-		*(uint16_t *)p = (uint16_t)v;
+		memcpy(p, &v16, sizeof(v16));
 		break;
 	case 4:
-		*(uint32_t *)p = (uint32_t)v;
+		memcpy(p, &v32, sizeof(v32));
 		break;
 	default:
-		*(uint64_t *)p = v;
+		memcpy(p, &v, sizeof(v));
 		break;
 	}
 }

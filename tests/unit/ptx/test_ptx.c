@@ -1,0 +1,289 @@
+/* PTX as data: what is parsed is printed, what is printed is parsed to the same module, and bad text is refused with its
+ * line. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ptx/module.h"
+
+#define HEAD ".version 7.8\n.target sm_80, debug\n.address_size 64\n"
+
+static const char *const sources[] = {
+	HEAD,
+	HEAD ".visible .entry k()\n{\n\tret;\n}\n",
+	/* All kinds of variables. */
+	HEAD ".global .u32 a, b = 5, c[3] = {1, -2, 0x10};\n"
+	     ".visible .global .align 16 .v4 .f32 v = {0f3F800000, 1.5, 0d3FF0000000000000, -1e3};\n"
+	     ".weak .const .align 4 .b8 t[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
+	     ".extern .shared .align 16 .b8 dyn[];\n.common .global .b64 z;\n"
+	     ".global .u64 p = generic(a)+4, q = c-8;\n.global .u8 m[2] = {0xFF(a), 0xFF00(c+4)};\n"
+	     ".global .attribute(.managed) .u32 managed;\n.global .texref tex;\n",
+	/* Functions, parameters, tuning directives. */
+	HEAD ".func (.param .b32 r, .param .f64 s) f(.param .align 8 .b8 a[16], .reg .u32 x, .param .b8 v[]);\n"
+	     ".extern .func g;\n.weak .func (.reg .u32 %o) h(.reg .u32 %i)\n.noreturn\n{ ret; }\n"
+	     ".visible .entry k(.param .u64 .ptr .global .align 8 p, .param .f32 q)\n"
+	     ".maxntid 256, 1, 1\n.minnctapersm 2\n.pragma \"nounroll\";\n{ ret; }\n"
+	     ".entry e { exit; }\n",
+	/* Operands. */
+	HEAD ".entry k(.param .u64 p) {\n.reg .pred %p<3>; .reg .b32 %r<9>, %x; .reg .v2 .f32 %v;\n"
+	     "ld.param.u64 %rd1, [p]; ld.global.v4.u32 {%r1, _, %r3, %r4}, [%rd1+-8];\n"
+	     "ld.u32 %r1, [16]; st.shared.u8 [sym-4], -1; @!%p1 bra L; @%p2 mov.u32 %r1, %tid.x;\n"
+	     "setp.lt.and.s32 %p1|%p2, %r1, %r2, !%p1; mov.f32 %f1, 0f00000000; mov.f64 %d, 0dBFF0000000000000;\n"
+	     "call (r0), f, (a, %r1, 5); call.uni g; tex.2d.v4.f32.s32 {%a,%b,%c,%d}, [t, {%x, %y}];\n"
+	     "mov.f32 %f1, %v.x; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, %r1, ~7;\n"
+	     "cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
+	/* Scopes, tables, debug lines, directives that nobody knows. */
+	HEAD ".file 1 \"a b.cu\"\n.entry k() {\n.loc 1 2 3\n{ .reg .b32 t; { $in: bra $in; } }\n"
+	     "$t: .branchtargets $a, $b;\nbrx.idx %r1, $t;\n$a:\n$b: ret;\n"
+	     "proto: .callprototype (.param .b32 _) _ (.param .b64 _);\ncall (r), %rd1, (a), proto;\n"
+	     ".pragma \"x\";\n.future { a b { c } d }\n.other 1, 2;\n}\n"
+	     ".section .debug_info {\n.b8 1\n.b64 sym+4\nL$x:\n.b8 2,3\n}\n.newthing foo bar\n.alias a, b;\n",
+	"/* a comment */ .version 6.0 // one\n.target sm_70\n/* two\n lines */ .entry k() { /**/ ret; // end\n}\n",
+};
+
+static struct ptx_module *parse(const char *text, size_t len)
+{
+	struct ptx_module *m = NULL;
+	struct report r;
+
+	report_init(&r);
+	if (ptx_module_parse(&m, text, len, "test.ptx", &r) < 0) {
+		fail_msg("%s: %s", buf_text(&r.place), buf_text(&r.message));
+	}
+	report_finish(&r);
+	return m;
+}
+
+static void printing_loses_nothing(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		struct ptx_module *a = parse(sources[i], strlen(sources[i])), *b;
+		struct buf first, second;
+
+		buf_init(&first);
+		buf_init(&second);
+		assert_int_equal(ptx_module_print(a, &first), 0);
+		b = parse(first.data, first.len);
+		assert_int_equal(ptx_module_print(b, &second), 0);
+		assert_true(ptx_module_equal(a, b));
+		assert_string_equal(first.data, second.data);
+		ptx_module_free(a);
+		ptx_module_free(b);
+		buf_finish(&first);
+		buf_finish(&second);
+	}
+}
+
+static void different_modules_differ(void **state)
+{
+	struct ptx_module *m[ARRAY_SIZE(sources)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		m[i] = parse(sources[i], strlen(sources[i]));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		for (size_t k = 0; k < ARRAY_SIZE(sources); k++) {
+			assert_int_equal(ptx_module_equal(m[i], m[k]), i == k);
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		ptx_module_free(m[i]);
+	}
+}
+
+/* One character of a body changed is another module, or no module. */
+static void every_change_is_seen(void **state)
+{
+	const char *text = sources[4];
+	struct ptx_module *a = parse(text, strlen(text));
+	char *copy = strdup(text);
+	struct report r;
+
+	for (size_t i = strlen(HEAD); text[i]; i++) {
+		struct ptx_module *b;
+
+		if (!strchr("0123456789", text[i]) || text[i - 1] == '\n') {
+			continue;
+		}
+		copy[i] = text[i] == '7' ? '6' : '7';
+		report_init(&r);
+		if (ptx_module_parse(&b, copy, strlen(copy), "test.ptx", &r) == 0) {
+			assert_false(ptx_module_equal(a, b));
+			ptx_module_free(b);
+		}
+		report_finish(&r);
+		copy[i] = text[i];
+	}
+	free(copy);
+	ptx_module_free(a);
+}
+
+static void items_are_what_was_written(void **state)
+{
+	struct ptx_module *m = parse(sources[4], strlen(sources[4]));
+	struct ptx_function *f = ptx_module_function(m, "k");
+	const struct ptx_insn *ld;
+	struct ptx_item *it;
+
+	assert_int_equal(m->version_major, 7);
+	assert_int_equal(m->version_minor, 8);
+	assert_string_equal(m->target, "sm_80");
+	assert_non_null(f);
+	assert_true(f->is_entry);
+	assert_int_equal(f->n_params, 1);
+	it = f->body.first;
+	while (it->kind != PTX_INSN) {
+		it = it->next;
+	}
+	ld = (struct ptx_insn *)it->next;
+	assert_string_equal(ld->opcode, "ld");
+	assert_int_equal(ld->n_modifiers, 3);
+	assert_string_equal(ld->modifiers[1], ".v4");
+	assert_int_equal(ld->operands[0].kind, PTX_VECTOR);
+	assert_int_equal(ld->operands[0].n_args, 4);
+	assert_int_equal(ld->operands[1].offset, -8);
+	assert_int_equal(ld->item.line, 6);
+	ptx_module_free(m);
+}
+
+static void lists_can_be_rewritten(void **state)
+{
+	struct ptx_module *m = parse(sources[1], strlen(sources[1]));
+	struct ptx_function *f = ptx_module_function(m, "k");
+	struct ptx_label *label = ptx_arena_alloc(&m->arena, sizeof(*label));
+	struct buf out;
+
+	label->item.kind = PTX_LABEL;
+	label->name = ptx_arena_text(&m->arena, "$new", 4);
+	ptx_list_insert(&f->body, NULL, &label->item);
+	buf_init(&out);
+	ptx_module_print(m, &out);
+	assert_non_null(strstr(out.data, "{\n$new:\n\tret;\n}"));
+	ptx_list_remove(&f->body, &label->item);
+	assert_int_equal(f->body.n, 1);
+	ptx_list_remove(&f->body, f->body.first);
+	assert_null(f->body.first);
+	assert_null(f->body.last);
+	buf_finish(&out);
+	ptx_module_free(m);
+}
+
+static void tuning_and_sizes(void **state)
+{
+	struct ptx_module *m = parse(sources[3], strlen(sources[3]));
+	struct ptx_function *k = ptx_module_function(m, "k");
+	uint32_t v[3];
+	uint64_t bytes;
+
+	assert_int_equal(ptx_function_tuning(k, ".maxntid", v, 3), 3);
+	assert_int_equal(v[0], 256);
+	assert_int_equal(ptx_function_tuning(k, ".minnctapersm", v, 3), 1);
+	assert_int_equal(v[0], 2);
+	assert_int_equal(v[2], 1);
+	assert_int_equal(ptx_function_tuning(k, ".maxnreg", v, 3), -ENOENT);
+	assert_int_equal(k->params[0].ptr_align, 8);
+	assert_int_equal(ptx_variable_bytes(&ptx_module_function(m, "f")->params[0], &bytes), 0);
+	assert_int_equal(bytes, 16);
+	ptx_module_free(m);
+}
+
+static void bad_text_is_refused_with_its_line(void **state)
+{
+	static const struct {
+		const char *text, *place, *reason;
+	} cases[] = {
+		{ "", "t:1", "no .version" },
+		{ "hello", "t:1", "a directive expected, found 'hello'" },
+		{ ".version x\n", "t:1", ".version needs a number" },
+		{ HEAD ".address_size 48\n", "t:4", ".address_size is 32 or 64" },
+		{ HEAD ".entry k(\n", "t:5", "a state space" },
+		{ HEAD ".entry k() {\nadd.u32 %r1, %r2;\n", "t:6", "found the end of the text" },
+		{ HEAD ".entry k() {\nadd.u32 %r1 %r2;\n}", "t:5", "',' or ';' expected, found '%r2'" },
+		{ HEAD ".entry k() {\nmov.f32 %f1, 0f1234;\n}", "t:5", "0f needs 8 hexadecimal digits" },
+		{ HEAD ".entry k() {\nmov.u32 %r1, 99999999999999999999;\n}", "t:5", "at most 64 bits" },
+		{ HEAD ".entry k() {\nld.u32 %r1, [%r2;\n}", "t:5", "']' expected" },
+		{ HEAD ".entry k() {\n/* never closed\n", "t:5", "comment is not closed" },
+		{ HEAD ".entry k() {\n`\n}", "t:5", "a character that PTX does not use" },
+		{ HEAD ".entry k() {\n@5 ret;\n}", "t:5", "a predicate expected" },
+		{ HEAD ".global .u32 a[2;\n", "t:4", "']' expected" },
+		{ HEAD ".global a;\n", "t:4", "a type such as .u32" },
+		{ HEAD ".global .align 3 .u32 a;\n", "t:4", "3 is no alignment" },
+		{ HEAD ".section .debug { a\n", "t:4", "not closed" },
+		{ HEAD ".global .u8 a = {{{{{{{{{{{{1}}}}}}}}}}}};\n", "t:4", "brackets inside each other" },
+		{ HEAD "}", "t:4", "a directive expected" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ptx_module *m = NULL;
+		struct report r;
+
+		report_init(&r);
+		assert_true(ptx_module_parse(&m, cases[i].text, strlen(cases[i].text), "t", &r) < 0);
+		assert_null(m);
+		if (strcmp(buf_text(&r.place), cases[i].place) != 0 ||
+		    !strstr(buf_text(&r.message), cases[i].reason)) {
+			fail_msg("case %zu: %s: %s", i, buf_text(&r.place), buf_text(&r.message));
+		}
+		report_finish(&r);
+	}
+}
+
+/* Any cut of a good text is refused or parsed, never read beyond. The copy has no room behind it. */
+static void truncated_text_is_harmless(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		for (size_t len = 0; len < strlen(sources[i]); len++) {
+			char *cut = malloc(len + 1);
+			struct ptx_module *m = NULL;
+			struct report r;
+
+			memcpy(cut, sources[i], len);
+			cut = realloc(cut, len ? len : 1);
+			report_init(&r);
+			if (ptx_module_parse(&m, cut, len, "t", &r) == 0) {
+				ptx_module_free(m);
+			}
+			report_finish(&r);
+			free(cut);
+		}
+	}
+}
+
+static void nesting_is_limited(void **state)
+{
+	struct ptx_module *m = NULL;
+	struct report r;
+	struct buf text;
+
+	buf_init(&text);
+	buf_puts(&text, HEAD ".entry k() ");
+	for (int i = 0; i < 100000; i++) {
+		buf_puts(&text, "{");
+	}
+	report_init(&r);
+	assert_int_equal(ptx_module_parse(&m, text.data, text.len, "t", &r), -EFBIG);
+	assert_non_null(strstr(buf_text(&r.message), "scopes inside each other"));
+	report_finish(&r);
+	buf_finish(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(printing_loses_nothing),
+		cmocka_unit_test(different_modules_differ),
+		cmocka_unit_test(every_change_is_seen),
+		cmocka_unit_test(items_are_what_was_written),
+		cmocka_unit_test(lists_can_be_rewritten),
+		cmocka_unit_test(tuning_and_sizes),
+		cmocka_unit_test(bad_text_is_refused_with_its_line),
+		cmocka_unit_test(truncated_text_is_harmless),
+		cmocka_unit_test(nesting_is_limited),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
