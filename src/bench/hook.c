@@ -186,7 +186,21 @@ static void report(const struct settings *s, const struct hook_policy *p, unsign
 	       stats_quantile(r->loop, n, 0.5), engine);
 }
 
-static int bench_policy(const struct settings *s, const char *name, json_t *all)
+static void refuse(const struct settings *s, const char *name, const struct report *why,
+		   json_t *errors)
+{
+	if (s->json) {
+		json_array_append_new(errors,
+				      json_pack("{s:s, s:s, s:s, s:s}", "policy", name, "code",
+						why->code, "place", buf_text(&why->place),
+						"message", buf_text(&why->message)));
+	} else {
+		fprintf(stderr, "gbpf: bench hook: %s%s%s\n", buf_text(&why->place),
+			why->place.len ? ": " : "", buf_text(&why->message));
+	}
+}
+
+static int bench_policy(const struct settings *s, const char *name, json_t *all, json_t *errors)
 {
 	struct hook_policy *p = calloc(1, sizeof(*p));
 	struct result r = { 0 };
@@ -217,8 +231,7 @@ static int bench_policy(const struct settings *s, const char *name, json_t *all)
 		}
 		hook_policy_close(p);
 	} else {
-		fprintf(stderr, "gbpf: bench hook: %s%s%s\n", buf_text(&why.place),
-			why.place.len ? ": " : "", buf_text(&why.message));
+		refuse(s, name, &why, errors);
 	}
 	result_finish(&r);
 	report_finish(&why);
@@ -257,7 +270,7 @@ static int parse(struct settings *s, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct settings s = { .repeat = 25, .calls = 200000 };
-	json_t *all, *document;
+	json_t *all, *errors, *document;
 	int err = 0;
 
 	if (parse(&s, argc, argv) < 0) {
@@ -267,15 +280,17 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	all = json_array();
+	errors = json_array();
 	if (!s.json) {
 		printf("ns a call, above the empty loop\n%-12s %-13s %6s %8s %8s %8s %12s %8s\n",
 		       "POLICY", "HOOK", "INSNS", "MIN", "MEDIAN", "MAX", "INTERPRETED", "LOOP");
 	}
 	for (unsigned i = 0; i < s.n_names; i++) {
-		err |= bench_policy(&s, s.names[i], all);
+		err |= bench_policy(&s, s.names[i], all, errors);
 	}
-	document = json_pack("{s:s, s:i, s:i, s:o}", "schema", "gbpf.bench.hook/1", "repeat",
-			     (int)s.repeat, "calls", (int)s.calls, "programs", all);
+	document =
+		json_pack("{s:s, s:i, s:i, s:o, s:o}", "schema", "gbpf.bench.hook/1", "repeat",
+			  (int)s.repeat, "calls", (int)s.calls, "programs", all, "errors", errors);
 	if (s.json && document) {
 		json_dumpf(document, stdout, JSON_INDENT(2));
 		putchar('\n');

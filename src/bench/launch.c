@@ -56,9 +56,26 @@ struct session {
 	unsigned long long policy_version;
 };
 
+static int as_json; /* --json: errors are documents too */
+
 static int fail(const char *what, const char *why)
 {
-	fprintf(stderr, "gbpf: bench launch: %s: %s. See: gbpf doctor\n", what, why);
+	static const char hint[] = "See: gbpf doctor";
+	char text[512];
+	json_t *doc;
+
+	snprintf(text, sizeof(text), "bench launch: %s: %s", what, why);
+	if (!as_json) {
+		fprintf(stderr, "gbpf: %s. %s\n", text, hint);
+		return 1;
+	}
+	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
+			"bench", "exit", 1, "message", text, "hint", hint);
+	if (doc) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(doc);
 	return 1;
 }
 
@@ -340,6 +357,7 @@ int main(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
+	as_json = s.json;
 	if (strcmp(s.policy, "off") != 0 && gbpf_open(&g, NULL, 0) < 0) {
 		code = fail("gbpfd", gbpf_last_error(g)->message);
 	} else {

@@ -75,6 +75,7 @@ struct cli {
 	bool json, quiet;
 	bool color_out, color_err;
 	uint64_t timeout_ns;
+	void (*sigpipe)(int); /* what we were started with; the child of `run` gets it back */
 };
 
 extern const struct cli_verb *const cli_verbs[];

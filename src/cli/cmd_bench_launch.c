@@ -1,19 +1,25 @@
 /* `gbpf bench launch`: measures under a gbpfd of its own, in a folder of its own, so that the
  * policy that others run under stays as it is. */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/client.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"
+
+#define BENCH_DIR 80
 
 enum { L_N, L_POLICY, L_DEVICE, L_CLASS };
 
@@ -33,9 +39,13 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 }
 
 /* An own runtime directory; the soft GPU's server in it too. */
-static int make_place(struct cli *c, char dir[64])
+static int make_place(struct cli *c, char dir[BENCH_DIR])
 {
-	snprintf(dir, 64, "/tmp/gbpf-bench-XXXXXX");
+	const char *tmp = getenv("TMPDIR");
+
+	/* Sockets lie in it, whose paths are limited. */
+	snprintf(dir, BENCH_DIR, "%s/gbpf-bench-XXXXXX",
+		 tmp && tmp[0] == '/' && strlen(tmp) < BENCH_DIR - 24 ? tmp : "/tmp");
 	if (!mkdtemp(dir)) {
 		return cli_fail(c, CLI_FAILED, "runtime", NULL, "bench launch: %s: %s", dir,
 				strerror(errno));
@@ -65,7 +75,10 @@ static int load_policy(struct cli *c, struct gbpf *g, const char *policy)
 static int start_daemon(struct cli *c, const char *policy, const struct run_device *d,
 			struct gbpf **ret)
 {
-	struct gbpf_start_options o = { .size = sizeof(o), .device = d->soft ? "soft" : "nvidia" };
+	/* Should we be killed, it goes by itself. */
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.device = d->soft ? "soft" : "nvidia",
+					.idle_exit_s = 20 };
 	int code;
 
 	c->global[CLI_SOCKET] = NULL;
@@ -74,6 +87,66 @@ static int start_daemon(struct cli *c, const char *policy, const struct run_devi
 		return cli_fail_daemon(c, *ret, "bench launch");
 	}
 	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
+}
+
+/* The soft GPU's server as our child, so that it ends with us. Waits until clients may connect. 0
+ * or -errno. */
+static int start_server(const char *dir, pid_t *ret)
+{
+	char program[BENCH_PATH], socket_path[128], number[16], byte;
+	int fd[2], err = path_program(program, sizeof(program), "gbpf-softgpu");
+	pid_t pid;
+
+	if (err || pipe2(fd, O_CLOEXEC) < 0) {
+		return err ? err : -errno;
+	}
+	snprintf(socket_path, sizeof(socket_path), "%s/softgpu.sock", dir);
+	snprintf(number, sizeof(number), "%d", fd[1]);
+	pid = fork();
+	if (pid == 0) {
+		setpgid(0, 0); /* the terminal's ^C ends what measures, then we end the server */
+		fcntl(fd[1], F_SETFD, 0);
+		execl(program, program, "--foreground", "--socket", socket_path, "--ready-fd",
+		      number, "--idle-exit", "20", (char *)NULL);
+		_exit(CLI_RUN_CANNOT_EXEC);
+	}
+	err = pid < 0 ? -errno : 0;
+	fd_close(fd[1]);
+	if (!err && read(fd[0], &byte, 1) != 1) {
+		waitpid(pid, NULL, 0);
+		err = -ENOEXEC;
+	}
+	fd_close(fd[0]);
+	*ret = err ? 0 : pid;
+	return err;
+}
+
+static void stop_server(pid_t pid)
+{
+	if (pid > 0) {
+		kill(pid, SIGTERM);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static volatile sig_atomic_t measuring; /* the process that measures */
+
+static void pass_on(int sig)
+{
+	if (measuring > 0) {
+		kill(measuring, sig);
+	}
+}
+
+/* Whatever ends the measurement, we live on to clean up. */
+static void outlive_signals(void)
+{
+	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGINT, SIG_IGN); /* reaches the child by itself */
+	signal(SIGQUIT, SIG_IGN);
 }
 
 static int run_program(struct cli *c, char **argv)
@@ -89,16 +162,49 @@ static int run_program(struct cli *c, char **argv)
 	pid = fork();
 	if (pid == 0) {
 		signal(SIGPIPE, SIG_DFL);
+		signal(SIGINT, SIG_DFL);
+		signal(SIGQUIT, SIG_DFL);
 		execv(path, argv);
 		_exit(CLI_RUN_CANNOT_EXEC);
 	}
+	measuring = pid;
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
+	measuring = 0;
 	if (pid < 0 || !WIFEXITED(status)) {
-		return cli_fail(c, CLI_FAILED, "failed", "See: gbpf doctor", "bench launch: %s %s",
-				path, pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
+		return cli_fail(c, CLI_FAILED, "failed", NULL, "bench launch: %s: %s", path,
+				pid < 0 ? "cannot be started" : strsignal(WTERMSIG(status)));
 	}
 	return WEXITSTATUS(status);
+}
+
+/* Returns when it has gone, so that it does not write into what is being removed. */
+static void stop_daemon(struct gbpf *g)
+{
+	const struct gbpf_hello *h = g ? gbpf_hello(g) : NULL;
+	int fd = h ? (int)syscall(SYS_pidfd_open, h->pid, 0) : -1;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (g) {
+		gbpf_shutdown(g);
+	}
+	if (fd >= 0) {
+		poll(&p, 1, 5000);
+	}
+	fd_close(fd);
+}
+
+/* LD_PRELOAD and settings of a `gbpf run` that we may be in would be in the way. */
+static void set_environment(struct cli *c, const struct run_device *d, bool off)
+{
+	unsetenv("LD_PRELOAD");
+	unsetenv("GBPF_SOFTGPU_SOCKET");
+	unsetenv("GBPF_OFF");
+	if (off) {
+		setenv("GBPF_OFF", "1", 1);
+	}
+	setenv("GBPF_REAL_CUDA", d->libcuda, 1);
+	setenv("GBPF_CLASS", c->opt[L_CLASS] ? c->opt[L_CLASS] : "normal", 1);
 }
 
 static int measure(struct cli *c, const char *policy, const struct run_device *d, const char *shim)
@@ -108,16 +214,11 @@ static int measure(struct cli *c, const char *policy, const struct run_device *d
 	char *argv[24];
 	int n = 0, code = CLI_OK;
 
-	unsetenv("LD_PRELOAD");
-	if (off) {
-		setenv("GBPF_OFF", "1", 1);
-	} else {
-		unsetenv("GBPF_OFF");
+	set_environment(c, d, off);
+	if (!off) {
 		code = start_daemon(c, policy, d, &g);
 	}
 	if (code == CLI_OK) {
-		setenv("GBPF_REAL_CUDA", d->libcuda, 1);
-		setenv("GBPF_CLASS", c->opt[L_CLASS] ? c->opt[L_CLASS] : "normal", 1);
 		bench_push(argv, &n, "bench-launch", NULL);
 		bench_push(argv, &n, "--real", d->libcuda);
 		bench_push(argv, &n, "--shim", shim);
@@ -128,9 +229,7 @@ static int measure(struct cli *c, const char *policy, const struct run_device *d
 		}
 		code = run_program(c, argv);
 	}
-	if (g) {
-		gbpf_shutdown(g);
-	}
+	stop_daemon(g);
 	gbpf_close(g);
 	return code;
 }
@@ -138,10 +237,11 @@ static int measure(struct cli *c, const char *policy, const struct run_device *d
 static int cmd_launch(struct cli *c)
 {
 	const char *policy = c->opt[L_POLICY] ? c->opt[L_POLICY] : "none";
-	char shim[RUN_PATH], dir[64];
+	char shim[RUN_PATH], dir[BENCH_DIR];
 	struct run_device d;
 	struct report r;
 	uint64_t v;
+	pid_t server = 0;
 	int code = CLI_OK;
 
 	if (c->opt[L_N] && cli_number(c, "--n", c->opt[L_N], 64, 10000000, &v)) {
@@ -161,7 +261,14 @@ static int cmd_launch(struct cli *c)
 		code = make_place(c, dir);
 	}
 	if (code == CLI_OK) {
-		code = measure(c, policy, &d, shim);
+		outlive_signals();
+		if (d.soft && start_server(dir, &server) < 0) {
+			code = cli_fail(c, CLI_FAILED, "install", "See: gbpf doctor --device soft",
+					"bench launch: the soft GPU's server does not start");
+		} else {
+			code = measure(c, policy, &d, shim);
+		}
+		stop_server(server);
 		nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	}
 	return code;

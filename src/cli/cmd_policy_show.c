@@ -110,7 +110,7 @@ static void print_maps(const json_t *maps)
 			print_value("map", m);
 			continue;
 		}
-		printf("  map %s: %llu entries of %llu bytes\n", cli_text(m, "name"),
+		printf("  map %s: %llu x %llu bytes\n", cli_text(m, "name"),
 		       (unsigned long long)(cli_u64(m, "max_entries") ? cli_u64(m, "max_entries")
 								      : cli_u64(m, "entries")),
 		       (unsigned long long)cli_u64(m, "value_bytes"));

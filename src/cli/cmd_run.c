@@ -42,13 +42,13 @@ static void signal_set(sigset_t *set)
 }
 
 /* In the child. Reports a failed exec through the pipe, which a successful one closes. */
-static void NORETURN start_child(char **argv, const sigset_t *mask, int report_fd)
+static void NORETURN start_child(const struct cli *c, const sigset_t *mask, int report_fd)
 {
 	int err;
 
-	signal(SIGPIPE, SIG_DFL);
+	signal(SIGPIPE, c->sigpipe);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	execvp(argv[0], argv);
+	execvp(c->arg[0], c->arg);
 	err = errno;
 	if (write(report_fd, &err, sizeof(err)) < 0) {
 		_exit(CLI_RUN_FAILED);
@@ -130,7 +130,7 @@ static int run_program(struct cli *c)
 		return cli_fail(c, CLI_RUN_FAILED, "fork", NULL, "run: fork: %s", strerror(err));
 	}
 	if (child == 0) {
-		start_child(c->arg, &old, pipe_fd[1]);
+		start_child(c, &old, pipe_fd[1]);
 	}
 	fd_close(pipe_fd[1]);
 	do {

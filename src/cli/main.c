@@ -43,8 +43,7 @@ int main(int argc, char **argv)
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error; `run` gives its child the
-				     default back */
+	c.sigpipe = signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a write error */
 	c.color_err = wants_color(&c, STDERR_FILENO);
 	code = cli_parse(&c, argc, argv);
 	if (code) {

@@ -54,14 +54,14 @@ END
 @test "a daemon that does not answer is a timeout, code 8" {
 	serve silent
 	run --separate-stderr "$GBPF" --timeout 300ms ps
-	kill $server
+	kill $server 2>/dev/null || true
 	[ "$status" -eq 8 ]
 }
 
 @test "a daemon of another protocol is refused with both numbers" {
 	serve '{"id":1,"error":{"code":"protocol","exit":1,"message":"protocol 1 is not spoken here, but 7","hint":""}}'
 	run --separate-stderr "$GBPF" ps
-	kill $server
+	kill $server 2>/dev/null || true
 	echo "$status $stderr"
 	[ "$status" -ne 0 ]
 	[[ "$stderr" == *7* ]]
@@ -70,7 +70,7 @@ END
 @test "garbage from the socket is an error, not a crash" {
 	serve '{{{{ not json'
 	run --separate-stderr "$GBPF" --timeout 2 ps
-	kill $server
+	kill $server 2>/dev/null || true
 	echo "$status $stderr"
 	[ "$status" -ge 1 ] && [ "$status" -le 8 ]
 	[[ "$stderr" == "gbpf: "* ]]

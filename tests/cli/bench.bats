@@ -24,6 +24,14 @@ load helper
 	[ "$status" -eq 1 ]
 }
 
+@test "bench hook --json tells of refused policies in the document" {
+	build_policies .
+	run --separate-stderr "$GBPF" --json bench hook --repeat 1 --calls 1000 ./verdict.bpf.o fifo
+	[ "$status" -eq 1 ]
+	[ -z "$stderr" ]
+	json '[e["code"] for e in d["errors"]] == ["verify"] and [p["policy"] for p in d["programs"]] == ["fifo"]'
+}
+
 @test "bench launch on the soft GPU, without a policy, with one, and off" {
 	for policy in none fair off; do
 		run --separate-stderr "$GBPF" --json bench launch --device soft --n 512 --policy $policy
@@ -35,14 +43,36 @@ load helper
 	done
 }
 
+# What is left of a measurement, in the folder that it was to use.
+leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gbpf-bench-"; }
+
 @test "bench launch leaves nothing running and no folder" {
-	before=$(ls -d /tmp/gbpf-bench-* 2>/dev/null | wc -l)
-	run "$GBPF" bench launch --device soft --n 64
+	TMPDIR=$cli_dir run "$GBPF" bench launch --device soft --n 64
 	echo "$output"
 	[ "$status" -eq 0 ]
-	[ "$(ls -d /tmp/gbpf-bench-* 2>/dev/null | wc -l)" -eq "$before" ]
+	run ! leftovers
 	run "$GBPF" ps
 	[ "$status" -eq 3 ]
+}
+
+@test "bench launch cleans up when it is interrupted" {
+	TMPDIR=$cli_dir "$GBPF" bench launch --device soft --n 10000000 >out 2>err &
+	bench=$!
+	measuring() { pgrep -P $bench -f bench-launch; }
+	wait_for measuring
+	kill -TERM $bench
+	status=0
+	wait $bench || status=$?
+	[ "$status" -eq 1 ]
+	run ! leftovers
+}
+
+@test "a library that is no libcuda is an error document under --json" {
+	gcc -shared -fPIC -xc - -o other.so <<<'int other;'
+	GBPF_REAL_CUDA=$PWD/other.so run --separate-stderr "$GBPF" --json bench launch --policy off
+	echo "$status $output $stderr"
+	[ "$status" -eq 1 ]
+	json 'd["error"]["message"]'
 }
 
 @test "bench launch with a policy that is not there" {

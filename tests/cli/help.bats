@@ -159,6 +159,8 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	[ "$(complete_words gbpf --json run --cla)" = --class ]
 	[[ " $(complete_words gbpf policy check --) " == *" --explain "* ]]
 	[[ "$(complete_words gbpf run -- tru)" == *true* ]]
+	PATH=$GBPF_PREFIX/bin:$PATH
+	[ "$(complete_words gbpf policy swap lc)" = lc_first ]
 	run "$GBPF" completion tcsh
 	[ "$status" -eq 2 ]
 }
