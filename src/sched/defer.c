@@ -86,7 +86,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	if (now < q->retry_ns) {
 		return false;
 	}
-	ask_submit(q, l, now, now - l->begin_ns, q->asked++, a);
+	ask_submit(q, l, now, since_ns(l->begin_ns, now), q->asked++, a);
 	why = hold_why(a, load_relaxed(&s->inflight));
 	if (a->verdict != GBPF_GO) {
 		if (share_left(s, l, l->begin_ns, now)) {
@@ -101,7 +101,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 		share_given(s);
 	}
 	l->version = a->version;
-	l->held_ns = now - l->begin_ns;
+	l->held_ns = since_ns(l->begin_ns, now);
 	hold_account(q, l, why, l->held_ns);
 	return true;
 }

@@ -19,7 +19,7 @@ static uint64_t share_cost(uint64_t est_ns, uint64_t limit, uint32_t ppm)
 
 uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now)
 {
-	uint64_t limit = load_relaxed(&s->limit_ns), held = now > begin_ns ? now - begin_ns : 0;
+	uint64_t limit = load_relaxed(&s->limit_ns), held = since_ns(begin_ns, now);
 	uint32_t ppm = load_relaxed(&s->share_ppm);
 	uint64_t left, cost, from;
 
@@ -186,7 +186,7 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
 		}
 		wait_to_ask(q, a, now, left);
 		now = clock_now_ns();
-		ask_submit(q, l, now, now - l->begin_ns, asked++, a);
+		ask_submit(q, l, now, since_ns(l->begin_ns, now), asked++, a);
 	}
 	if (slack > 0) {
 		(void)prctl(PR_SET_TIMERSLACK, slack);
@@ -195,7 +195,7 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
 		if (a->verdict == GBPF_GO) {
 			share_given(s);
 		}
-		l->held_ns = now - l->begin_ns;
+		l->held_ns = since_ns(l->begin_ns, now);
 		hold_account(q, l, why, l->held_ns);
 	}
 }

@@ -221,7 +221,7 @@ void hook_queue_destroy(struct sched_queue *q, uint64_t launches)
 
 uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now)
 {
-	struct gbpf_dispatch_ctx c = { .now_ns = now, .held_ns = now - l->begin_ns, .est_ns = l->est_ns,
+	struct gbpf_dispatch_ctx c = { .now_ns = now, .held_ns = since_ns(l->begin_ns, now), .est_ns = l->est_ns,
 				       .tenant = q->s->cfg.tenant, .queue = q->index,
 				       .class_id = load_relaxed(&q->class_id), .priority = q->priority };
 	struct pin_slot *pin = pin_enter();

@@ -158,6 +158,12 @@ enum agent_sleep { AGENT_SOON, AGENT_SLOW, AGENT_ASLEEP };
 
 enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
+/* Time since then. The launch path's clock may be ahead of the other by a little. */
+static inline uint64_t since_ns(uint64_t then, uint64_t now)
+{
+	return now > then ? now - then : 0;
+}
+
 /* ---- hook.c ---- */
 
 struct ask {
