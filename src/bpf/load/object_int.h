@@ -13,7 +13,7 @@ struct btf;
 #define OBJ_MAX_SECTIONS 4096u
 #define OBJ_MAX_SYMBOLS 65536u
 #define OBJ_MAX_FUNCS 512u
-#define OBJ_MAX_LINES 262144u
+#define OBJ_MAX_LINES 131072u
 
 enum obj_role { OBJ_OTHER, OBJ_CODE, OBJ_DATA, OBJ_MAPS };
 
@@ -34,7 +34,7 @@ struct obj_section {
 	const Elf64_Rel *rels; /* owned, sorted by offset */
 	uint32_t n_rels;
 	struct obj_line *lines; /* owned, sorted by offset */
-	uint32_t n_lines;
+	uint32_t n_lines, cap_lines;
 };
 
 struct obj_func {

@@ -45,22 +45,34 @@ static int line_order(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-static int add_group(struct obj_parse *p, struct obj_section *s, const uint8_t *records, uint32_t n,
-		     uint32_t bytes)
+static int reserve_lines(struct obj_section *s, uint32_t more)
 {
-	struct obj_line *lines = realloc(s->lines, ((size_t)s->n_lines + n) * sizeof(*lines));
+	uint32_t cap = MAX(s->cap_lines * 2, s->n_lines + more);
+	struct obj_line *lines;
 
+	if (s->n_lines + more <= s->cap_lines) {
+		return 0;
+	}
+	lines = realloc(s->lines, (size_t)cap * sizeof(*lines));
 	if (!lines) {
 		return -ENOMEM;
 	}
 	s->lines = lines;
-	for (uint32_t i = 0; i < n; i++) {
+	s->cap_lines = cap;
+	return 0;
+}
+
+static int add_group(struct obj_section *s, const uint8_t *records, uint32_t n, uint32_t bytes)
+{
+	int err = reserve_lines(s, n);
+
+	for (uint32_t i = 0; err == 0 && i < n; i++) {
 		const uint8_t *at = records + (size_t)i * bytes;
 
-		lines[s->n_lines++] = (struct obj_line){ get32(at), get32(at + 4), get32(at + 8),
-							 get32(at + 12) };
+		s->lines[s->n_lines++] = (struct obj_line){ get32(at), get32(at + 4), get32(at + 8),
+							    get32(at + 12) };
 	}
-	return 0;
+	return err;
 }
 
 static int read_line_info(struct obj_parse *p, const uint8_t *data, size_t size)
@@ -91,7 +103,7 @@ static int read_line_info(struct obj_parse *p, const uint8_t *data, size_t size)
 					  OBJ_MAX_LINES);
 		}
 		s = code_section(p, btf__name_by_offset(p->btf, g.name_off));
-		err = s ? add_group(p, s, data + at, g.n, bytes) : 0;
+		err = s ? add_group(s, data + at, g.n, bytes) : 0;
 		if (err) {
 			return err;
 		}

@@ -164,6 +164,7 @@ struct verifier {
 	struct node *root;
 	struct pending *todo;
 	size_t bytes; /* of nodes and states */
+	uint64_t work;
 
 	/* the path that is being walked */
 	struct frame *frames[EBPF_MAX_FRAMES]; /* owned */
@@ -180,6 +181,7 @@ struct verifier {
 };
 
 #define VERIFY_MAX_BYTES (48u << 20)
+#define VERIFY_MAX_WORK 100000000u /* registers copied and compared: a second or two */
 
 /* ebpf_verify with an observer. */
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,
@@ -228,10 +230,12 @@ int verify_pop(struct verifier *v, int *ret_outcome);
 struct packed *verify_pack(struct verifier *v);
 void verify_unpack(struct verifier *v, const struct packed *p);
 size_t verify_packed_bytes(const struct packed *p);
+/* Registers and stack slots in it. */
+uint32_t verify_packed_work(const struct packed *p);
 /* The running state lies inside p, as far as read says. */
-int verify_within(const struct verifier *v, const struct packed *p, const struct marks *read);
+int verify_within(struct verifier *v, const struct packed *p, const struct marks *read);
 /* The running state equals p. */
-int verify_same(const struct verifier *v, const struct packed *p);
+int verify_same(struct verifier *v, const struct packed *p);
 
 static inline struct frame *verify_frame(const struct verifier *v)
 {

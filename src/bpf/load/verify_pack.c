@@ -39,6 +39,11 @@ size_t verify_packed_bytes(const struct packed *p)
 	return p->bytes;
 }
 
+uint32_t verify_packed_work(const struct packed *p)
+{
+	return p->bytes / (uint32_t)sizeof(struct reg) + 1;
+}
+
 static uint64_t kinds_word(const struct slot *s)
 {
 	uint64_t w;
@@ -157,6 +162,7 @@ struct idmap {
 	uint32_t old[96], now[96];
 	uint32_t n;
 	uint32_t fresh;
+	uint32_t work; /* registers and slots compared */
 };
 
 static int map_id(struct idmap *m, uint32_t old, uint32_t now)
@@ -266,6 +272,7 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 		unsigned i = (unsigned)__builtin_ctz(left);
 		const struct reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
 
+		m->work++;
 		if (!(matter >> i & 1) && r->type == REG_SCALAR &&
 		    now->regs[i].type == REG_SCALAR) {
 			continue;
@@ -280,6 +287,7 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 		uint64_t kind = pf->slots >> s & 1 ? kinds[rank64(pf->slots, s)] : 0;
 		const struct reg *r = pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
 
+		m->work++;
 		if (!slot_within(kind, r, &now->slots[s], m, same)) {
 			return 0;
 		}
@@ -300,37 +308,31 @@ static int calls_match(const struct verifier *v, const struct packed *p)
 	return 1;
 }
 
-int verify_within(const struct verifier *v, const struct packed *p, const struct marks *read)
+static int compare(struct verifier *v, const struct packed *p, const struct marks *read)
 {
 	struct idmap m;
+	int fits = calls_match(v, p);
 
-	m.n = 0;
+	m.n = m.work = 0;
 	m.fresh = UINT32_MAX;
-	if (!calls_match(v, p)) {
-		return 0;
-	}
-	for (uint32_t f = p->n_frames; f-- > 0;) {
-		if (!frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
-				  read->slots[f], &m, 0)) {
-			return 0;
+	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
+		if (read) {
+			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
+					    read->slots[f], &m, 0);
+		} else {
+			fits = frame_within(v->frames[f], p, f, 0x3ff, 0x3ff, UINT64_MAX, &m, 1);
 		}
 	}
-	return 1;
+	v->work += m.work + 1;
+	return fits;
 }
 
-int verify_same(const struct verifier *v, const struct packed *p)
+int verify_within(struct verifier *v, const struct packed *p, const struct marks *read)
 {
-	struct idmap m;
+	return compare(v, p, read);
+}
 
-	m.n = 0;
-	m.fresh = UINT32_MAX;
-	if (!calls_match(v, p)) {
-		return 0;
-	}
-	for (uint32_t f = p->n_frames; f-- > 0;) {
-		if (!frame_within(v->frames[f], p, f, 0x3ff, 0x3ff, UINT64_MAX, &m, 1)) {
-			return 0;
-		}
-	}
-	return 1;
+int verify_same(struct verifier *v, const struct packed *p)
+{
+	return compare(v, p, NULL);
 }

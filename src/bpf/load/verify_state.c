@@ -111,6 +111,12 @@ void verify_path_end(struct verifier *v, uint64_t tail)
 	v->at = NULL; /* until the next branch is taken up */
 }
 
+static int too_much(struct verifier *v)
+{
+	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+	return verify_refuse_err(v, -E2BIG, v->pc, "effort", "too many states to compare");
+}
+
 static int refuse_endless(struct verifier *v)
 {
 	report_hint(v->r, "let something that the loop's condition reads change in every round");
@@ -156,6 +162,9 @@ int verify_meet(struct verifier *v)
 		}
 		link = &n->next;
 	}
+	if (v->work > VERIFY_MAX_WORK) {
+		return too_much(v);
+	}
 	if (v->since >= node_distance(v) || !v->nodes[v->pc]) {
 		return add_node(v);
 	}
@@ -187,6 +196,7 @@ int verify_push(struct verifier *v, int outcome)
 		return -ENOMEM;
 	}
 	v->todo = p;
+	v->work += verify_packed_work(p->state);
 	v->at->open++;
 	v->bytes += sizeof(*p);
 	v->states++;
