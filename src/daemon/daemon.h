@@ -24,8 +24,8 @@ struct policies;
 struct ticker;
 
 struct options {
-	bool foreground;
-	int ready_fd; /* -1: nobody waits */
+	bool foreground, state_given; /* by --state-dir */
+	int ready_fd;		      /* -1: nobody waits */
 	unsigned idle_exit_s;
 	char device[16];
 	char policy[DAEMON_PATH]; /* name or path; empty: the stored one, or fair */
@@ -42,9 +42,9 @@ struct daemon {
 	sd_event *loop;
 	struct options opt;
 	uid_t uid;
-	gid_t group; /* gbpf, or (gid_t)-1 */
-	int lock_fd;
-	int spare_fd; /* given up for a moment when accept meets EMFILE */
+	gid_t group;		    /* gbpf, or (gid_t)-1 */
+	int lock_fd, state_lock_fd; /* flock: the only ones in these directories */
+	int spare_fd;		    /* given up for a moment when accept meets EMFILE */
 	uint64_t started_ns;
 	uint32_t generation;
 	bool ending;

@@ -228,7 +228,7 @@ static int serve(struct options *o)
 	}
 	d->opt = *o;
 	d->uid = geteuid();
-	d->lock_fd = d->session_fd = -1;
+	d->lock_fd = d->state_lock_fd = d->session_fd = -1;
 	d->directory = PAGE_NONE;
 	d->started_ns = clock_now_ns();
 	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

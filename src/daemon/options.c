@@ -72,6 +72,7 @@ static int take(struct options *o, int option)
 	case RUNTIME:
 		return copy(o->runtime, sizeof(o->runtime), optarg, "--runtime-dir") ? -EINVAL : 1;
 	case STATE:
+		o->state_given = true;
 		return copy(o->state, sizeof(o->state), optarg, "--state-dir") ? -EINVAL : 1;
 	case IDLE:
 		if (number(optarg, 31536000, "--idle-exit", &n) < 0) {

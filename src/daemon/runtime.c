@@ -98,50 +98,92 @@ static int write_pid(int fd)
 	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -(errno ? errno : ENOSPC);
 }
 
-static int take_lock(struct daemon *d)
+/* The lock file of a directory, locked and with our process id; or -errno, -EWOULDBLOCK with the
+ * id of who holds it. */
+static int lock_dir(const char *dir, const char *leaf, long *ret_pid)
 {
 	char path[DAEMON_PATH + 16];
-	int err = 0;
+	int fd, err;
 
-	snprintf(path, sizeof(path), "%s/gbpfd.lock", d->opt.runtime);
-	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (d->lock_fd < 0) {
-		err = -errno;
-		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s",
-				    d->opt.runtime, advice(err));
+	snprintf(path, sizeof(path), "%s/%s", dir, leaf);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0) {
+		return -errno;
 	}
-	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		long pid;
-
-		err = -errno;
-		pid = read_pid(d->lock_fd);
-		d->lock_fd = fd_close(d->lock_fd); /* what lies in the directory is not ours */
-		return err == -EWOULDBLOCK
-			       ? runtime_fail(d, -EEXIST,
-					      "another gbpfd serves %s already (pid %ld)",
-					      d->opt.runtime, pid)
-			       : runtime_fail(d, err, "cannot lock %s: %s", path, strerror(-err));
-	}
+	err = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	*ret_pid = err ? read_pid(fd) : 0;
 	errno = 0;
-	err = write_pid(d->lock_fd);
+	err = err ? err : write_pid(fd);
 	if (err) {
-		return runtime_fail(d, err, "cannot write to the runtime directory %s: %s",
-				    d->opt.runtime, advice(err));
+		fd_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int open_runtime(struct daemon *d)
+{
+	long pid;
+	int err = make_dir(d, "runtime", d->opt.runtime, d->uid == 0 ? 0755 : 0700);
+
+	if (err) {
+		return err;
+	}
+	d->lock_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
+	if (d->lock_fd == -EWOULDBLOCK) {
+		return runtime_fail(d, -EEXIST, "another gbpfd serves %s already (pid %ld)",
+				    d->opt.runtime, pid);
+	}
+	if (d->lock_fd < 0) {
+		return runtime_fail(d, d->lock_fd, "cannot write to the runtime directory %s: %s",
+				    d->opt.runtime, advice(d->lock_fd));
 	}
 	return 0;
 }
 
-int runtime_open(struct daemon *d)
+/* Two daemons with runtime directories of their own may have the same default for their state: the
+ * second keeps its state beside its sockets. */
+static int open_state(struct daemon *d)
 {
-	int err = make_dir(d, "runtime", d->opt.runtime, d->uid == 0 ? 0755 : 0700);
+	char shared[DAEMON_PATH];
+	long pid;
+	int err = make_dir(d, "state", d->opt.state, 0700);
 
-	if (!err) {
-		err = take_lock(d);
+	if (err) {
+		return err;
 	}
-	if (!err) {
+	d->state_lock_fd = lock_dir(d->opt.state, "state.lock", &pid);
+	if (d->state_lock_fd == -EWOULDBLOCK && !d->opt.state_given) {
+		snprintf(shared, sizeof(shared), "%s", d->opt.state);
+		if (snprintf(d->opt.state, sizeof(d->opt.state), "%s/state", d->opt.runtime) >=
+		    (int)sizeof(d->opt.state)) {
+			return runtime_fail(d, -ENAMETOOLONG,
+					    "the runtime directory's path is too long");
+		}
+		log_warn("%s is in use by another gbpfd (pid %ld): policies and history are kept "
+			 "in %s",
+			 shared, pid, d->opt.state);
 		err = make_dir(d, "state", d->opt.state, 0700);
+		d->state_lock_fd = err ? err : lock_dir(d->opt.state, "state.lock", &pid);
+	}
+	if (d->state_lock_fd == -EWOULDBLOCK) {
+		return runtime_fail(d, -EEXIST,
+				    "the state directory %s is in use by another gbpfd (pid %ld)",
+				    d->opt.state, pid);
+	}
+	if (!err && d->state_lock_fd < 0) {
+		return runtime_fail(d, d->state_lock_fd,
+				    "cannot write to the state directory %s: %s", d->opt.state,
+				    advice(d->state_lock_fd));
 	}
 	return err;
+}
+
+int runtime_open(struct daemon *d)
+{
+	int err = open_runtime(d);
+
+	return err ? err : open_state(d);
 }
 
 void runtime_close(struct daemon *d)
@@ -156,6 +198,7 @@ void runtime_close(struct daemon *d)
 		snprintf(path, sizeof(path), "%s/%s", d->opt.runtime, leaves[i]);
 		unlink(path);
 	}
-	d->lock_fd = fd_close(
-		d->lock_fd); /* the file stays: removing it would race with the next gbpfd */
+	/* The lock files stay: removing one would race with the next gbpfd. */
+	d->state_lock_fd = fd_close(d->state_lock_fd);
+	d->lock_fd = fd_close(d->lock_fd);
 }

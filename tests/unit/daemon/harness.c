@@ -20,13 +20,17 @@
 static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
 {
 	const char *argv[32] = { getenv("GBPFD"), "--foreground",  "--device",
-				 "soft",	  "--runtime-dir", d->runtime,
-				 "--state-dir",	  d->state,	   "--ready-fd" };
+				 "soft",	  "--runtime-dir", d->runtime };
 	char number[16];
-	int n = 9, quiet = open("/dev/null", O_RDWR);
+	int n = 6, quiet = open("/dev/null", O_RDWR);
 
 	snprintf(number, sizeof(number), "%d", ready);
+	argv[n++] = "--ready-fd";
 	argv[n++] = number;
+	if (d->state[0]) {
+		argv[n++] = "--state-dir";
+		argv[n++] = d->state;
+	}
 	while (more && *more && n < 31) {
 		argv[n++] = *more++;
 	}

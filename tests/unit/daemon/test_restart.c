@@ -199,6 +199,37 @@ static void a_second_gbpfd_is_refused_with_the_pid_of_the_first(void **state)
 	fake_leave(&f);
 }
 
+static void two_daemons_do_not_share_a_state_directory(void **state)
+{
+	struct gd *d = *state, second = *d;
+	char path[160];
+	pid_t pid;
+	int status;
+
+	second.g = NULL;
+	snprintf(second.runtime, sizeof(second.runtime), "%s/other", d->dir);
+	assert_int_equal(gd_start(&second, NULL), -1); /* said on its command line */
+	assert_non_null(strstr(second.said, "state directory"));
+	assert_non_null(strstr(second.said, "in use by another gbpfd"));
+	pid = fork();
+	if (pid == 0) { /* only the default: it keeps its state beside its sockets */
+		setenv("GBPF_STATE_DIR", d->state, 1);
+		second.state[0] = 0;
+		if (gd_start(&second, NULL) != 0) {
+			_exit(1);
+		}
+		json_t *j = gd_call(&second, "status", NULL);
+
+		snprintf(path, sizeof(path), "%s/state", second.runtime);
+		if (strcmp(json_string_value(json_object_get(j, "state_dir")), path) != 0) {
+			_exit(2);
+		}
+		_exit(gd_stop(&second));
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+}
+
 static void stale_files_do_not_stop_a_start(void **state)
 {
 	struct gd *d = *state;
@@ -451,6 +482,7 @@ int main(void)
 		WITH_GBPFD(a_latency_process_that_comes_back_is_published_again),
 		WITH_GBPFD(foreign_pages_are_not_taken_over),
 		WITH_GBPFD(a_second_gbpfd_is_refused_with_the_pid_of_the_first),
+		WITH_GBPFD(two_daemons_do_not_share_a_state_directory),
 		WITH_GBPFD(stale_files_do_not_stop_a_start),
 		WITH_GBPFD(a_stored_policy_that_is_damaged_is_left_out),
 		WITH_GBPFD(a_runtime_directory_that_is_no_directory_is_explained),
