@@ -1,5 +1,6 @@
-/* Events as markers. An event belongs to a context, so each context has its pool; taking and giving back are lock-free,
- * since they happen beside launches. A context that ended bumps its entry's generation: what comes back later is dropped. */
+/* Events as markers. An event belongs to a context, so each context has its pool; taking and giving
+ * back are lock-free, since they happen beside launches. A context that ended bumps its entry's
+ * generation: what comes back later is dropped. */
 #include "gpu/gpu.h"
 
 #include <errno.h>
@@ -22,8 +23,8 @@ struct event {
 };
 
 struct context {
-	CUcontext ctx;	     /* NULL: free entry */
-	uint64_t generation; /* grows when the context ends */
+	CUcontext ctx;		/* NULL: free entry */
+	uint64_t generation;	/* grows when the context ends */
 	struct event *returned; /* pushed by any thread */
 	uint32_t take_lock;	/* tried, never waited for */
 	struct event *ready;	/* under take_lock */
@@ -76,7 +77,8 @@ static bool try_take_lock(struct context *c)
 	return false;
 }
 
-/* One thread at a time takes, so no list is read that another takes apart. The lock is held. NULL: make a new one. */
+/* One thread at a time takes, so no list is read that another takes apart. The lock is held. NULL:
+ * make a new one. */
 static struct event *pop(struct context *c)
 {
 	struct event *e = c->ready ? c->ready : xchg_acqrel(&c->returned, (struct event *)NULL);
@@ -85,7 +87,8 @@ static struct event *pop(struct context *c)
 	return e;
 }
 
-/* Those that lie in `ready` of a context that ended are told by their generation and freed by take. */
+/* Those that lie in `ready` of a context that ended are told by their generation and freed by take.
+ */
 static void free_returned(struct context *c)
 {
 	struct event *e = xchg_acqrel(&c->returned, (struct event *)NULL), *next;
@@ -161,7 +164,8 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 
 /* ---- operations ---- */
 
-/* The context is current between these two; threads of the application mostly have it current already. */
+/* The context is current between these two; threads of the application mostly have it current
+ * already. */
 static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 {
 	CUcontext now = NULL;
@@ -186,7 +190,8 @@ static void leave(struct gpu_device *d, bool pushed)
 	}
 }
 
-/* Recording or querying a capturing stream would go into its graph, or spoil it. The context is current. */
+/* Recording or querying a capturing stream would go into its graph, or spoil it. The context is
+ * current. */
 static bool capturing(struct gpu_device *d, const struct gpu_queue *q)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -278,7 +283,9 @@ static int enter_event(struct gpu_device *d, const struct event *e, bool *ret_pu
 {
 	CUcontext ctx = load_acquire(&e->home->ctx);
 
-	return ctx && e->generation == load_acquire(&e->home->generation) ? enter(d, ctx, ret_pushed) : -EIO;
+	return ctx && e->generation == load_acquire(&e->home->generation)
+		       ? enter(d, ctx, ret_pushed)
+		       : -EIO;
 }
 
 static int mark_done(void *dev, const struct sched_marker *m)
@@ -295,7 +302,8 @@ static int mark_done(void *dev, const struct sched_marker *m)
 	return ret;
 }
 
-static int64_t mark_span_ns(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
+			    const struct sched_marker *to)
 {
 	const struct event *a = from->event, *b = to->event;
 	struct gpu_device *d = dev;

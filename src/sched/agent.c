@@ -1,12 +1,14 @@
-/* The agent's step: what must happen although no application thread calls. Sleeping and waking is a handshake: it says that
- * it sleeps, then looks once more; whoever brings work makes it visible, then looks whether it sleeps. */
+/* The agent's step: what must happen although no application thread calls. Sleeping and waking is a
+ * handshake: it says that it sleeps, then looks once more; whoever brings work makes it visible,
+ * then looks whether it sleeps. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
 
 void wake_agent(struct sched *s, uint32_t depth)
 {
-	if (load_seqcst(&s->agent_asleep) >= depth && xchg_acqrel(&s->agent_asleep, (uint32_t)AGENT_SOON) != AGENT_SOON &&
+	if (load_seqcst(&s->agent_asleep) >= depth &&
+	    xchg_acqrel(&s->agent_asleep, (uint32_t)AGENT_SOON) != AGENT_SOON &&
 	    s->cfg.wake_agent) {
 		s->cfg.wake_agent(s->cfg.arg);
 	}

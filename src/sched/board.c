@@ -1,12 +1,14 @@
-/* The boards of other tenants' latency class: who has a request open. Pages that others write: each word is read once and
- * believed only as far as it can do no harm; a board that lies can hold us no longer than the hold limit. */
+/* The boards of other tenants' latency class: who has a request open. Pages that others write: each
+ * word is read once and believed only as far as it can do no harm; a board that lies can hold us no
+ * longer than the hold limit. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 
-uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a, uint64_t *ret_idle_ns)
+uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
+		     uint64_t *ret_idle_ns)
 {
 	uint32_t n = load_acquire(&s->n_boards), total = 0;
 	uint64_t last = 0;
@@ -44,7 +46,8 @@ bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool o
 	struct pin_slot *pin = pin_enter();
 	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);
 
-	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet; i++) {
+	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet;
+	     i++) {
 		const struct sched_board *b = load_acquire(&s->boards[i].board);
 
 		quiet = !b || (!load_acquire(&b->gpu[index].open) &&
@@ -64,7 +67,8 @@ static void shrink(struct sched *s)
 	store_release(&s->n_boards, n);
 }
 
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant, const struct sched_board *board)
+int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+		    const struct sched_board *board)
 {
 	if (slot >= SCHED_MAX_LC || !board || s->forked) {
 		return -EINVAL;

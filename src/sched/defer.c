@@ -1,6 +1,7 @@
-/* Deferred calls: one FIFO a queue, issued by the agent when the hook says GO, in the order of the queue; `dispatch` ranks
- * the queues. Whoever issues holds the queue's issue_lock from looking at the first call until the driver has it, so the
- * agent and a thread that flushes never swap two calls. Locks are allowed here: this is not the GO path. */
+/* Deferred calls: one FIFO a queue, issued by the agent when the hook says GO, in the order of the
+ * queue; `dispatch` ranks the queues. Whoever issues holds the queue's issue_lock from looking at
+ * the first call until the driver has it, so the agent and a thread that flushes never swap two
+ * calls. Locks are allowed here: this is not the GO path. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
@@ -58,7 +59,8 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	}
 	err = c->run(c);
 	if (err) {
-		__atomic_compare_exchange_n(&q->error, &none, err, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+		__atomic_compare_exchange_n(&q->error, &none, err, 0, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE);
 	}
 	if (c->is_launch) {
 		sched_submitted(q, &c->launch, err == 0);
@@ -90,8 +92,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	why = hold_why(a, load_relaxed(&s->inflight));
 	if (a->verdict != GBPF_GO) {
 		if (share_left(s, l, l->begin_ns, now)) {
-			q->retry_ns = now + (a->verdict == GBPF_DEFER ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
-								      : OPEN_POLL_NS);
+			q->retry_ns = now + (a->verdict == GBPF_DEFER
+						     ? MIN(a->hold_ns, (uint64_t)WAIT_CAP_NS)
+						     : OPEN_POLL_NS);
 			return false;
 		}
 		share_take(s, l, now);
@@ -130,7 +133,8 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 	struct sched_launch head = { 0 };
 	struct sched_call *c;
 
-	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; an issuer may be writing others */
+	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; an issuer may
+					      be writing others */
 	c = q->first;
 	if (c) {
 		head.begin_ns = c->launch.begin_ns;
@@ -148,7 +152,8 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 	uint64_t ranks[PASS_QUEUES];
 	unsigned n = 0;
 
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		uint64_t r;
 		unsigned i;
 
@@ -201,7 +206,8 @@ static void flush_queue(struct sched_queue *q, uint64_t begin)
 		pthread_mutex_unlock(&q->issue_lock);
 		if (force && n) {
 			stat_add(s, limit_hits, 1u);
-			note(s, "hold-limit", "deferred calls went after the hold limit: something waited for them");
+			note(s, "hold-limit",
+			     "deferred calls went after the hold limit: something waited for them");
 		} else if (!n && load_acquire(&q->deferred)) {
 			clock_sleep_ns(OPEN_POLL_NS);
 			(void)retire_all(s);
@@ -221,7 +227,8 @@ int sched_flush(struct sched *s, struct sched_queue *only)
 		return 0;
 	}
 	begin = clock_now_ns();
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		int e;
 
 		if ((only && q != only) || !queue_use(q)) {

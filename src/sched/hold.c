@@ -1,6 +1,7 @@
-/* Holding a caller: waiting for what the policy waits for, asking it again, and the limit after which the launch goes all
- * the same. Every single wait is short and is on a word read before the policy was asked (docs/SCHEDULING.md: no lost wake,
- * no deadlock). Nothing is pinned or locked while waiting. */
+/* Holding a caller: waiting for what the policy waits for, asking it again, and the limit after
+ * which the launch goes all the same. Every single wait is short and is on a word read before the
+ * policy was asked (docs/SCHEDULING.md: no lost wake, no deadlock). Nothing is pinned or locked
+ * while waiting. */
 #include "sched/sched_int.h"
 
 #include <sys/prctl.h>
@@ -11,7 +12,8 @@
 #define STARVING_LIMITS 10u /* a forced launch is remembered for so many hold limits */
 #define MAX_SHARE_WAIT_NS 10000000000u
 
-/* What a launch costs of the minimum share; one of unknown duration as much as accrues during one limit. */
+/* What a launch costs of the minimum share; one of unknown duration as much as accrues during one
+ * limit. */
 static uint64_t share_cost(uint64_t est_ns, uint64_t limit, uint32_t ppm)
 {
 	return est_ns ? est_ns : (uint64_t)((double)limit * ppm / 1e6);
@@ -27,7 +29,8 @@ uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begi
 	if (now >= s->share_until_ns || !ppm) {
 		left = held >= limit ? 0 : limit - held;
 	} else {
-		/* After a forced launch: the share accrues while something is held, and buys the next ones. */
+		/* After a forced launch: the share accrues while something is held, and buys the
+		 * next ones. */
 		from = MAX(s->share_last_ns, begin_ns);
 		if (now > from) {
 			s->share_credit_ns += (uint64_t)((double)(now - from) * ppm / 1e6);
@@ -35,8 +38,9 @@ uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begi
 		}
 		cost = share_cost(l->est_ns, limit, ppm);
 		s->share_credit_ns = MIN(s->share_credit_ns, MAX(cost, share_cost(0, limit, ppm)));
-		left = s->share_credit_ns >= cost ? 0
-						  : (uint64_t)((double)(cost - s->share_credit_ns) * 1e6 / ppm) + 1;
+		left = s->share_credit_ns >= cost
+			       ? 0
+			       : (uint64_t)((double)(cost - s->share_credit_ns) * 1e6 / ppm) + 1;
 		left = held >= MAX_SHARE_WAIT_NS ? 0 : MIN(left, MAX_SHARE_WAIT_NS - held);
 	}
 	pthread_mutex_unlock(&s->share_lock);
@@ -55,9 +59,9 @@ void share_take(struct sched *s, const struct sched_launch *l, uint64_t now)
 	}
 	s->share_credit_ns -= MIN(cost, s->share_credit_ns);
 	s->share_last_ns = now;
-	s->share_until_ns = now + STARVING_LIMITS * limit + (ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm),
-								       2 * MAX_SHARE_WAIT_NS)
-								 : 0);
+	s->share_until_ns =
+		now + STARVING_LIMITS * limit +
+		(ppm ? MIN((uint64_t)((double)cost * 2e6 / ppm), 2 * MAX_SHARE_WAIT_NS) : 0);
 	pthread_mutex_unlock(&s->share_lock);
 	stat_add(s, limit_hits, 1u);
 	note(s, "hold-limit", "a launch went after the hold limit although the policy held it");
@@ -78,7 +82,8 @@ uint32_t hold_why(const struct ask *a, uint64_t inflight)
 	return a->lc_open ? SCHED_WHY_LATENCY : inflight ? SCHED_WHY_INFLIGHT : SCHED_WHY_SHARE;
 }
 
-void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why, uint64_t held_ns)
+void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
+		  uint64_t held_ns)
 {
 	struct pin_slot *pin = pin_enter();
 	struct sched_stats *st = load_acquire(&q->s->stats);
@@ -147,8 +152,8 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 	}
 }
 
-/* Short sleeps of this thread as short as asked (the default rounds up by 50 us): the GPU runs dry meanwhile. Returns what
- * to restore. */
+/* Short sleeps of this thread as short as asked (the default rounds up by 50 us): the GPU runs dry
+ * meanwhile. Returns what to restore. */
 static int sharp_timers(void)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);

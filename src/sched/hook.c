@@ -1,6 +1,7 @@
-/* The only place that runs a host policy. A call reads the directory's version word once, under a pin, and uses that version
- * for code, constants and maps together; a version that is not prepared here yet leaves the one in use in force. What a
- * program answers is checked: out of range, or after a helper error, it counts as GO and is reported. */
+/* The only place that runs a host policy. A call reads the directory's version word once, under a
+ * pin, and uses that version for code, constants and maps together; a version that is not prepared
+ * here yet leaves the one in use in force. What a program answers is checked: out of range, or
+ * after a helper error, it counts as GO and is reported. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -23,9 +24,11 @@ static struct prepared *lookup(struct sched *s, uint32_t gpu, uint64_t version)
 	return NULL;
 }
 
-/* Another version than at the last call. When it cannot be found because it was dropped since the word was read, the word
- * has changed by then; when it is not prepared here yet, the one in use stays. */
-static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uint32_t index, uint64_t version)
+/* Another version than at the last call. When it cannot be found because it was dropped since the
+ * word was read, the word has changed by then; when it is not prepared here yet, the one in use
+ * stays. */
+static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uint32_t index,
+					      uint64_t version)
 {
 	uint64_t begin = clock_now_ns();
 	struct prepared *p;
@@ -85,8 +88,8 @@ static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *r
 	return verdict;
 }
 
-static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q, const struct sched_launch *l,
-			       uint64_t now, uint64_t held_ns)
+static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
+			       const struct sched_launch *l, uint64_t now, uint64_t held_ns)
 {
 	struct sched *s = q->s;
 	uint64_t inflight = load_relaxed(&s->inflight);
@@ -113,8 +116,8 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->split_blocks = 0;
 }
 
-void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
-		       uint32_t asked, struct ask *a)
+void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+		       uint64_t held_ns, uint32_t asked, struct ask *a)
 {
 	struct gbpf_submit_ctx c;
 	struct sched *s = q->s;
@@ -149,8 +152,8 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	a->hold_ns = c.hold_ns ? c.hold_ns : DEFAULT_HOLD_NS;
 }
 
-void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns, uint32_t asked,
-		struct ask *a)
+void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
+		uint32_t asked, struct ask *a)
 {
 	struct pin_slot *pin = pin_enter();
 
@@ -180,8 +183,11 @@ void ask_complain(struct sched_queue *q, const struct ask *a)
 
 void hook_queue_create(struct sched_queue *q)
 {
-	struct gbpf_queue_create_ctx c = { .now_ns = clock_now_ns(), .tenant = q->s->cfg.tenant, .queue = q->index,
-					   .priority = q->priority, .class_id = q->class_id };
+	struct gbpf_queue_create_ctx c = { .now_ns = clock_now_ns(),
+					   .tenant = q->s->cfg.tenant,
+					   .queue = q->index,
+					   .priority = q->priority,
+					   .class_id = q->class_id };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	struct ask a = { .bad = ASK_FINE };
@@ -201,13 +207,16 @@ void hook_queue_create(struct sched_queue *q)
 	pin_leave(pin);
 	if (a.bad) {
 		stat_add(q->s, verdict_errors, 1u);
-		note(q->s, "policy-error", "queue_create chose a class that does not exist; the tenant's is used");
+		note(q->s, "policy-error",
+		     "queue_create chose a class that does not exist; the tenant's is used");
 	}
 }
 
 void hook_queue_destroy(struct sched_queue *q, uint64_t launches)
 {
-	struct gbpf_queue_destroy_ctx c = { .now_ns = clock_now_ns(), .tenant = q->s->cfg.tenant, .queue = q->index,
+	struct gbpf_queue_destroy_ctx c = { .now_ns = clock_now_ns(),
+					    .tenant = q->s->cfg.tenant,
+					    .queue = q->index,
 					    .launches = launches };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
@@ -221,9 +230,13 @@ void hook_queue_destroy(struct sched_queue *q, uint64_t launches)
 
 uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now)
 {
-	struct gbpf_dispatch_ctx c = { .now_ns = now, .held_ns = since_ns(l->begin_ns, now), .est_ns = l->est_ns,
-				       .tenant = q->s->cfg.tenant, .queue = q->index,
-				       .class_id = load_relaxed(&q->class_id), .priority = q->priority };
+	struct gbpf_dispatch_ctx c = { .now_ns = now,
+				       .held_ns = since_ns(l->begin_ns, now),
+				       .est_ns = l->est_ns,
+				       .tenant = q->s->cfg.tenant,
+				       .queue = q->index,
+				       .class_id = load_relaxed(&q->class_id),
+				       .priority = q->priority };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	uint64_t rank = 0;
@@ -239,10 +252,17 @@ uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint
 
 uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now)
 {
-	struct gbpf_retire_ctx c = { .now_ns = now, .kernel = r->hash, .duration_ns = r->duration_ns,
-				     .held_ns = r->held_ns, .submit_version = r->version, .tenant = q->s->cfg.tenant,
-				     .queue = q->index, .class_id = load_relaxed(&q->class_id),
-				     .weight = load_relaxed(&q->s->weight), .count = r->count, .flags = r->flags,
+	struct gbpf_retire_ctx c = { .now_ns = now,
+				     .kernel = r->hash,
+				     .duration_ns = r->duration_ns,
+				     .held_ns = r->held_ns,
+				     .submit_version = r->version,
+				     .tenant = q->s->cfg.tenant,
+				     .queue = q->index,
+				     .class_id = load_relaxed(&q->class_id),
+				     .weight = load_relaxed(&q->s->weight),
+				     .count = r->count,
+				     .flags = r->flags,
 				     .linger_ns = DEFAULT_LINGER_NS };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);

@@ -1,5 +1,6 @@
-/* What is known about durations: an estimate for each kernel and size class of its grid, and for copies by size. Learned
- * from measured launches, one in N; N grows while measurements agree with the estimate and falls when they do not. */
+/* What is known about durations: an estimate for each kernel and size class of its grid, and for
+ * copies by size. Learned from measured launches, one in N; N grows while measurements agree with
+ * the estimate and falls when they do not. */
 #include "sched/sched_int.h"
 
 #include <stdlib.h>
@@ -43,7 +44,8 @@ struct estimate *estimate_of(struct sched *s, const struct sched_launch *l)
 		return &l->kernel->est[MIN(log2_floor(l->blocks) / 2, EST_CLASSES - 1)];
 	}
 	if (l->kind == GBPF_KIND_COPY || l->kind == GBPF_KIND_MEMSET) {
-		return &s->copy_est[l->kind == GBPF_KIND_MEMSET][MIN(log2_floor(l->bytes), BYTE_CLASSES - 1)];
+		return &s->copy_est[l->kind == GBPF_KIND_MEMSET]
+				   [MIN(log2_floor(l->bytes), BYTE_CLASSES - 1)];
 	}
 	return NULL;
 }
@@ -60,7 +62,8 @@ bool estimate_due(struct estimate *e)
 	return true;
 }
 
-/* The shorter a kernel, the more an event beside it weighs: short ones are measured rarely once a few samples exist. */
+/* The shorter a kernel, the more an event beside it weighs: short ones are measured rarely once a
+ * few samples exist. */
 static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 {
 	if (seen < 4) {
@@ -83,8 +86,10 @@ void estimate_learn(struct estimate *e, uint64_t measured_ns)
 	}
 	off = x > est ? x - est : est - x;
 	n = off <= est / 4 + 500 ? MIN(n * 2, 256u) : n / 2;
-	/* What shares the device makes a kernel look longer, never shorter: up slowly, down quickly. */
-	store_relaxed(&e->est_ns, x > est ? est + (MIN(x, 8 * est) - est) / 16 : est - (est - x) / 2);
+	/* What shares the device makes a kernel look longer, never shorter: up slowly, down
+	 * quickly. */
+	store_relaxed(&e->est_ns,
+		      x > est ? est + (MIN(x, 8 * est) - est) / 16 : est - (est - x) / 2);
 	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }
@@ -95,7 +100,8 @@ static uint64_t main_estimate(const struct sched_kernel *k)
 	const struct estimate *best = &k->est[0];
 
 	for (unsigned i = 1; i < EST_CLASSES; i++) {
-		best = load_relaxed(&k->est[i].seen) > load_relaxed(&best->seen) ? &k->est[i] : best;
+		best = load_relaxed(&k->est[i].seen) > load_relaxed(&best->seen) ? &k->est[i]
+										 : best;
 	}
 	return load_relaxed(&best->est_ns);
 }
@@ -114,7 +120,7 @@ static void choose(struct sched *s)
 	if (s->kernels.live <= SCHED_KERNELS) {
 		return;
 	}
-	strmap_each(&s->kernels, e) {
+	strmap_each (&s->kernels, e) {
 		struct sched_kernel *k = e->value;
 		bool shown = false;
 

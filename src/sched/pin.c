@@ -1,5 +1,6 @@
-/* Slots of threads, and waiting for them. See membarrier(2): PRIVATE_EXPEDITED puts a full barrier into every running thread
- * of this process, which makes the plain stores of pin_enter visible before we look at them. */
+/* Slots of threads, and waiting for them. See membarrier(2): PRIVATE_EXPEDITED puts a full barrier
+ * into every running thread of this process, which makes the plain stores of pin_enter visible
+ * before we look at them. */
 #include "sched/pin.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static void thread_gone(void *slot)
 	struct pin_slot *p = slot;
 
 	pin_mine = NULL;
-	store_release(&p->seq, (load_relaxed(&p->seq) + 1) & ~(uint64_t)1); /* even, even after a cancellation */
+	store_release(&p->seq, (load_relaxed(&p->seq) + 1) &
+				       ~(uint64_t)1); /* even, even after a cancellation */
 	store_release(&p->used, 0u);
 }
 
@@ -104,7 +106,8 @@ void pin_wait_all(void)
 
 	fence_seqcst();
 	if (!load_relaxed(&pin_fenced) && membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
-		/* Taken away after set-up (a seccomp filter): from now on fences, and until then time. */
+		/* Taken away after set-up (a seccomp filter): from now on fences, and until then
+		 * time. */
 		store_seqcst(&pin_fenced, 1u);
 		clock_sleep_ns(20000000);
 	}
@@ -112,7 +115,8 @@ void pin_wait_all(void)
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t seen = load_acquire(&slots[i].seq);
 
-		for (unsigned round = 0; (seen & 1) && load_acquire(&slots[i].seq) == seen; round++) {
+		for (unsigned round = 0; (seen & 1) && load_acquire(&slots[i].seq) == seen;
+		     round++) {
 			pause_for(round);
 		}
 	}

@@ -1,7 +1,8 @@
-/* Pins: "this thread is looking at shared things now". Entering and leaving are plain stores to a slot of the thread's own;
- * whoever takes something away (a policy version, a board, a page) unpublishes it and then waits until every thread that was
- * inside has left once. A pin is held for a bounded piece of code only: a scan of boards and one verified program; never
- * over a wait, a device call or a callback. Process-wide, since threads are. */
+/* Pins: "this thread is looking at shared things now". Entering and leaving are plain stores to a
+ * slot of the thread's own; whoever takes something away (a policy version, a board, a page)
+ * unpublishes it and then waits until every thread that was inside has left once. A pin is held for
+ * a bounded piece of code only: a scan of boards and one verified program; never over a wait, a
+ * device call or a callback. Process-wide, since threads are. */
 #ifndef GBPF_SCHED_PIN_H
 #define GBPF_SCHED_PIN_H
 

@@ -1,5 +1,6 @@
-/* The table of queues. Its memory is type-stable, so that the agent and held threads may look at any entry: they count
- * themselves in as users first, and a close waits for them, after which nobody touches the stream any more. */
+/* The table of queues. Its memory is type-stable, so that the agent and held threads may look at
+ * any entry: they count themselves in as users first, and a close waits for them, after which
+ * nobody touches the stream any more. */
 #include "sched/sched_int.h"
 
 #include <stdlib.h>
@@ -84,7 +85,8 @@ static void count_latency(struct sched *s, const struct sched_queue *q, int by)
 	}
 }
 
-struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu, int32_t priority)
+struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu,
+				     int32_t priority)
 {
 	struct sched_queue *q = NULL;
 
@@ -148,7 +150,8 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_lock(&s->lock);
 	store_relaxed(&s->class_id, class_id);
 	store_relaxed(&s->weight, weight);
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->live) && !q->class_fixed) {
 			count_latency(s, q, -1);
 			store_relaxed(&q->class_id, class_id);
@@ -185,7 +188,8 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 		drained(only, now);
 		return;
 	}
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->live)) {
 			drained(q, now);
 		}

@@ -1,6 +1,7 @@
-/* Requests of latency queues: opened on the own board by the launch that begins one, closed by the agent when the queues are
- * drained and the linger has passed. Opening costs a compare-and-swap; while one is open, a load. The order of steps in
- * request_close is argued in docs/SCHEDULING.md. */
+/* Requests of latency queues: opened on the own board by the launch that begins one, closed by the
+ * agent when the queues are drained and the linger has passed. Opening costs a compare-and-swap;
+ * while one is open, a load. The order of steps in request_close is argued in docs/SCHEDULING.md.
+ */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	struct sched_board_gpu *b = own_board(s, gpu);
 	uint32_t expected = 0;
 
-	if (!__atomic_compare_exchange_n(&s->req[gpu].open, &expected, 1u, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	if (!__atomic_compare_exchange_n(&s->req[gpu].open, &expected, 1u, 0, __ATOMIC_SEQ_CST,
+					 __ATOMIC_SEQ_CST)) {
 		return false;
 	}
 	store_relaxed(&s->req[gpu].opened_ns, now);
@@ -42,9 +44,10 @@ bool requests_any(const struct sched *s)
 	return false;
 }
 
-/* Can the device say nothing (a stream that only its own thread can name, or that captures): then a synchronization of the
- * application must have covered everything, or the markers, which such a queue gets after each launch from now on. When
- * neither comes the request ends after a while: too early costs latency, too late would hold others for nothing. */
+/* Can the device say nothing (a stream that only its own thread can name, or that captures): then a
+ * synchronization of the application must have covered everything, or the markers, which such a
+ * queue gets after each launch from now on. When neither comes the request ends after a while: too
+ * early costs latency, too late would hold others for nothing. */
 static bool drained_unknown(struct sched_queue *q, uint64_t entered, uint64_t total, uint64_t now)
 {
 	store_relaxed(&q->marks_all, 1u);
@@ -73,7 +76,8 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
 	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
-		if (idle == 0) { /* a synchronization that returned before this has seen only a part */
+		if (idle ==
+		    0) { /* a synchronization that returned before this has seen only a part */
 			store_relaxed(&q->sync_seq, (uint64_t)0);
 		}
 		return false;
@@ -84,12 +88,15 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 	return true;
 }
 
-/* True when all latency queues of the GPU are drained; when the last one was, and how long its request lingers. */
-static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *last, uint64_t *linger)
+/* True when all latency queues of the GPU are drained; when the last one was, and how long its
+ * request lingers. */
+static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *last,
+			uint64_t *linger)
 {
 	bool all = true;
 
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->gpu) != gpu || !load_relaxed(&q->entered) || !queue_use(q)) {
 			continue;
 		}
@@ -106,7 +113,8 @@ static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *l
 
 static bool something_entered(struct sched *s, uint32_t gpu)
 {
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live) &&
 		    load_seqcst(&q->entered) != load_relaxed(&q->drained)) {
 			return true;
@@ -122,8 +130,9 @@ static void account(struct sched *s, uint64_t duration_ns)
 	stat_add(s, request_hist[sched_hist_bucket(duration_ns)], 1u);
 }
 
-/* First the private word, then a second look (a launch counts itself in before it looks at that word), then the board, then
- * a look at the private word: whatever a launch does meanwhile, the board ends up open if a request is. */
+/* First the private word, then a second look (a launch counts itself in before it looks at that
+ * word), then the board, then a look at the private word: whatever a launch does meanwhile, the
+ * board ends up open if a request is. */
 static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, uint64_t now)
 {
 	struct sched_board_gpu *b = own_board(s, gpu);

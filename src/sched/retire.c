@@ -1,9 +1,9 @@
-/* From the driver's acceptance to the end on the device: markers in a bounded ring for each queue, the account of what is in
- * flight, measured samples, and the hook retire.
+/* From the driver's acceptance to the end on the device: markers in a bounded ring for each queue,
+ * the account of what is in flight, measured samples, and the hook retire.
  *
- * The ring's lock is only ever tried: who does not get it leaves the work to who has it, so nobody waits for a thread that
- * is inside the driver. A snapshot of the queue's total is taken before the marker is put, so a marker that is reached
- * proves at least that much finished. */
+ * The ring's lock is only ever tried: who does not get it leaves the work to who has it, so nobody
+ * waits for a thread that is inside the driver. A snapshot of the queue's total is taken before the
+ * marker is put, so a marker that is reached proves at least that much finished. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -55,8 +55,12 @@ static uint64_t mark_distance(const struct sched_queue *q)
 static void put_mark(struct sched_queue *q, struct sched_launch *l)
 {
 	struct sched *s = q->s;
-	struct mark m = { .start = l->sample, .begin_ns = l->begin_ns, .est_ns = l->est_ns, .held_ns = l->held_ns,
-			  .version = l->version, .hash = l->kernel ? l->kernel->hash : 0,
+	struct mark m = { .start = l->sample,
+			  .begin_ns = l->begin_ns,
+			  .est_ns = l->est_ns,
+			  .held_ns = l->held_ns,
+			  .version = l->version,
+			  .hash = l->kernel ? l->kernel->hash : 0,
 			  .est = estimate_of(s, l) };
 
 	l->sample.event = NULL;
@@ -65,7 +69,8 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 		return;
 	}
 	m.total = load_acquire(&q->total);
-	if (q->head - q->tail == RING || s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0) {
+	if (q->head - q->tail == RING ||
+	    s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0) {
 		release(s, &m.start);
 	} else {
 		q->ring[q->head % RING] = m;
@@ -127,7 +132,8 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 }
 
 /* Takes what the ring says has finished into r; the ring's lock is held. */
-static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned *n_samples)
+static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples,
+			 unsigned *n_samples)
 {
 	struct sched *s = q->s;
 	uint64_t upto = q->retired, done;
@@ -166,10 +172,12 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
 
-		/* A known kernel that took many times its estimate waited for others; that is not its use of the device. */
+		/* A known kernel that took many times its estimate waited for others; that is not
+		 * its use of the device. */
 		uint64_t used = m->est_ns && x > 4 * m->est_ns ? m->est_ns : x;
 
-		r->duration_ns = r->duration_ns + used - MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + used);
+		r->duration_ns = r->duration_ns + used -
+				 MIN(m->est_ns & ~(uint64_t)15, r->duration_ns + used);
 		r->flags |= r->count == 1 ? GBPF_F_MEASURED : 0;
 		bool own_counts = load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
 
@@ -181,7 +189,8 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 	release(s, &m->end);
 }
 
-static void tell(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned n_samples, uint64_t now)
+static void tell(struct sched_queue *q, struct retired *r, struct mark *samples, unsigned n_samples,
+		 uint64_t now)
 {
 	for (unsigned i = 0; i < n_samples; i++) {
 		use_sample(q, &samples[i], r);
@@ -238,7 +247,8 @@ bool retire_all(struct sched *s)
 {
 	bool some = false;
 
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
 			some |= queue_retire_reached(q);
 			queue_unuse(q);
@@ -257,7 +267,8 @@ void queue_mark_end(struct sched_queue *q)
 	m.total = load_acquire(&q->total);
 	m.hash = q->retired_hash;
 	m.version = q->retired_version;
-	if (q->head - q->tail < RING && q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0) {
+	if (q->head - q->tail < RING &&
+	    q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0) {
 		q->ring[q->head % RING] = m;
 		store_release(&q->head, q->head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);
@@ -271,7 +282,8 @@ void queue_drop_marks(struct sched_queue *q)
 		release(q->s, &q->ring[q->tail % RING].start);
 		release(q->s, &q->ring[q->tail % RING].end);
 	}
-	(void)__atomic_fetch_sub(&q->s->inflight, load_acquire(&q->total) - q->retired, __ATOMIC_RELAXED);
+	(void)__atomic_fetch_sub(&q->s->inflight, load_acquire(&q->total) - q->retired,
+				 __ATOMIC_RELAXED);
 	store_relaxed(&q->retired, load_acquire(&q->total));
 }
 
@@ -300,7 +312,8 @@ uint64_t inflight_step(struct sched *s, uint64_t now)
 
 	s->last_idle_ns = look ? now : s->last_idle_ns;
 
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		uint64_t total = load_acquire(&q->total);
 
 		if (total == load_acquire(&q->retired) || !queue_use(q)) {

@@ -1,4 +1,5 @@
-/* Making, configuring and ending the state of a process; the pages; the word that lets launches skip everything. */
+/* Making, configuring and ending the state of a process; the pages; the word that lets launches
+ * skip everything. */
 #include "sched/sched.h"
 
 #include <errno.h>
@@ -16,8 +17,9 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 {
 	struct sched *s;
 
-	if (cfg->class_id > GBPF_CLASS_BATCH || !cfg->device || !cfg->device->mark || !cfg->device->mark_done ||
-	    !cfg->device->mark_span_ns || !cfg->device->mark_release || !cfg->device->queue_idle) {
+	if (cfg->class_id > GBPF_CLASS_BATCH || !cfg->device || !cfg->device->mark ||
+	    !cfg->device->mark_done || !cfg->device->mark_span_ns || !cfg->device->mark_release ||
+	    !cfg->device->queue_idle) {
 		return -EINVAL;
 	}
 	s = aligned_alloc(64, ROUND_UP(sizeof(*s), 64));
@@ -71,7 +73,7 @@ void sched_destroy(struct sched *s)
 			ebpf_policy_close(&s->prepared[i].policy);
 		}
 	}
-	strmap_each(&s->kernels, e) {
+	strmap_each (&s->kernels, e) {
 		free(e->value);
 	}
 	strmap_finish(&s->kernels);
@@ -169,7 +171,8 @@ void sched_set_off(struct sched *s, bool off)
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
 {
 	store_relaxed(&s->limit_ns, hold_limit_ns ? hold_limit_ns : DEFAULT_LIMIT_NS);
-	store_relaxed(&s->share_ppm, min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
+	store_relaxed(&s->share_ppm,
+		      min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
 }
 
 void sched_after_fork_child(struct sched *s)
@@ -183,7 +186,8 @@ void note(struct sched *s, const char *what, const char *text)
 {
 	uint64_t now = clock_now_ns(), last = load_relaxed(&s->note_last_ns);
 
-	if (s->cfg.note && (!last || now - last >= NOTE_EVERY_NS) && cas_acqrel(&s->note_last_ns, &last, now)) {
+	if (s->cfg.note && (!last || now - last >= NOTE_EVERY_NS) &&
+	    cas_acqrel(&s->note_last_ns, &last, now)) {
 		s->cfg.note(s->cfg.arg, what, text);
 	}
 }

@@ -1,7 +1,8 @@
 /* What the files of sched share: the state of one process.
  *
- * Words that several threads write are read and written through base/atomic.h. Marks below: [L] guarded by s->lock;
- * [A] agent thread only; [atomic] any thread; [pin] read inside a pin, replaced by publish-and-wait. */
+ * Words that several threads write are read and written through base/atomic.h. Marks below: [L]
+ * guarded by s->lock; [A] agent thread only; [atomic] any thread; [pin] read inside a pin, replaced
+ * by publish-and-wait. */
 #ifndef GBPF_SCHED_SCHED_INT_H
 #define GBPF_SCHED_SCHED_INT_H
 
@@ -16,29 +17,30 @@
 #define MAX_PREPARED 8u
 #define NO_PREPARED MAX_PREPARED /* index of an entry that is always empty */
 #define MAX_KERNELS 65536u
-#define EST_CLASSES 8u	/* launches of one kernel differ by their grid */
+#define EST_CLASSES 8u /* launches of one kernel differ by their grid */
 #define BYTE_CLASSES 40u
 #define RING 64u
-#define MARK_NS 50000u		 /* a marker after so much estimated work */
+#define MARK_NS 50000u /* a marker after so much estimated work */
 #define MAX_EST_NS 60000000000u
-#define WAIT_CAP_NS 2000000u	 /* longest single wait: off, swaps and dead owners are seen after it */
+#define WAIT_CAP_NS 2000000u	 /* longest single wait; then off, swaps and limits are looked at */
 #define POLL_NS 30000u		 /* polling own work */
 #define OPEN_POLL_NS 40000u	 /* agent, while a request is open */
 #define STEADY_NS 1000000u	 /* agent: statistics and idle queues are looked at no more often */
 #define PENDING_POLL_NS 5000000u /* agent, while work is on the device */
 #define AWAKE_NS 50000000u	 /* agent: stays on its slow poll for so long after the last work */
-#define UNKNOWN_NS 20000000u	 /* a latency queue that the device can say nothing about counts as drained */
+#define UNKNOWN_NS 20000000u /* then a queue that the device cannot speak of counts as drained */
 #define DEFAULT_LINGER_NS 200000u
 #define MAX_LINGER_NS 10000000u
 #define DEFAULT_HOLD_NS 1000000u
 
-/* Launches and their time in one word, so that one atomic add accounts both: count in the low 24 bits, units of 16 ns
- * above. Only differences are ever looked at; they are exact while fewer than 2^24 launches and 4.8 h are in flight. */
+/* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
+ * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
+ * 2^24 launches and 4.8 h are in flight. */
 #define ACC(n, ns) ((uint64_t)(n) + (((uint64_t)(ns) >> 4) << 24))
 #define ACC_COUNT(acc) ((uint32_t)((acc)&0xffffffu))
 #define ACC_NS(acc) (((acc) >> 24) << 4)
 
-struct estimate { /* all [atomic], relaxed: a lost update costs one sample */
+struct estimate {	 /* all [atomic], relaxed: a lost update costs one sample */
 	uint64_t est_ns; /* 0: nothing measured yet */
 	uint32_t interval, left, seen;
 };
@@ -62,31 +64,33 @@ struct mark {
 	struct estimate *est; /* borrowed; where the measurement goes */
 };
 
-/* Fields of the call path first. Memory is type-stable: reused by later queues, freed by sched_destroy. */
+/* Fields of the call path first. Memory is type-stable: reused by later queues, freed by
+ * sched_destroy. */
 struct sched_queue {
 	struct sched *s;
-	void *dev_queue; /* borrowed until close */
+	void *dev_queue;	       /* borrowed until close */
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
-	uint64_t total;	  /* [atomic] ACC of launches that the driver took */
-	uint64_t entered; /* [atomic] launches of a latency queue that came in ... */
-	uint64_t left;	  /* [atomic] ... and that the driver has taken or refused */
+	uint64_t total;	      /* [atomic] ACC of launches that the driver took */
+	uint64_t entered;     /* [atomic] launches of a latency queue that came in ... */
+	uint64_t left;	      /* [atomic] ... and that the driver has taken or refused */
 	uint64_t unmarked_ns; /* [atomic] about */
 	uint32_t deferred;    /* [atomic] calls in the FIFO or being issued */
 
 	uint32_t ring_lock ALIGNED(64); /* tried, never waited for */
-	uint32_t head, tail;	    /* under ring_lock; read anywhere */
-	uint64_t retired;	    /* ACC, under ring_lock; read anywhere */
+	uint32_t head, tail;		/* under ring_lock; read anywhere */
+	uint64_t retired;		/* ACC, under ring_lock; read anywhere */
 	uint64_t retired_version, retired_held_ns, retired_hash;
 	struct mark ring[RING];
 
-	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered == sync_seq finished */
+	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered ==
+				       sync_seq finished */
 	uint64_t drained, drain_ns; /* [A] entered when it was last seen idle, and when */
-	uint64_t quiet_since, quiet_total; /* [A] likewise, of any queue */
+	uint64_t quiet_since, quiet_total;	 /* [A] likewise, of any queue */
 	uint64_t unknown_since, unknown_entered; /* [A] the device could not say since then */
-	uint32_t marks_all;	    /* [atomic] a latency queue that needs a marker after each launch */
-	uint64_t linger_ns;	    /* [atomic] what retire last answered */
-	uint64_t published;	    /* [L] total as of the last statistics */
+	uint32_t marks_all; /* [atomic] a latency queue that needs a marker after each launch */
+	uint64_t linger_ns; /* [atomic] what retire last answered */
+	uint64_t published; /* [L] total as of the last statistics */
 
 	uint32_t live, closing, users; /* [atomic] who looks at a queue of the table is a user */
 	bool class_fixed;	       /* [L] the policy chose its class */
@@ -100,8 +104,8 @@ struct sched_queue {
 	struct sched_queue *next_free;
 };
 
-struct request { /* one a GPU of this process */
-	uint32_t open; /* [atomic] */
+struct request {	    /* one a GPU of this process */
+	uint32_t open;	    /* [atomic] */
 	uint64_t opened_ns; /* [atomic] */
 };
 
@@ -112,19 +116,20 @@ struct board_slot {
 
 struct sched {
 	struct sched_shared shared;
-	uint32_t off, forked;	    /* [atomic] */
-	uint32_t latency_queues;    /* [atomic] open ones */
-	uint32_t deferred;	    /* [atomic] calls in all FIFOs */
-	uint32_t agent_asleep;	    /* [atomic] enum agent_sleep */
-	uint32_t n_boards;	    /* [atomic] high-water mark of boards[] */
-	const struct sched_directory *dir; /* [pin] never NULL */
-	struct sched_board *own;	   /* [pin] never NULL */
-	struct sched_stats *stats;	   /* [pin] never NULL */
-	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to it */
+	uint32_t off, forked;		    /* [atomic] */
+	uint32_t latency_queues;	    /* [atomic] open ones */
+	uint32_t deferred;		    /* [atomic] calls in all FIFOs */
+	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
+	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */
+	const struct sched_directory *dir;  /* [pin] never NULL */
+	struct sched_board *own;	    /* [pin] never NULL */
+	struct sched_stats *stats;	    /* [pin] never NULL */
+	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to
+					       it */
 	uint32_t hint[SCHED_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
 	uint64_t inflight ALIGNED(64);	    /* [atomic] ACC over all queues */
 	uint64_t limit_ns ALIGNED(64);	    /* [atomic] configuration */
-	uint64_t wait_cap_ns;		    /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
+	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
 	uint32_t share_ppm, class_id, weight; /* [atomic] */
 
 	struct board_slot boards[SCHED_MAX_LC];
@@ -134,17 +139,18 @@ struct sched {
 	struct estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
 
 	pthread_mutex_t lock; /* queue table, kernels, settings */
-	struct sched_queue *queues[SCHED_MAX_QUEUES]; /* [L] to write; entries never change once set */
-	uint32_t n_queues;	/* [atomic] entries ever used */
-	uint32_t open_queues;	/* [L] */
-	struct sched_queue *free_queues; /* [L] */
-	struct strmap kernels;	/* [L] */
+	struct sched_queue
+		*queues[SCHED_MAX_QUEUES]; /* [L] to write; entries never change once set */
+	uint32_t n_queues;		   /* [atomic] entries ever used */
+	uint32_t open_queues;		   /* [L] */
+	struct sched_queue *free_queues;   /* [L] */
+	struct strmap kernels;		   /* [L] */
 	struct sched_kernel *by_slot[SCHED_KERNELS]; /* [L] shown in the statistics */
 
 	pthread_mutex_t share_lock; /* held launches' minimum share */
 	uint64_t share_until_ns, share_last_ns, share_credit_ns;
 
-	uint64_t note_last_ns; /* [atomic] */
+	uint64_t note_last_ns;						     /* [atomic] */
 	uint64_t last_work_ns, last_idle_ns, last_stats_ns, last_kernels_ns; /* [A] */
 	uint64_t submit_calls; /* [atomic] beyond one a launch */
 
@@ -167,21 +173,21 @@ static inline uint64_t since_ns(uint64_t then, uint64_t now)
 /* ---- hook.c ---- */
 
 struct ask {
-	uint64_t version;  /* 0: no policy was asked */
+	uint64_t version; /* 0: no policy was asked */
 	uint64_t hold_ns;
 	const uint32_t *word; /* board to wait on, NULL: no request of others is open */
-	uint32_t seq;	   /* its value from before the ask */
+	uint32_t seq;	      /* its value from before the ask */
 	uint32_t lc_open;
-	uint8_t verdict;   /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
-	uint8_t bad;	   /* enum ask_bad */
+	uint8_t verdict; /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
+	uint8_t bad;	 /* enum ask_bad */
 };
 enum ask_bad { ASK_FINE, ASK_RANGE, ASK_HELPER, ASK_SPLIT };
 
 /* All run inside a pin of their own but ask_submit_pinned. */
-void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
-		       uint32_t asked, struct ask *a);
-void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns, uint32_t asked,
-		struct ask *a);
+void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
+		       uint64_t held_ns, uint32_t asked, struct ask *a);
+void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t now, uint64_t held_ns,
+		uint32_t asked, struct ask *a);
 void hook_queue_create(struct sched_queue *q);
 void hook_queue_destroy(struct sched_queue *q, uint64_t launches);
 uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
@@ -196,14 +202,17 @@ void ask_complain(struct sched_queue *q, const struct ask *a); /* not inside a p
 
 /* ---- board.c ---- */
 
-/* Sees the boards of others: open requests, and when the last ended (UINT64_MAX never). Inside a pin. */
-uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a, uint64_t *ret_idle_ns);
+/* Sees the boards of others: open requests, and when the last ended (UINT64_MAX never). Inside a
+ * pin. */
+uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
+		     uint64_t *ret_idle_ns);
 /* No latency request of others since that time, and none of our own when they count. */
 bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts);
 
 /* ---- request.c ---- */
 
-bool request_open(struct sched *s, uint32_t gpu, uint64_t now); /* inside a pin; true: the agent is to be woken */
+bool request_open(struct sched *s, uint32_t gpu,
+		  uint64_t now); /* inside a pin; true: the agent is to be woken */
 uint64_t requests_step(struct sched *s, uint64_t now);
 bool requests_any(const struct sched *s);
 
@@ -216,9 +225,11 @@ void kernels_publish(struct sched *s, struct sched_stats *st);
 
 /* ---- retire.c ---- */
 
-void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a); /* before the driver's call */
-bool queue_retire_reached(struct sched_queue *q);	/* true: something retired */
-bool queue_retire_idle(struct sched_queue *q, uint64_t total); /* everything up to total has finished */
+void launch_start(struct sched_queue *q, struct sched_launch *l,
+		  const struct ask *a);		  /* before the driver's call */
+bool queue_retire_reached(struct sched_queue *q); /* true: something retired */
+bool queue_retire_idle(struct sched_queue *q,
+		       uint64_t total); /* everything up to total has finished */
 bool retire_all(struct sched *s);
 void queue_mark_end(struct sched_queue *q); /* puts a marker behind what has none */
 void queue_drop_marks(struct sched_queue *q);
@@ -226,12 +237,14 @@ uint64_t inflight_step(struct sched *s, uint64_t now);
 
 /* ---- hold.c ---- */
 
-/* Time left until a launch that has been held for held_ns goes whatever the policy says; UINT64_MAX: no limit. */
+/* Time left until a launch that has been held for held_ns goes whatever the policy says;
+ * UINT64_MAX: no limit. */
 uint64_t share_left(struct sched *s, const struct sched_launch *l, uint64_t begin_ns, uint64_t now);
 void share_take(struct sched *s, const struct sched_launch *l, uint64_t now);
 void share_given(struct sched *s); /* the policy let a held launch go: nobody starves */
 void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a);
-void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why, uint64_t held_ns);
+void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
+		  uint64_t held_ns);
 uint32_t hold_why(const struct ask *a, uint64_t inflight);
 
 /* ---- defer.c ---- */
@@ -243,18 +256,18 @@ void queue_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that 
 
 bool queue_use(struct sched_queue *q); /* false: closed or closing */
 void queue_unuse(struct sched_queue *q);
-#define queues_each(s, q) \
-	for (uint32_t q##_i = 0, q##_n = load_acquire(&(s)->n_queues); q##_i < q##_n; q##_i++) \
+#define queues_each(s, q)                                                                          \
+	for (uint32_t q##_i = 0, q##_n = load_acquire(&(s)->n_queues); q##_i < q##_n; q##_i++)     \
 		for (struct sched_queue *q = load_acquire(&(s)->queues[q##_i]); q; q = NULL)
 
 /* ---- stats.c ---- */
 
 /* Not inside a pin. */
-#define stat_add(s, field, n) \
-	do { \
-		struct pin_slot *stat_pin = pin_enter(); \
-		(void)add_relaxed(&load_acquire(&(s)->stats)->field, (n)); \
-		pin_leave(stat_pin); \
+#define stat_add(s, field, n)                                                                      \
+	do {                                                                                       \
+		struct pin_slot *stat_pin = pin_enter();                                           \
+		(void)add_relaxed(&load_acquire(&(s)->stats)->field, (n));                         \
+		pin_leave(stat_pin);                                                               \
 	} while (0)
 void stat_max(uint64_t *word, uint64_t v);
 void stats_publish(struct sched *s, uint64_t now);
@@ -265,7 +278,7 @@ void stats_count_kind(struct sched_queue *q, uint32_t kind);
 
 void wake_agent(struct sched *s, uint32_t depth); /* when it sleeps at least so deep */
 void note(struct sched *s, const char *what, const char *text); /* not inside a pin */
-void update_active(struct sched *s); /* takes s->lock */
+void update_active(struct sched *s);				/* takes s->lock */
 void update_active_locked(struct sched *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* The statistics page: counters of rare things are written where they happen, those of every launch are summed up by the
- * agent from what the queues count anyway. */
+/* The statistics page: counters of rare things are written where they happen, those of every launch
+ * are summed up by the agent from what the queues count anyway. */
 #include "sched/sched_int.h"
 
 unsigned sched_hist_bucket(uint64_t ns)
@@ -65,7 +65,8 @@ void stats_publish(struct sched *s, uint64_t now)
 	struct sched_stats *st;
 
 	pthread_mutex_lock(&s->lock);
-	queues_each(s, q) {
+	queues_each(s, q)
+	{
 		if (load_relaxed(&q->live) && load_relaxed(&q->total) != q->published) {
 			stats_publish_queue(q);
 		}
@@ -79,6 +80,7 @@ void stats_publish(struct sched *s, uint64_t now)
 	pin_leave(pin);
 	if (now - s->last_kernels_ns > 200000000u) {
 		s->last_kernels_ns = now;
-		kernels_publish(s, load_acquire(&s->stats)); /* only this thread replaces the page */
+		kernels_publish(s,
+				load_acquire(&s->stats)); /* only this thread replaces the page */
 	}
 }

@@ -1,16 +1,19 @@
-/* The launch path. GO costs: one clock read, one version check, the boards, the hook, and one atomic add for a latency
- * queue; no lock, no system call, no allocation. */
+/* The launch path. GO costs: one clock read, one version check, the boards, the hook, and one
+ * atomic add for a latency queue; no lock, no system call, no allocation. */
 #include "sched/sched_int.h"
 
 #include "base/clock.h"
 
-/* In a process with latency queues nobody else may be blocked: the caller may hold a lock that they need. */
+/* In a process with latency queues nobody else may be blocked: the caller may hold a lock that they
+ * need. */
 static bool must_defer(const struct sched_queue *q)
 {
-	return load_relaxed(&q->s->latency_queues) && load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
+	return load_relaxed(&q->s->latency_queues) &&
+	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
 }
 
-static NOINLINE enum sched_answer not_go(struct sched_queue *q, struct sched_launch *l, struct ask *a)
+static NOINLINE enum sched_answer not_go(struct sched_queue *q, struct sched_launch *l,
+					 struct ask *a)
 {
 	if (a->bad) {
 		ask_complain(q, a);

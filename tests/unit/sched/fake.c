@@ -51,7 +51,8 @@ static int mark_done(void *dev, const struct sched_marker *m)
 	return load_relaxed(&e->q->eager) || load_acquire(&e->q->done) >= e->seq;
 }
 
-static int64_t mark_span_ns(void *dev, const struct sched_marker *from, const struct sched_marker *to)
+static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
+			    const struct sched_marker *to)
 {
 	const struct fake_event *a = from->event, *b = to->event;
 
@@ -75,7 +76,8 @@ static int queue_idle(void *dev, void *dev_queue)
 	return load_relaxed(&q->eager) || load_acquire(&q->done) >= load_acquire(&q->seq);
 }
 
-const struct sched_device_ops fake_ops = { mark, mark_done, mark_span_ns, mark_release, queue_idle };
+const struct sched_device_ops fake_ops = { mark, mark_done, mark_span_ns, mark_release,
+					   queue_idle };
 
 /* ---- rig ---- */
 
@@ -94,9 +96,15 @@ static void on_note(void *arg, const char *what, const char *text)
 
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm)
 {
-	struct sched_config cfg = { .tenant = 1, .class_id = class_id, .weight = 100, .hold_limit_ns = limit_ns,
-				    .min_share_ppm = share_ppm, .device = &fake_ops, .wake_agent = on_wake,
-				    .note = on_note, .arg = r };
+	struct sched_config cfg = { .tenant = 1,
+				    .class_id = class_id,
+				    .weight = 100,
+				    .hold_limit_ns = limit_ns,
+				    .min_share_ppm = share_ppm,
+				    .device = &fake_ops,
+				    .wake_agent = on_wake,
+				    .note = on_note,
+				    .arg = r };
 	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 
 	memset(r, 0, sizeof(*r));
@@ -147,7 +155,8 @@ void rig_stop_agent(struct rig *r)
 
 void regions_make(struct regions *m)
 {
-	*m = (struct regions){ .fd = { shm_create("g", 4096, SHM_NOEXEC), shm_create("t", 4096, SHM_NOEXEC), -1 } };
+	*m = (struct regions){ .fd = { shm_create("g", 4096, SHM_NOEXEC),
+				       shm_create("t", 4096, SHM_NOEXEC), -1 } };
 	m->global = shm_map(m->fd[0], 4096, 1);
 	m->tenant = shm_map(m->fd[1], 4096, 1);
 	assert_non_null(m->global);
@@ -162,11 +171,20 @@ void regions_free(struct regions *m)
 	close(m->fd[1]);
 }
 
-int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n, struct regions *maps)
+int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
+		   struct regions *maps)
 {
 	static const struct ebpf_map_def defs[2] = {
-		{ .name = "global", .type = 2, .key_bytes = 4, .value_bytes = 4096, .max_entries = 1 },
-		{ .name = "tenant", .type = 2, .key_bytes = 4, .value_bytes = 4096, .max_entries = 1,
+		{ .name = "global",
+		  .type = 2,
+		  .key_bytes = 4,
+		  .value_bytes = 4096,
+		  .max_entries = 1 },
+		{ .name = "tenant",
+		  .type = 2,
+		  .key_bytes = 4,
+		  .value_bytes = 4096,
+		  .max_entries = 1,
 		  .flags = GBPF_F_TENANT },
 	};
 	struct ebpf_image_header h = { .version = version, .name = "test", .n_maps = maps ? 2 : 0 };
@@ -176,8 +194,10 @@ int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, un
 
 	for (unsigned i = 0; i < n; i++) {
 		assert_true(h.n_insns + progs[i].n <= 512);
-		h.progs[progs[i].hook] = (struct ebpf_image_prog){ .insn_first = h.n_insns, .n_insns = progs[i].n,
-								   .code_offset = UINT32_MAX, .cost = 1 };
+		h.progs[progs[i].hook] = (struct ebpf_image_prog){ .insn_first = h.n_insns,
+								   .n_insns = progs[i].n,
+								   .code_offset = UINT32_MAX,
+								   .cost = 1 };
 		memcpy(all + h.n_insns, progs[i].insns, progs[i].n * sizeof(all[0]));
 		h.n_insns += progs[i].n;
 	}
@@ -209,7 +229,9 @@ enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_
 
 struct sched_launch kernel_launch(struct sched_kernel *k)
 {
-	return (struct sched_launch){ .kernel = k, .blocks = 100, .threads = 256, .may_hold = true };
+	return (struct sched_launch){
+		.kernel = k, .blocks = 100, .threads = 256, .may_hold = true
+	};
 }
 
 void other_opens(struct rig *r)

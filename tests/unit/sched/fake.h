@@ -31,17 +31,44 @@ void fake_launch(struct fake_queue *q, uint64_t ns);
 void fake_finish(struct fake_queue *q);
 
 /* ---- instructions ---- */
-#define I_MOV(d, v) { .code = EBPF_ALU64 | EBPF_MOV | EBPF_K, .dst = (d), .imm = (v) }
-#define I_LDX(size, d, s, o) { .code = EBPF_LDX | EBPF_MEM | (size), .dst = (d), .src = (s), .off = (int16_t)(o) }
-#define I_STX(size, d, o, s) { .code = EBPF_STX | EBPF_MEM | (size), .dst = (d), .src = (s), .off = (int16_t)(o) }
-#define I_ST(size, d, o, v) { .code = EBPF_ST | EBPF_MEM | (size), .dst = (d), .off = (int16_t)(o), .imm = (v) }
-#define I_J(op, d, v, o) { .code = EBPF_JMP | (op) | EBPF_K, .dst = (d), .off = (int16_t)(o), .imm = (v) }
-#define I_VALUE(d, map, o) \
-	{ .code = EBPF_LD_IMM64, .dst = (d), .src = EBPF_PSEUDO_MAP_VALUE, .imm = (map) }, { .imm = (o) }
-#define I_SUBX(d, s) { .code = EBPF_ALU64 | EBPF_SUB | EBPF_X, .dst = (d), .src = (s) }
-#define I_ATOMIC_ADD(d, o, s) \
-	{ .code = EBPF_STX | EBPF_ATOMIC | EBPF_DW, .dst = (d), .src = (s), .off = (o), .imm = EBPF_ADD }
-#define I_EXIT { .code = EBPF_JMP | EBPF_EXIT }
+#define I_MOV(d, v)                                                                                \
+	{                                                                                          \
+		.code = EBPF_ALU64 | EBPF_MOV | EBPF_K, .dst = (d), .imm = (v)                     \
+	}
+#define I_LDX(size, d, s, o)                                                                       \
+	{                                                                                          \
+		.code = EBPF_LDX | EBPF_MEM | (size), .dst = (d), .src = (s), .off = (int16_t)(o)  \
+	}
+#define I_STX(size, d, o, s)                                                                       \
+	{                                                                                          \
+		.code = EBPF_STX | EBPF_MEM | (size), .dst = (d), .src = (s), .off = (int16_t)(o)  \
+	}
+#define I_ST(size, d, o, v)                                                                        \
+	{                                                                                          \
+		.code = EBPF_ST | EBPF_MEM | (size), .dst = (d), .off = (int16_t)(o), .imm = (v)   \
+	}
+#define I_J(op, d, v, o)                                                                           \
+	{                                                                                          \
+		.code = EBPF_JMP | (op) | EBPF_K, .dst = (d), .off = (int16_t)(o), .imm = (v)      \
+	}
+#define I_VALUE(d, map, o)                                                                         \
+	{ .code = EBPF_LD_IMM64, .dst = (d), .src = EBPF_PSEUDO_MAP_VALUE, .imm = (map) },         \
+	{                                                                                          \
+		.imm = (o)                                                                         \
+	}
+#define I_SUBX(d, s)                                                                               \
+	{                                                                                          \
+		.code = EBPF_ALU64 | EBPF_SUB | EBPF_X, .dst = (d), .src = (s)                     \
+	}
+#define I_ATOMIC_ADD(d, o, s)                                                                      \
+	{                                                                                          \
+		.code = EBPF_STX | EBPF_ATOMIC | EBPF_DW, .dst = (d), .src = (s), .off = (o),      \
+		.imm = EBPF_ADD                                                                    \
+	}
+#define I_EXIT                                                                                     \
+	{                                                                                          \
+		.code = EBPF_JMP | EBPF_EXIT                                                       \
+	}
 #define SUBMIT(field) offsetof(struct gbpf_submit_ctx, field)
 #define RETIRE(field) offsetof(struct gbpf_retire_ctx, field)
 
@@ -50,7 +77,10 @@ struct prog {
 	const struct ebpf_insn *insns;
 	uint32_t n;
 };
-#define PROG(h, array) { .hook = SCHED_HOOK_##h, .insns = (array), .n = sizeof(array) / sizeof((array)[0]) }
+#define PROG(h, array)                                                                             \
+	{                                                                                          \
+		.hook = SCHED_HOOK_##h, .insns = (array), .n = sizeof(array) / sizeof((array)[0])  \
+	}
 
 /* ---- a process ---- */
 struct rig {
@@ -68,18 +98,20 @@ void rig_finish(struct rig *r);
 void rig_start_agent(struct rig *r);
 void rig_stop_agent(struct rig *r);
 
-/* Builds an image of these programs and up to one 4096-byte tenant map and one global map (region descriptors or -1), and
- * prepares it. What sched_policy_prepare returns. */
+/* Builds an image of these programs and up to one 4096-byte tenant map and one global map (region
+ * descriptors or -1), and prepares it. What sched_policy_prepare returns. */
 struct regions {
 	int fd[3];
 	uint64_t *global, *tenant; /* mapped */
 };
-int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n, struct regions *maps);
+int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, unsigned n,
+		   struct regions *maps);
 void regions_make(struct regions *m);
 void regions_free(struct regions *m);
 /* Prepares and activates a policy of one submit program. */
 void policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n);
-#define POLICY_USE(r, version, array) policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
+#define POLICY_USE(r, version, array)                                                              \
+	policy_use(r, version, array, sizeof(array) / sizeof((array)[0]))
 
 /* sched_submit, the launch, sched_submitted. */
 enum sched_answer go(struct sched_queue *q, struct fake_queue *fq, struct sched_launch *l);

@@ -1,4 +1,5 @@
-/* Deferral: in a process with latency queues nobody else is blocked; calls wait in their order instead. */
+/* Deferral: in a process with latency queues nobody else is blocked; calls wait in their order
+ * instead. */
 #include "fake.h"
 
 #include <stdlib.h>
@@ -6,18 +7,27 @@
 
 #include "sched/sched_int.h"
 
-/* The policy: queues above number 0 are batch, and are held while another tenant's request is open. */
+/* The policy: queues above number 0 are batch, and are held while another tenant's request is open.
+ */
 static const struct ebpf_insn classes[] = {
-	I_LDX(EBPF_W, 2, 1, offsetof(struct gbpf_queue_create_ctx, queue)), I_J(EBPF_JEQ, 2, 0, 2),
-	I_MOV(3, GBPF_CLASS_BATCH), I_STX(EBPF_W, 1, offsetof(struct gbpf_queue_create_ctx, class_id), 3),
-	I_MOV(0, 0), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, offsetof(struct gbpf_queue_create_ctx, queue)),
+	I_J(EBPF_JEQ, 2, 0, 2),
+	I_MOV(3, GBPF_CLASS_BATCH),
+	I_STX(EBPF_W, 1, offsetof(struct gbpf_queue_create_ctx, class_id), 3),
+	I_MOV(0, 0),
+	I_EXIT,
 };
 static const struct ebpf_insn hold_while_open[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
 };
 /* rank: the queue's number */
 static const struct ebpf_insn later_first[] = {
-	I_LDX(EBPF_W, 0, 1, offsetof(struct gbpf_dispatch_ctx, queue)), I_EXIT,
+	I_LDX(EBPF_W, 0, 1, offsetof(struct gbpf_dispatch_ctx, queue)),
+	I_EXIT,
 };
 
 #define MOST 4096
@@ -49,7 +59,8 @@ static void free_call(struct sched_call *c)
 	free(c);
 }
 
-static void defer(struct sched_queue *q, struct fake_queue *fq, const struct sched_launch *l, uint32_t tag, int error)
+static void defer(struct sched_queue *q, struct fake_queue *fq, const struct sched_launch *l,
+		  uint32_t tag, int error)
 {
 	struct test_call *t = calloc(1, sizeof(*t));
 
@@ -73,7 +84,8 @@ struct mixed {
 
 static void mixed_init(struct mixed *m, uint64_t limit_ns)
 {
-	struct prog p[] = { PROG(queue_create, classes), PROG(submit, hold_while_open), PROG(dispatch, later_first) };
+	struct prog p[] = { PROG(queue_create, classes), PROG(submit, hold_while_open),
+			    PROG(dispatch, later_first) };
 
 	memset(m, 0, sizeof(*m));
 	memset(&log_, 0, sizeof(log_));
@@ -231,7 +243,8 @@ static void a_forked_child_has_nothing_deferred(void **state)
 	assert_int_equal(log_.freed, 1);
 }
 
-/* Threads defer and flush at once while the agent issues: every queue's calls run once, in their order. */
+/* Threads defer and flush at once while the agent issues: every queue's calls run once, in their
+ * order. */
 struct producer {
 	struct mixed *m;
 	struct sched_queue *q;

@@ -121,7 +121,8 @@ static struct gpu_device *setup(void)
 static void events_are_pooled_by_context(void **state)
 {
 	struct gpu_device *d = setup();
-	struct gpu_queue a = { .stream = STREAM(1), .ctx = CTX(1) }, b = { .stream = STREAM(2), .ctx = CTX(2) };
+	struct gpu_queue a = { .stream = STREAM(1), .ctx = CTX(1) },
+			 b = { .stream = STREAM(2), .ctx = CTX(2) };
 	struct sched_marker m[4];
 
 	for (int round = 0; round < 10; round++) {
@@ -151,7 +152,8 @@ static void captures_are_left_alone(void **state)
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
-	capture_error = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream, while another captures */
+	capture_error =
+		CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* the legacy stream, while another captures */
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), -EAGAIN);
 	assert_int_equal(gpu_sched_ops.queue_idle(d, &q), -EAGAIN);
 	assert_null(m.event);
@@ -161,7 +163,8 @@ static void captures_are_left_alone(void **state)
 static void driver_errors_do_not_leak_markers(void **state)
 {
 	struct gpu_device *d = setup();
-	struct gpu_queue q = { .stream = STREAM(1), .ctx = CTX(1) }, gone = { .stream = STREAM(1), .ctx = CTX(9) };
+	struct gpu_queue q = { .stream = STREAM(1), .ctx = CTX(1) },
+			 gone = { .stream = STREAM(1), .ctx = CTX(9) };
 	struct sched_marker m = { 0 };
 
 	record_error = CUDA_ERROR_LAUNCH_FAILED;
@@ -191,7 +194,8 @@ static void a_context_that_ends_takes_its_events(void **state)
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &out), 0);
 	gpu_sched_ops.mark_release(d, &pooled);
 	gpu_context_gone(d, CTX(1));
-	assert_int_equal(gpu_sched_ops.mark_done(d, &out), -EIO); /* counts as reached; the driver is not asked */
+	assert_int_equal(gpu_sched_ops.mark_done(d, &out),
+			 -EIO); /* counts as reached; the driver is not asked */
 	gpu_sched_ops.mark_release(d, &out);
 	q.ctx = CTX(2); /* another context in the same entry, and the same address again */
 	assert_int_equal(gpu_sched_ops.mark(d, &q, &m), 0);

@@ -8,29 +8,52 @@
 
 /* lc_open ? HOLD : GO */
 static const struct ebpf_insn hold_while_open[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
 };
 /* The verdicts the other way round: lc_open ? GO : HOLD */
 static const struct ebpf_insn hold_while_closed[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JNE, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JNE, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
 };
 /* The same, for an hour */
 static const struct ebpf_insn hold_for_an_hour[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 5),
-	I_MOV(3, 3600), { .code = EBPF_ALU64 | EBPF_MUL | EBPF_K, .dst = 3, .imm = 1000000000 },
-	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3), I_MOV(0, GBPF_HOLD), I_EXIT, I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 5),
+	I_MOV(3, 3600),
+	{ .code = EBPF_ALU64 | EBPF_MUL | EBPF_K, .dst = 3, .imm = 1000000000 },
+	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
+	I_EXIT,
 };
 static const struct ebpf_insn always_hold[] = { I_MOV(0, GBPF_HOLD), I_EXIT };
 static const struct ebpf_insn nonsense[] = { I_MOV(0, 77), I_EXIT };
 static const struct ebpf_insn split[] = { I_MOV(0, GBPF_SPLIT), I_EXIT };
 /* GO when asked for the third time */
 static const struct ebpf_insn third_time[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(asked)), I_MOV(0, GBPF_GO), I_J(EBPF_JGE, 2, 2, 3),
-	I_MOV(3, 100000), I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3), I_MOV(0, GBPF_DEFER), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(asked)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JGE, 2, 2, 3),
+	I_MOV(3, 100000),
+	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
+	I_MOV(0, GBPF_DEFER),
+	I_EXIT,
 };
 /* inflight ? HOLD : GO */
 static const struct ebpf_insn one_in_flight[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(inflight)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+	I_LDX(EBPF_W, 2, 1, SUBMIT(inflight)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
 };
 
 static void without_policy_nothing_is_held(void **state)
@@ -191,7 +214,8 @@ static void limit_ends_every_hold_and_then_the_share_counts(void **state)
 	assert_true(took >= 20000000);
 	assert_int_equal(r.stats.limit_hits, 1);
 	assert_int_equal(r.stats.why, SCHED_WHY_LIMIT);
-	/* 1 us of work at 10 % buys a launch every 10 us, so 100 of them come far below 100 limits. */
+	/* 1 us of work at 10 % buys a launch every 10 us, so 100 of them come far below 100 limits.
+	 */
 	begin = clock_now_ns();
 	for (int i = 0; i < 100; i++) {
 		go(q, &fq, &l);
@@ -269,8 +293,9 @@ static void a_swap_ends_holds_of_the_old_version(void **state)
 	rig_finish(&r);
 }
 
-/* One thread launches, another opens and closes as fast as it can. The cap of single waits is taken away and the policy
- * waits for an hour, so a lost wake would leave the launcher asleep until the test's watchdog. */
+/* One thread launches, another opens and closes as fast as it can. The cap of single waits is taken
+ * away and the policy waits for an hour, so a lost wake would leave the launcher asleep until the
+ * test's watchdog. */
 struct pingpong {
 	struct rig *r;
 	struct sched_queue *q;
@@ -304,7 +329,9 @@ static void no_wake_is_lost(void **state)
 
 	rig_init(&r, GBPF_CLASS_BATCH, 3600000000000u, 0);
 	r.s->wait_cap_ns = 3600000000000u;
-	p = (struct pingpong){ .r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 5000 };
+	p = (struct pingpong){
+		.r = &r, .q = sched_queue_open(r.s, &fq, 0, 0), .fq = &fq, .rounds = 5000
+	};
 	POLICY_USE(&r, 1, hold_for_an_hour);
 	pthread_create(&th, NULL, pong, &p);
 	for (uint32_t seen = 0; seen < p.rounds;) {
@@ -313,7 +340,8 @@ static void no_wake_is_lost(void **state)
 		while (load_acquire(&p.entering) == seen) {
 			sched_yield();
 		}
-		for (uint32_t spin = 0; spin < seen % 1024; spin++) { /* meet the launcher at different points */
+		for (uint32_t spin = 0; spin < seen % 1024;
+		     spin++) { /* meet the launcher at different points */
 			compiler_barrier();
 		}
 		other_closes(&r);

@@ -7,14 +7,20 @@
 #include "sched/sched_int.h"
 
 static const struct ebpf_insn always_go[] = { I_MOV(0, GBPF_GO), I_EXIT };
-/* retire: tenant[0] += duration_ns; tenant[1] += count; tenant[2] = submit_version; tenant[3] += flags & MEASURED */
+/* retire: tenant[0] += duration_ns; tenant[1] += count; tenant[2] = submit_version; tenant[3] +=
+ * flags & MEASURED */
 static const struct ebpf_insn charge[] = {
 	I_VALUE(2, 1, 0),
-	I_LDX(EBPF_DW, 3, 1, RETIRE(duration_ns)), I_ATOMIC_ADD(2, 0, 3),
-	I_LDX(EBPF_W, 3, 1, RETIRE(count)), I_ATOMIC_ADD(2, 8, 3),
-	I_LDX(EBPF_DW, 3, 1, RETIRE(submit_version)), I_STX(EBPF_DW, 2, 16, 3),
-	I_LDX(EBPF_W, 3, 1, RETIRE(flags)), I_ATOMIC_ADD(2, 24, 3),
-	I_MOV(0, 0), I_EXIT,
+	I_LDX(EBPF_DW, 3, 1, RETIRE(duration_ns)),
+	I_ATOMIC_ADD(2, 0, 3),
+	I_LDX(EBPF_W, 3, 1, RETIRE(count)),
+	I_ATOMIC_ADD(2, 8, 3),
+	I_LDX(EBPF_DW, 3, 1, RETIRE(submit_version)),
+	I_STX(EBPF_DW, 2, 16, 3),
+	I_LDX(EBPF_W, 3, 1, RETIRE(flags)),
+	I_ATOMIC_ADD(2, 24, 3),
+	I_MOV(0, 0),
+	I_EXIT,
 };
 
 struct one {
@@ -115,7 +121,8 @@ static void short_kernels_get_few_markers(void **state)
 		launch(&o, 2000);
 		fake_finish(&o.fq);
 	}
-	assert_true(o.fq.seq - before - 1000 < 120); /* 2 ms of work, a marker each 50 us, and samples */
+	assert_true(o.fq.seq - before - 1000 <
+		    120); /* 2 ms of work, a marker each 50 us, and samples */
 	one_finish(&o);
 }
 

@@ -1,4 +1,5 @@
-/* The shipped policies: accepted by the verifier, and what they decide. test_policies FIFO FAIR LC_FIRST LC_LAST (objects) */
+/* The shipped policies: accepted by the verifier, and what they decide. test_policies FIFO FAIR
+ * LC_FIRST LC_LAST (objects) */
 #include "fake.h"
 
 #include <errno.h>
@@ -54,7 +55,8 @@ static void load(struct loaded *p, int which, uint64_t version)
 	for (int i = 0; i < 3; i++) {
 		size_t bytes = p->built.region_bytes[i];
 
-		p->fd[i] = bytes && i != EBPF_REGION_DAEMON ? shm_create("r", bytes, SHM_NOEXEC) : -1;
+		p->fd[i] =
+			bytes && i != EBPF_REGION_DAEMON ? shm_create("r", bytes, SHM_NOEXEC) : -1;
 		p->base[i] = p->fd[i] >= 0 ? shm_map(p->fd[i], bytes, 1) : NULL;
 		if (p->base[i]) {
 			ebpf_built_init_region(&p->built, i, p->base[i]);
@@ -189,7 +191,9 @@ static void *region(void *ctx, uint32_t tenant)
 
 static void tick(struct fair *f)
 {
-	struct gbpf_tick_ctx c = { .now_ns = fake_now, .period_ns = 1000000, .tenants = 2, .active = 2 };
+	struct gbpf_tick_ctx c = {
+		.now_ns = fake_now, .period_ns = 1000000, .tenants = 2, .active = 2
+	};
 
 	ebpf_policy_run(&f->daemon, SCHED_HOOK_tick, &c);
 }
@@ -215,8 +219,8 @@ static void fair_init(struct fair *f, struct one *a, struct one *b)
 		o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
 	}
 	f->ops = (struct ebpf_tenant_ops){ .region = region, .ctx = f };
-	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built.image_fd, (int[3]){ f->p.fd[0], -1, -1 },
-					  EBPF_OPEN_DAEMON),
+	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built.image_fd,
+					  (int[3]){ f->p.fd[0], -1, -1 }, EBPF_OPEN_DAEMON),
 			 0);
 	f->daemon.env.tenants = &f->ops;
 	tick(f);

@@ -1,4 +1,5 @@
-/* Requests: opened by the first launch, closed when drained and the linger has passed; pages that come and go. */
+/* Requests: opened by the first launch, closed when drained and the linger has passed; pages that
+ * come and go. */
 #include "fake.h"
 
 #include <string.h>
@@ -8,11 +9,17 @@
 
 /* retire: linger_ns = 0 */
 static const struct ebpf_insn no_linger[] = {
-	I_MOV(2, 0), I_STX(EBPF_DW, 1, RETIRE(linger_ns), 2), I_MOV(0, 0), I_EXIT,
+	I_MOV(2, 0),
+	I_STX(EBPF_DW, 1, RETIRE(linger_ns), 2),
+	I_MOV(0, 0),
+	I_EXIT,
 };
 /* retire: linger_ns = 1 s, more than is allowed */
 static const struct ebpf_insn long_linger[] = {
-	I_MOV(2, 1000000000), I_STX(EBPF_DW, 1, RETIRE(linger_ns), 2), I_MOV(0, 0), I_EXIT,
+	I_MOV(2, 1000000000),
+	I_STX(EBPF_DW, 1, RETIRE(linger_ns), 2),
+	I_MOV(0, 0),
+	I_EXIT,
 };
 
 static uint64_t fake_now;
@@ -127,7 +134,9 @@ static void a_launch_inside_the_driver_keeps_it_open(void **state)
 
 	one_init(&o);
 	assert_int_equal(sched_submit(o.q, &o.l), SCHED_GO);
-	sched_drained(o.r.s, NULL); /* another thread's synchronization: this launch is not on the device yet */
+	sched_drained(
+		o.r.s,
+		NULL); /* another thread's synchronization: this launch is not on the device yet */
 	fake_now += 10000000;
 	(void)sched_agent_step(o.r.s);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
@@ -152,7 +161,8 @@ static void a_synchronization_that_saw_a_part_does_not_close(void **state)
 	one_finish(&o);
 }
 
-static void a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(void **state)
+static void
+a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization(void **state)
 {
 	struct one o;
 
@@ -216,8 +226,8 @@ static void the_policy_chooses_the_linger_up_to_a_bound(void **state)
 	one_finish(&o);
 }
 
-/* Two threads submit, drain and submit again while the agent closes as early as it can: whenever a launch is between
- * submit and the end of its work, the board is open. */
+/* Two threads submit, drain and submit again while the agent closes as early as it can: whenever a
+ * launch is between submit and the end of its work, the board is open. */
 struct racer {
 	struct one *o;
 	uint32_t rounds;
@@ -233,8 +243,8 @@ static void *race(void *arg)
 
 		(void)sched_submit(t->o->q, &l);
 		for (int k = 0; k < 3; k++) {
-			/* Closed for the moment between two stores of a close that meets an opening is allowed;
-			 * closed for good is not. */
+			/* Closed for the moment between two stores of a close that meets an opening
+			 * is allowed; closed for good is not. */
 			for (int tries = 0; !load_seqcst(&t->o->r.own.gpu[0].open); tries++) {
 				if (tries > 50000000) {
 					t->closed_inside++;
@@ -286,10 +296,14 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 static void without_gbpfd_the_last_policy_stays_and_boards_count_as_closed(void **state)
 {
 	static const struct ebpf_insn hold_while_open[] = {
-		I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD),
+		I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+		I_MOV(0, GBPF_GO),
+		I_J(EBPF_JEQ, 2, 0, 1),
+		I_MOV(0, GBPF_HOLD),
 		I_EXIT,
 	};
-	struct sched_directory *dir = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct sched_directory *dir =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct fake_queue fq = { 0 };
 	struct sched_queue *q;
 	struct sched_launch l;
@@ -392,7 +406,8 @@ int main(void)
 		cmocka_unit_test(ends_without_a_synchronization_too),
 		cmocka_unit_test(a_launch_inside_the_driver_keeps_it_open),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_does_not_close),
-		cmocka_unit_test(a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization),
+		cmocka_unit_test(
+			a_queue_that_only_its_thread_can_ask_ends_by_markers_or_by_a_synchronization),
 		cmocka_unit_test(the_policy_chooses_the_linger_up_to_a_bound),
 		cmocka_unit_test(never_closed_for_good_while_a_launch_is_inside),
 		cmocka_unit_test(without_gbpfd_the_last_policy_stays_and_boards_count_as_closed),

@@ -1,4 +1,5 @@
-/* Versions: a call sees one, code and maps together; what is dropped is unmapped; boards go while others read them. */
+/* Versions: a call sees one, code and maps together; what is dropped is unmapped; boards go while
+ * others read them. */
 #include "fake.h"
 
 #include <sched.h>
@@ -11,13 +12,20 @@
 
 #define THREADS 4
 
-/* Each version's code holds its number, and so does its global map. A call that saw the code of one and the map of another
- * answers a verdict out of range, which is counted. Two words of the map are read, at both ends of the call. */
+/* Each version's code holds its number, and so does its global map. A call that saw the code of one
+ * and the map of another answers a verdict out of range, which is counted. Two words of the map are
+ * read, at both ends of the call. */
 static void version_program(struct ebpf_insn out[16], uint32_t *n, int32_t number)
 {
 	const struct ebpf_insn code[] = {
-		I_VALUE(2, 0, 0), I_LDX(EBPF_DW, 3, 2, 0), I_LDX(EBPF_DW, 4, 2, 8), I_MOV(0, 77),
-		I_J(EBPF_JNE, 3, number, 2), I_J(EBPF_JNE, 4, number, 1), I_MOV(0, GBPF_GO), I_EXIT,
+		I_VALUE(2, 0, 0),
+		I_LDX(EBPF_DW, 3, 2, 0),
+		I_LDX(EBPF_DW, 4, 2, 8),
+		I_MOV(0, 77),
+		I_J(EBPF_JNE, 3, number, 2),
+		I_J(EBPF_JNE, 4, number, 1),
+		I_MOV(0, GBPF_GO),
+		I_EXIT,
 	};
 
 	memcpy(out, code, sizeof(code));
@@ -173,7 +181,8 @@ static void preparing_is_bounded_and_checked(void **state)
 
 static void boards_leave_under_readers(void **state)
 {
-	static const struct ebpf_insn go_anyway[] = { I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_EXIT };
+	static const struct ebpf_insn go_anyway[] = { I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+						      I_MOV(0, GBPF_GO), I_EXIT };
 	static struct hammer t[THREADS];
 	pthread_t th[THREADS];
 	uint32_t stop = 0;
@@ -191,10 +200,13 @@ static void boards_leave_under_readers(void **state)
 	}
 	for (uint32_t i = 0; i < 500; i++) {
 		/* a page that faults once it is gone */
-		struct sched_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct sched_board *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		b->gpu[0].open = i & 1;
-		assert_int_equal(sched_board_add(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC, 9, b), 0);
+		assert_int_equal(
+			sched_board_add(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC, 9, b),
+			0);
 		sched_board_remove(r.s, i % SCHED_MAX_LC == 3 ? 4 : i % SCHED_MAX_LC);
 		munmap(b, 4096);
 	}

@@ -1,5 +1,6 @@
-/* Everything at once, for a second: threads launch on queues of all classes while versions, boards, pages, classes and `off`
- * change. Nothing hangs, every call runs once and in its queue's order, and in the end nothing is in flight. */
+/* Everything at once, for a second: threads launch on queues of all classes while versions, boards,
+ * pages, classes and `off` change. Nothing hangs, every call runs once and in its queue's order,
+ * and in the end nothing is in flight. */
 #include "fake.h"
 
 #include <sched.h>
@@ -16,22 +17,33 @@
 static const struct ebpf_insn random_verdict[] = {
 	{ .code = EBPF_ALU64 | EBPF_MOV | EBPF_X, .dst = 6, .src = 1 },
 	{ .code = EBPF_JMP | EBPF_CALL, .imm = 7 }, /* bpf_get_prandom_u32 */
-	I_MOV(3, 50000), I_STX(EBPF_DW, 6, SUBMIT(hold_ns), 3),
+	I_MOV(3, 50000),
+	I_STX(EBPF_DW, 6, SUBMIT(hold_ns), 3),
 	{ .code = EBPF_ALU64 | EBPF_AND | EBPF_K, .dst = 0, .imm = 31 },
-	I_J(EBPF_JLE, 0, 2, 1), I_MOV(0, GBPF_GO), I_EXIT,
+	I_J(EBPF_JLE, 0, 2, 1),
+	I_MOV(0, GBPF_GO),
+	I_EXIT,
 };
 static const struct ebpf_insn hold_while_open[] = {
-	I_MOV(3, 300000), I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)), I_MOV(0, GBPF_GO), I_J(EBPF_JEQ, 2, 0, 1), I_MOV(0, GBPF_HOLD), I_EXIT,
+	I_MOV(3, 300000),
+	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
 };
 /* queue_create: class = queue number % 3 */
 static const struct ebpf_insn mixed_classes[] = {
 	I_LDX(EBPF_W, 2, 1, offsetof(struct gbpf_queue_create_ctx, queue)),
 	{ .code = EBPF_ALU64 | EBPF_MOD | EBPF_K, .dst = 2, .imm = 3 },
-	I_STX(EBPF_W, 1, offsetof(struct gbpf_queue_create_ctx, class_id), 2), I_MOV(0, 0), I_EXIT,
+	I_STX(EBPF_W, 1, offsetof(struct gbpf_queue_create_ctx, class_id), 2),
+	I_MOV(0, 0),
+	I_EXIT,
 };
 static const struct ebpf_insn count_retired[] = {
-	I_VALUE(2, 1, 0), I_LDX(EBPF_W, 3, 1, RETIRE(count)), I_ATOMIC_ADD(2, 0, 3), I_MOV(0, 0), I_EXIT,
+	I_VALUE(2, 1, 0), I_LDX(EBPF_W, 3, 1, RETIRE(count)), I_ATOMIC_ADD(2, 0, 3), I_MOV(0, 0),
+	I_EXIT,
 };
 
 struct stream {
@@ -122,7 +134,8 @@ static void *work(void *arg)
 /* What the session does, in the agent's thread. */
 static void change_something(struct rig *r, struct regions *m, uint64_t *version, unsigned *seed)
 {
-	struct prog p[] = { PROG(submit, random_verdict), PROG(queue_create, mixed_classes), PROG(retire, count_retired) };
+	struct prog p[] = { PROG(submit, random_verdict), PROG(queue_create, mixed_classes),
+			    PROG(retire, count_retired) };
 
 	switch (rand_r(seed) % 7) {
 	case 0:
@@ -170,7 +183,9 @@ static void everything_at_once(void **state)
 	rig_init(&r, GBPF_CLASS_BATCH, 5000000, 500000);
 	regions_make(&m);
 	for (int i = 0; i < THREADS; i++) {
-		w[i] = (struct worker){ .r = &r, .k = sched_kernel_get(r.s, "k"), .stop = &stop, .seed = i + 1 };
+		w[i] = (struct worker){
+			.r = &r, .k = sched_kernel_get(r.s, "k"), .stop = &stop, .seed = i + 1
+		};
 		for (int k = 0; k < QUEUES; k++) {
 			w[i].stream[k].q = sched_queue_open(r.s, &w[i].stream[k].fq, 0, 0);
 		}
