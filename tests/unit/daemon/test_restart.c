@@ -295,10 +295,21 @@ static void a_runtime_directory_that_is_no_directory_is_explained(void **state)
 	assert_non_null(strstr(other.said, "absolute"));
 }
 
-/* In a mount namespace of its own: a file system without room for one more file. */
-static void a_full_runtime_directory_is_explained(void **state)
+/* In a mount namespace of its own, so that nothing stays mounted. 0, or 77 where that is not
+ * allowed. */
+static int mount_small(const char *dir, const char *options)
 {
-	struct gd *d = *state;
+	if ((mkdir(dir, 0755) < 0 && errno != EEXIST) || unshare(CLONE_NEWNS) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", dir, "tmpfs", 0, options) < 0) {
+		return 77;
+	}
+	return 0;
+}
+
+/* Runs the test in a process with mounts of its own; its exit code must be 0. */
+static void in_namespace(struct gd *d, int (*test)(struct gd *other))
+{
 	int status;
 	pid_t pid = fork();
 
@@ -306,24 +317,75 @@ static void a_full_runtime_directory_is_explained(void **state)
 		struct gd other = *d;
 
 		other.g = NULL;
-		snprintf(other.runtime, sizeof(other.runtime), "%s/full", d->dir);
-		if (mkdir(other.runtime, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
-		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-		    mount("tmpfs", other.runtime, "tmpfs", 0, "size=4k,nr_inodes=1,mode=0755") <
-			    0) {
-			_exit(77);
-		}
-		if (gd_start(&other, NULL) == 0) {
-			gd_stop(&other);
-			_exit(1);
-		}
-		_exit(strstr(other.said, "full") && strstr(other.said, other.runtime) ? 0 : 2);
+		_exit(test(&other));
 	}
 	waitpid(pid, &status, 0);
 	if (WEXITSTATUS(status) == 77) {
 		skip(); /* no right to mount here */
 	}
-	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(status, 0);
+}
+
+static int start_in_full_directory(struct gd *other)
+{
+	snprintf(other->runtime, sizeof(other->runtime), "%s/full", other->dir);
+	if (mount_small(other->runtime, "size=4k,nr_inodes=1,mode=0755")) {
+		return 77;
+	}
+	if (gd_start(other, NULL) == 0) {
+		gd_stop(other);
+		return 1;
+	}
+	return strstr(other->said, "full") && strstr(other->said, other->runtime) ? 0 : 2;
+}
+
+static void a_full_runtime_directory_is_explained(void **state)
+{
+	in_namespace(*state, start_in_full_directory);
+}
+
+/* The disk fills up while gbpfd runs: what is loaded runs, and the operator hears that it is not
+ * kept. */
+static int load_on_full_disk(struct gd *other)
+{
+	int stored = 1, version = 0;
+
+	snprintf(other->runtime, sizeof(other->runtime), "%s/run-small", other->dir);
+	snprintf(other->state, sizeof(other->state), "%s/state-small", other->dir);
+	if (mount_small(other->state, "size=96k,mode=0755")) {
+		return 77;
+	}
+	if (gd_start(other, NULL) != 0) {
+		return 1;
+	}
+	for (int i = 0; i < 60 && stored; i++) {
+		struct gbpf *g = gd_open(other);
+		char *text = NULL;
+		json_t *j;
+
+		if (gbpf_policy_load(g, gd_object("counting"), NULL, GBPF_LOAD_SWAP, &text) < 0) {
+			return 2;
+		}
+		j = json_loads(text, 0, NULL);
+		stored = json_is_true(json_object_get(j, "stored"));
+		version = (int)json_integer_value(json_object_get(j, "version"));
+		json_decref(j);
+		free(text);
+		gbpf_close(g);
+	}
+	if (stored || gd_number(other, "policy.list", "active") != version) {
+		return 3;
+	}
+	gd_await_event(other, 0, "store", "will not survive a restart");
+	if (gd_stop(other) != 0 || gd_start(other, NULL) != 0) { /* what was kept is kept */
+		return 4;
+	}
+	return gd_stop(other);
+}
+
+static void a_full_disk_does_not_stop_a_swap(void **state)
+{
+	in_namespace(*state, load_on_full_disk);
 }
 
 static void it_leaves_no_socket_and_ends_with_zero(void **state)
@@ -487,6 +549,7 @@ int main(void)
 		WITH_GBPFD(a_stored_policy_that_is_damaged_is_left_out),
 		WITH_GBPFD(a_runtime_directory_that_is_no_directory_is_explained),
 		WITH_GBPFD(a_full_runtime_directory_is_explained),
+		WITH_GBPFD(a_full_disk_does_not_stop_a_swap),
 		WITH_GBPFD(it_leaves_no_socket_and_ends_with_zero),
 		WITH_GBPFD(it_leaves_by_itself_when_nobody_is_there),
 		WITH_GBPFD(the_policy_of_the_command_line_is_loaded_once),
