@@ -227,6 +227,39 @@ static void limit_ends_every_hold_and_then_the_share_counts(void **state)
 	rig_finish(&r);
 }
 
+static void a_policy_that_lets_go_ends_starvation(void **state)
+{
+	struct fake_queue fq = { .eager = 1 };
+	struct launcher t;
+	struct sched_launch l;
+	uint64_t asked;
+	pthread_t th;
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_BATCH, 10000000, 1000000);
+	t = (struct launcher){ .r = &r, .fq = &fq, .q = sched_queue_open(r.s, &fq, 0, 0) };
+	POLICY_USE(&r, 1, hold_while_open);
+	other_opens(&r);
+	l = kernel_launch(NULL);
+	go(t.q, &fq, &l);
+	assert_int_equal(r.stats.limit_hits, 1);
+	assert_true(r.s->share_until_ns > clock_now_ns());
+	sched_set_limits(r.s, 60000000000u, 1); /* no credit worth mentioning from here on */
+	r.s->last_stats_ns = 0;
+	sched_agent_step(r.s);
+	asked = r.stats.submit_calls;
+	pthread_create(&th, NULL, launch_once, &t);
+	while (load_acquire(&r.stats.submit_calls) == asked) { /* asked again: it is held */
+		r.s->last_stats_ns = 0;
+		sched_agent_step(r.s);
+	}
+	other_closes(&r);
+	pthread_join(th, NULL);
+	assert_int_equal(r.stats.limit_hits, 1);
+	assert_int_equal(r.s->share_until_ns, 0);
+	rig_finish(&r);
+}
+
 static void own_work_that_retires_ends_a_hold(void **state)
 {
 	struct fake_queue fq = { 0 };
@@ -365,6 +398,7 @@ int main(void)
 		cmocka_unit_test(defer_asks_again_after_its_time),
 		cmocka_unit_test(what_may_not_be_held_goes),
 		cmocka_unit_test(limit_ends_every_hold_and_then_the_share_counts),
+		cmocka_unit_test(a_policy_that_lets_go_ends_starvation),
 		cmocka_unit_test(own_work_that_retires_ends_a_hold),
 		cmocka_unit_test(off_ends_holds),
 		cmocka_unit_test(a_swap_ends_holds_of_the_old_version),

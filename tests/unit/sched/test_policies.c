@@ -25,41 +25,48 @@ static uint64_t fake_clock(void)
 
 /* A policy in gbpfd's place: built from its object, with its regions. */
 struct loaded {
-	struct ebpf_built built;
+	const struct ebpf_built *built; /* borrowed */
 	int fd[3];
 	void *base[3];
 };
 
-static void load(struct loaded *p, int which, uint64_t version)
+static struct ebpf_built *built(int which)
 {
-	struct report r;
-	FILE *f = fopen(objects[which], "rb");
+	static struct ebpf_built all[4]; /* verified once, for all tests */
 	static char elf[1 << 20];
+	struct report r;
+	struct buf text;
+	FILE *f;
 	size_t n;
-	int err;
 
+	if (all[which].code_bytes) {
+		return &all[which];
+	}
+	f = fopen(objects[which], "rb");
 	assert_non_null(f);
 	n = fread(elf, 1, sizeof(elf), f);
 	fclose(f);
-	memset(p, 0, sizeof(*p));
 	report_init(&r);
-	err = ebpf_policy_build(&p->built, elf, n, "policy", version, 0, &r);
-	if (err) {
-		struct buf text;
-
-		buf_init(&text);
+	buf_init(&text);
+	if (ebpf_policy_build(&all[which], elf, n, "policy", 1, 0, &r)) {
 		report_text(&r, &text);
 		fail_msg("%s: %s", objects[which], buf_text(&text));
 	}
 	report_finish(&r);
-	for (int i = 0; i < 3; i++) {
-		size_t bytes = p->built.region_bytes[i];
+	return &all[which];
+}
 
-		p->fd[i] =
-			bytes && i != EBPF_REGION_DAEMON ? shm_create("r", bytes, SHM_NOEXEC) : -1;
-		p->base[i] = p->fd[i] >= 0 ? shm_map(p->fd[i], bytes, 1) : NULL;
+static void load(struct loaded *p, int which)
+{
+	memset(p, 0, sizeof(*p));
+	p->built = built(which);
+	for (int i = 0; i < 3; i++) {
+		size_t bytes = i == EBPF_REGION_DAEMON ? 0 : p->built->region_bytes[i];
+
+		p->fd[i] = bytes ? shm_create("r", bytes, SHM_NOEXEC) : -1;
+		p->base[i] = bytes ? shm_map(p->fd[i], bytes, 1) : NULL;
 		if (p->base[i]) {
-			ebpf_built_init_region(&p->built, i, p->base[i]);
+			ebpf_built_init_region(p->built, i, p->base[i]);
 		}
 	}
 }
@@ -68,16 +75,15 @@ static void unload(struct loaded *p)
 {
 	for (int i = 0; i < 3; i++) {
 		if (p->fd[i] >= 0) {
-			shm_unmap(p->base[i], p->built.region_bytes[i]);
+			shm_unmap(p->base[i], p->built->region_bytes[i]);
 			close(p->fd[i]);
 		}
 	}
-	ebpf_built_finish(&p->built);
 }
 
 static void use(struct rig *r, struct loaded *p, uint64_t version)
 {
-	assert_int_equal(sched_policy_prepare(r->s, version, p->built.image_fd, p->fd), 0);
+	assert_int_equal(sched_policy_prepare(r->s, version, p->built->image_fd, p->fd), 0);
 	r->dir.version[0] = version;
 }
 
@@ -104,7 +110,7 @@ static void one_init(struct one *o, int which, uint32_t class_id)
 	memset(o, 0, sizeof(*o));
 	fake_now = 1000000000;
 	clock_set_source(fake_clock);
-	load(&o->p, which, 1);
+	load(&o->p, which);
 	rig_init(&o->r, class_id, 0, 0);
 	use(&o->r, &o->p, 1);
 	o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
@@ -203,15 +209,15 @@ static void fair_init(struct fair *f, struct one *a, struct one *b)
 	memset(f, 0, sizeof(*f));
 	fake_now = 1000000000;
 	clock_set_source(fake_clock);
-	load(&f->p, FAIR, 1);
+	load(&f->p, FAIR);
 	f->t[0] = a;
 	f->t[1] = b;
 	for (int i = 0; i < 2; i++) {
 		struct one *o = f->t[i];
-		size_t bytes = f->p.built.region_bytes[EBPF_REGION_TENANT];
+		size_t bytes = f->p.built->region_bytes[EBPF_REGION_TENANT];
 
 		memset(o, 0, sizeof(*o));
-		load(&o->p, FAIR, 1);
+		load(&o->p, FAIR);
 		rig_init(&o->r, i ? GBPF_CLASS_LATENCY : GBPF_CLASS_BATCH, 0, 0);
 		assert_true(bytes > 0);
 		o->p.fd[0] = dup(f->p.fd[0]); /* the global region is everybody's */
@@ -219,7 +225,7 @@ static void fair_init(struct fair *f, struct one *a, struct one *b)
 		o->q = sched_queue_open(o->r.s, &o->fq, 0, 0);
 	}
 	f->ops = (struct ebpf_tenant_ops){ .region = region, .ctx = f };
-	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built.image_fd,
+	assert_int_equal(ebpf_policy_open(&f->daemon, f->p.built->image_fd,
 					  (int[3]){ f->p.fd[0], -1, -1 }, EBPF_OPEN_DAEMON),
 			 0);
 	f->daemon.env.tenants = &f->ops;
