@@ -45,7 +45,8 @@ static bool same_variables(const struct ptx_variable *a, const struct ptx_variab
 		    !same_text(a[i].type, b[i].type) || !same_text(a[i].name, b[i].name) ||
 		    a[i].has_range != b[i].has_range || a[i].range != b[i].range ||
 		    a[i].open_array != b[i].open_array || a[i].n_dims != b[i].n_dims ||
-		    memcmp(a[i].dims, b[i].dims, sizeof(a[i].dims)) != 0 || !a[i].init != !b[i].init ||
+		    memcmp(a[i].dims, b[i].dims, sizeof(a[i].dims)) != 0 ||
+		    !a[i].init != !b[i].init ||
 		    (a[i].init && !same_operands(a[i].init, b[i].init, 1))) {
 			return false;
 		}
@@ -85,7 +86,8 @@ static bool same_item(const struct ptx_item *a, const struct ptx_item *b)
 	}
 	switch (a->kind) {
 	case PTX_DIRECTIVE:
-		return same_text(((struct ptx_directive *)a)->text, ((struct ptx_directive *)b)->text);
+		return same_text(((struct ptx_directive *)a)->text,
+				 ((struct ptx_directive *)b)->text);
 	case PTX_VARIABLE:
 		return same_variables((struct ptx_variable *)a, (struct ptx_variable *)b, 1);
 	case PTX_FUNCTION:

@@ -187,8 +187,8 @@ static void lex_dot(struct ptx_lexer *x, struct ptx_token *t)
 {
 	const char *p = t->text + 1;
 
-	while (p < x->end && (is_word(*p) || (p + 2 < x->end && p[0] == ':' && p[1] == ':' &&
-					      is_word(p[2])))) {
+	while (p < x->end &&
+	       (is_word(*p) || (p + 2 < x->end && p[0] == ':' && p[1] == ':' && is_word(p[2])))) {
 		p += *p == ':' ? 2 : 1;
 	}
 	t->kind = PTX_TOK_DOT;

@@ -39,8 +39,9 @@ void ptx_lexer_next(struct ptx_lexer *x, struct ptx_token *ret);
 
 /* From x->pos to the end of the line or to a comment; returns its length without trailing space. */
 size_t ptx_lexer_line(struct ptx_lexer *x);
-/* From x->pos over a directive that nobody knows: to a ; or a closed { } group, or to a line end that is followed by a
- * dot, a closing brace or the end. Length, or 0 when a string, comment or group is not closed. */
+/* From x->pos over a directive that nobody knows: to a ; or a closed { } group, or to a line end
+ * that is followed by a dot, a closing brace or the end. Length, or 0 when a string, comment or
+ * group is not closed. */
 size_t ptx_lexer_unknown(struct ptx_lexer *x);
 
 #endif

@@ -59,7 +59,7 @@ struct ptx_function *ptx_module_function(const struct ptx_module *m, const char 
 {
 	struct ptx_function *declared = NULL;
 
-	ptx_each(&m->items, it) {
+	ptx_each (&m->items, it) {
 		struct ptx_function *f = (struct ptx_function *)it;
 
 		if (it->kind != PTX_FUNCTION || strcmp(f->name, name) != 0) {
@@ -73,11 +73,12 @@ struct ptx_function *ptx_module_function(const struct ptx_module *m, const char 
 	return declared;
 }
 
-int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values, int n)
+int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values,
+			int n)
 {
 	size_t len = strlen(directive);
 
-	ptx_each(&f->tuning, it) {
+	ptx_each (&f->tuning, it) {
 		const char *p = ((struct ptx_directive *)it)->text;
 		int found = 0;
 
@@ -109,11 +110,11 @@ unsigned ptx_type_bytes(const char *type)
 		const char *name;
 		unsigned bytes;
 	} types[] = {
-		{ ".pred", 1 },	   { ".b8", 1 },     { ".u8", 1 },    { ".s8", 1 },    { ".b16", 2 },
-		{ ".u16", 2 },	   { ".s16", 2 },    { ".f16", 2 },   { ".bf16", 2 },  { ".b32", 4 },
-		{ ".u32", 4 },	   { ".s32", 4 },    { ".f32", 4 },   { ".f16x2", 4 }, { ".bf16x2", 4 },
-		{ ".b64", 8 },	   { ".u64", 8 },    { ".s64", 8 },   { ".f64", 8 },   { ".b128", 16 },
-		{ ".tf32", 4 },	   { ".e4m3", 1 },   { ".e5m2", 1 },
+		{ ".pred", 1 }, { ".b8", 1 },	{ ".u8", 1 },	{ ".s8", 1 },	 { ".b16", 2 },
+		{ ".u16", 2 },	{ ".s16", 2 },	{ ".f16", 2 },	{ ".bf16", 2 },	 { ".b32", 4 },
+		{ ".u32", 4 },	{ ".s32", 4 },	{ ".f32", 4 },	{ ".f16x2", 4 }, { ".bf16x2", 4 },
+		{ ".b64", 8 },	{ ".u64", 8 },	{ ".s64", 8 },	{ ".f64", 8 },	 { ".b128", 16 },
+		{ ".tf32", 4 }, { ".e4m3", 1 }, { ".e5m2", 1 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {

@@ -1,6 +1,7 @@
-/* PTX as data: a module is an ordered list of items; a function's body is another. Passes rewrite the lists and print the
- * result. Names are not resolved here: an operand says what is written, the reader of the module knows what it means.
- * Everything is owned by the module's arena and lives as long as the module. */
+/* PTX as data: a module is an ordered list of items; a function's body is another. Passes rewrite
+ * the lists and print the result. Names are not resolved here: an operand says what is written, the
+ * reader of the module knows what it means. Everything is owned by the module's arena and lives as
+ * long as the module. */
 #ifndef GBPF_PTX_MODULE_H
 #define GBPF_PTX_MODULE_H
 
@@ -14,7 +15,7 @@
 
 #define PTX_TEXT_MAX ((size_t)64 << 20) /* bytes of one module's text */
 #define PTX_NAME_MAX 65535u
-#define PTX_NESTING_MAX 64u	  /* { } scopes in a body */
+#define PTX_NESTING_MAX 64u	   /* { } scopes in a body */
 #define PTX_OPERAND_NESTING_MAX 8u /* { }, ( ), [ ] in an operand or an initializer */
 #define PTX_MODIFIERS_MAX 24u
 #define PTX_OPERANDS_MAX 4096u /* of one instruction, and of one parenthesis */
@@ -31,7 +32,8 @@ enum ptx_item_kind {
 	PTX_TARGETS,   /* struct ptx_targets */
 };
 
-/* The head of every thing in a list. line is where it stood in the text, 0 for what a pass has added. */
+/* The head of every thing in a list. line is where it stood in the text, 0 for what a pass has
+ * added. */
 struct ptx_item {
 	struct ptx_item *prev, *next;
 	enum ptx_item_kind kind;
@@ -43,22 +45,23 @@ struct ptx_list {
 	size_t n;
 };
 
-#define ptx_each(list, it) \
-	for (struct ptx_item *it = (list)->first; it; it = it->next)
+#define ptx_each(list, it) for (struct ptx_item *it = (list)->first; it; it = it->next)
 
-/* Kept word for word: .version, .loc, .section, .pragma, and what this parser has never heard of. text begins with the
- * dot and includes a closing ; or } if there was one. */
+/* Kept word for word: .version, .loc, .section, .pragma, and what this parser has never heard of.
+ * text begins with the dot and includes a closing ; or } if there was one. */
 struct ptx_directive {
 	struct ptx_item item;
 	const char *text;
 };
 
 enum ptx_operand_kind {
-	PTX_NAME,    /* name, with its .x if any, and offset: a register, variable, label, function, special register */
+	PTX_NAME,    /* name, with its .x if any, and offset: a register, variable, label, function,
+			special register */
 	PTX_INT,     /* value (two's complement), negative: it was written with a minus */
 	PTX_F32,     /* value: the bits */
 	PTX_F64,     /* value: the bits */
-	PTX_ADDRESS, /* [name + offset], or [offset] when name is NULL; args: what follows a comma inside the brackets */
+	PTX_ADDRESS, /* [name + offset], or [offset] when name is NULL; args: what follows a comma
+			inside the brackets */
 	PTX_VECTOR,  /* {args} */
 	PTX_TUPLE,   /* (args) of a call */
 	PTX_PAIR,    /* args[0] | args[1] */
@@ -83,8 +86,8 @@ struct ptx_insn {
 	bool guard_not;
 	uint8_t n_modifiers;
 	uint16_t n_operands;
-	const char *opcode;	       /* "ld" */
-	const char *const *modifiers;  /* ".global", ".u32": with their dots, in order */
+	const char *opcode;	      /* "ld" */
+	const char *const *modifiers; /* ".global", ".u32": with their dots, in order */
 	struct ptx_operand *operands;
 };
 
@@ -99,16 +102,18 @@ enum ptx_space {
 	PTX_SHARED,
 };
 
-/* A declaration: variable, register range or parameter. ".reg .b32 %r<6>" has name "%r" and range 6. */
+/* A declaration: variable, register range or parameter. ".reg .b32 %r<6>" has name "%r" and
+ * range 6. */
 struct ptx_variable {
 	struct ptx_item item;
 	enum ptx_space space;
-	const char *linkage;   /* ".visible", ".extern", ".weak", ".common" or "" */
-	const char *attributes; /* other words between space and name, such as ".ptr .global", or "" */
-	uint32_t align;	       /* 0: not written */
-	uint32_t ptr_align;    /* alignment of what a .ptr parameter points to, 0: not written */
-	uint8_t vector;	       /* 0, 2 or 4 */
-	const char *type;      /* ".u32" */
+	const char *linkage; /* ".visible", ".extern", ".weak", ".common" or "" */
+	const char
+		*attributes; /* other words between space and name, such as ".ptr .global", or "" */
+	uint32_t align;	     /* 0: not written */
+	uint32_t ptr_align;  /* alignment of what a .ptr parameter points to, 0: not written */
+	uint8_t vector;	     /* 0, 2 or 4 */
+	const char *type;    /* ".u32" */
 	const char *name;
 	bool has_range;
 	bool open_array; /* the first dimension is [] */
@@ -127,7 +132,8 @@ struct ptx_function {
 	uint32_t n_returns, n_params;
 	struct ptx_variable *returns;
 	struct ptx_variable *params;
-	struct ptx_list tuning; /* .maxntid and other directives between the parameters and the body */
+	struct ptx_list
+		tuning; /* .maxntid and other directives between the parameters and the body */
 	struct ptx_list body;
 	uint32_t end_line; /* of the closing brace */
 };
@@ -161,15 +167,16 @@ struct ptx_module {
 	const char *target;    /* "sm_70", without options */
 };
 
-/* Parses text (need not be zero-terminated; nothing of it is kept). name is for messages. 0; -EINVAL with place
- * "NAME:LINE" and the reason; -EFBIG beyond a limit; -ENOMEM. */
+/* Parses text (need not be zero-terminated; nothing of it is kept). name is for messages. 0;
+ * -EINVAL with place "NAME:LINE" and the reason; -EFBIG beyond a limit; -ENOMEM. */
 int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, const char *name,
 		     struct report *r);
 void ptx_module_free(struct ptx_module *m); /* NULL allowed */
 
 /* The module as text that the parser reads back to an equal module. 0 or -ENOMEM. */
 int ptx_module_print(const struct ptx_module *m, struct buf *out);
-void ptx_insn_print(const struct ptx_insn *insn, struct buf *out); /* one line, without indent and newline */
+void ptx_insn_print(const struct ptx_insn *insn,
+		    struct buf *out); /* one line, without indent and newline */
 
 /* Same items in the same order with the same meaning; lines do not count. */
 bool ptx_module_equal(const struct ptx_module *a, const struct ptx_module *b);
@@ -179,14 +186,18 @@ void ptx_list_append(struct ptx_list *l, struct ptx_item *it);
 void ptx_list_insert(struct ptx_list *l, struct ptx_item *after, struct ptx_item *it);
 void ptx_list_remove(struct ptx_list *l, struct ptx_item *it);
 
-struct ptx_function *ptx_module_function(const struct ptx_module *m, const char *name); /* with a body first */
+struct ptx_function *ptx_module_function(const struct ptx_module *m,
+					 const char *name); /* with a body first */
 
-/* Values of a tuning directive such as ".maxntid 256, 1": up to n numbers, the rest set to 1. Count found; -ENOENT. */
-int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values, int n);
+/* Values of a tuning directive such as ".maxntid 256, 1": up to n numbers, the rest set to 1. Count
+ * found; -ENOENT. */
+int ptx_function_tuning(const struct ptx_function *f, const char *directive, uint32_t *values,
+			int n);
 
 /* Bytes of one element of a type such as ".u32" (".pred": 1); 0 when it is none. */
 unsigned ptx_type_bytes(const char *type);
-/* Bytes of a variable, its vector and dimensions included; 0 for open arrays, -EOVERFLOW, -EINVAL for a type without size. */
+/* Bytes of a variable, its vector and dimensions included; 0 for open arrays, -EOVERFLOW, -EINVAL
+ * for a type without size. */
 int ptx_variable_bytes(const struct ptx_variable *v, uint64_t *ret);
 /* Its alignment in bytes: as written, or its element's. */
 uint32_t ptx_variable_align(const struct ptx_variable *v);

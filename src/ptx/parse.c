@@ -290,7 +290,8 @@ int ptx_module_parse(struct ptx_module **ret, const char *text, size_t len, cons
 
 	if (len > PTX_TEXT_MAX) {
 		report_place(r, "%s", name);
-		return report_set(r, -EFBIG, "ptx", "the text is longer than %zu bytes", PTX_TEXT_MAX);
+		return report_set(r, -EFBIG, "ptx", "the text is longer than %zu bytes",
+				  PTX_TEXT_MAX);
 	}
 	/* Callers may count the zero at the end. */
 	while (len > 0 && text[len - 1] == '\0') {

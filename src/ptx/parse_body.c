@@ -6,7 +6,8 @@
 
 int ptx_parse_directive(struct ptx_parser *p, struct ptx_list *list)
 {
-	static const char *const lines[] = { ".version", ".target", ".address_size", ".file", ".loc" };
+	static const char *const lines[] = { ".version", ".target", ".address_size", ".file",
+					     ".loc" };
 	struct ptx_directive *d = ptx_parse_item(p, PTX_DIRECTIVE, sizeof(*d));
 	const char *from = p->token.text;
 	bool line = false;
@@ -68,7 +69,8 @@ static int parse_modifiers(struct ptx_parser *p, struct ptx_insn *insn)
 
 	while (p->token.kind == PTX_TOK_DOT) {
 		if (insn->n_modifiers == PTX_MODIFIERS_MAX) {
-			return ptx_parse_fail(p, -EFBIG, "more than %u modifiers", PTX_MODIFIERS_MAX);
+			return ptx_parse_fail(p, -EFBIG, "more than %u modifiers",
+					      PTX_MODIFIERS_MAX);
 		}
 		words[insn->n_modifiers] = ptx_parse_text(p, &p->token);
 		if (!words[insn->n_modifiers++]) {

@@ -8,8 +8,9 @@ static const struct {
 	const char *word;
 	enum ptx_space space;
 } spaces[] = {
-	{ ".reg", PTX_REG },	 { ".sreg", PTX_SREG },	  { ".const", PTX_CONST },   { ".global", PTX_GLOBAL },
-	{ ".local", PTX_LOCAL }, { ".param", PTX_PARAM }, { ".shared", PTX_SHARED },
+	{ ".reg", PTX_REG },	   { ".sreg", PTX_SREG },   { ".const", PTX_CONST },
+	{ ".global", PTX_GLOBAL }, { ".local", PTX_LOCAL }, { ".param", PTX_PARAM },
+	{ ".shared", PTX_SHARED },
 };
 
 static enum ptx_space space_of(const struct ptx_parser *p)
@@ -57,8 +58,8 @@ static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct 
 		v->vector = (uint8_t)(word[2] - '0');
 		return 0;
 	}
-	if (ptx_type_bytes(word) || strcmp(word, ".texref") == 0 || strcmp(word, ".samplerref") == 0 ||
-	    strcmp(word, ".surfref") == 0) {
+	if (ptx_type_bytes(word) || strcmp(word, ".texref") == 0 ||
+	    strcmp(word, ".samplerref") == 0 || strcmp(word, ".surfref") == 0) {
 		v->type = ptx_arena_text(&p->module->arena, word, t.len);
 		return v->type ? 0 : ptx_parse_no_memory(p);
 	}
@@ -205,8 +206,9 @@ int ptx_parse_params(struct ptx_parser *p, struct ptx_variable **ret, uint32_t *
 			}
 			list = more;
 		}
-		list[n] = (struct ptx_variable){ .item = { .kind = PTX_VARIABLE, .line = p->token.line },
-						 .linkage = "" };
+		list[n] = (struct ptx_variable){
+			.item = { .kind = PTX_VARIABLE, .line = p->token.line }, .linkage = ""
+		};
 		err = parse_head(p, &list[n]);
 		if (err == 0) {
 			err = parse_declarator(p, &list[n]);

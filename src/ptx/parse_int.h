@@ -12,7 +12,8 @@ struct ptx_parser {
 	struct ptx_module *module;
 	const char *name;
 	struct report *report;
-	struct buf scratch; /* an operand stack: groups of operands grow here before they move to the arena */
+	struct buf scratch; /* an operand stack: groups of operands grow here before they move to
+			       the arena */
 };
 
 int ptx_parse_fail(struct ptx_parser *p, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);

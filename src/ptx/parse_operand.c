@@ -1,4 +1,5 @@
-/* Operands of instructions and initializers of variables. Recursion is bounded by PTX_OPERAND_NESTING_MAX. */
+/* Operands of instructions and initializers of variables. Recursion is bounded by
+ * PTX_OPERAND_NESTING_MAX. */
 #include "ptx/parse_int.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ int ptx_parse_operands(struct ptx_parser *p, char close, unsigned depth, struct 
 		}
 		n++;
 		if (!ptx_parse_take(p, ',') && !ptx_parse_is(p, close)) {
-			const char wanted[] = { '\'', ',', '\'', ' ', 'o', 'r', ' ', '\'', close, '\'', '\0' };
+			const char wanted[] = { '\'', ',',  '\'',  ' ',	 'o', 'r',
+						' ',  '\'', close, '\'', '\0' };
 
 			return ptx_parse_unexpected(p, wanted);
 		}
@@ -194,8 +196,8 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 		return parse_address(p, o, depth);
 	case '!':
 		ptx_parse_next(p);
-		err = p->token.kind == PTX_TOK_WORD ? parse_name(p, o) :
-						      ptx_parse_unexpected(p, "a predicate");
+		err = p->token.kind == PTX_TOK_WORD ? parse_name(p, o)
+						    : ptx_parse_unexpected(p, "a predicate");
 		return err < 0 ? err : wrap(p, o, PTX_NOT, 1);
 	default:
 		break;

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const space_names[] = { "",	      ".reg",   ".sreg",  ".const", ".global",
-					   ".local", ".param", ".shared" };
+static const char *const space_names[] = { "",	      ".reg",	".sreg",  ".const",
+					   ".global", ".local", ".param", ".shared" };
 
 static void print_operand(const struct ptx_operand *o, struct buf *out);
 
@@ -153,7 +153,7 @@ static void print_targets(const struct ptx_targets *t, struct buf *out)
 
 static void print_body(const struct ptx_list *list, struct buf *out)
 {
-	ptx_each(list, it) {
+	ptx_each (list, it) {
 		if (it->kind == PTX_LABEL) {
 			buf_printf(out, "%s:\n", ((struct ptx_label *)it)->name);
 			continue;
@@ -198,14 +198,15 @@ static void print_params(const struct ptx_variable *params, uint32_t n, struct b
 
 static void print_function(const struct ptx_function *f, struct buf *out)
 {
-	buf_printf(out, "%s%s%s ", f->linkage, *f->linkage ? " " : "", f->is_entry ? ".entry" : ".func");
+	buf_printf(out, "%s%s%s ", f->linkage, *f->linkage ? " " : "",
+		   f->is_entry ? ".entry" : ".func");
 	if (f->n_returns) {
 		print_params(f->returns, f->n_returns, out);
 		buf_puts(out, " ");
 	}
 	buf_puts(out, f->name);
 	print_params(f->params, f->n_params, out);
-	ptx_each(&f->tuning, it) {
+	ptx_each (&f->tuning, it) {
 		buf_printf(out, "\n%s", ((struct ptx_directive *)it)->text);
 	}
 	if (!f->has_body) {
@@ -219,7 +220,7 @@ static void print_function(const struct ptx_function *f, struct buf *out)
 
 int ptx_module_print(const struct ptx_module *m, struct buf *out)
 {
-	ptx_each(&m->items, it) {
+	ptx_each (&m->items, it) {
 		switch (it->kind) {
 		case PTX_DIRECTIVE:
 			buf_printf(out, "%s\n", ((struct ptx_directive *)it)->text);

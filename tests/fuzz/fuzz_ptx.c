@@ -1,9 +1,12 @@
-/* PTX text through parser, printer and the execution engine's decoder; what loads is also run for a moment.
- * Build and run by hand, from the root (EXEC_ONLY_BASE: without the handlers that are compiled for AVX2):
- *   clang-14 -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize=alignment,shift -Isrc \
- *     -DEXEC_ONLY_BASE -DEXEC_TABLE=exec_handlers_base -DEXEC_TABLE_NAME='"base"' -Wno-everything tests/fuzz/fuzz_ptx.c src/ptx/[a-z]*.c \
- *     src/soft/server/exec/[a-z]*.c src/base/{buf,report,strmap,clock,fd}.c -lm -o fuzz_ptx
- *   mkdir -p corpus && ./fuzz_ptx -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus */
+/* PTX text through parser, printer and the execution engine's decoder; what loads is also run for a
+ * moment. Build and run by hand, from the root (EXEC_ONLY_BASE: without the handlers that are
+ * compiled for AVX2):
+ *   clang-14 -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined
+ * -fno-sanitize=alignment,shift -Isrc \
+ *     -DEXEC_ONLY_BASE -DEXEC_TABLE=exec_handlers_base -DEXEC_TABLE_NAME='"base"' -Wno-everything
+ * tests/fuzz/fuzz_ptx.c src/ptx/[a-z]*.c \ src/soft/server/exec/[a-z]*.c
+ * src/base/{buf,report,strmap,clock,fd}.c -lm -o fuzz_ptx mkdir -p corpus && ./fuzz_ptx
+ * -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +26,8 @@ static void round_trip(const uint8_t *data, size_t size)
 	buf_init(&out);
 	if (ptx_module_parse(&a, (const char *)data, size, "fuzz", &r) == 0) {
 		if (ptx_module_print(a, &out) < 0 ||
-		    ptx_module_parse(&b, buf_text(&out), out.len, "again", &r) < 0 || !ptx_module_equal(a, b)) {
+		    ptx_module_parse(&b, buf_text(&out), out.len, "again", &r) < 0 ||
+		    !ptx_module_equal(a, b)) {
 			abort();
 		}
 	}
@@ -35,8 +39,11 @@ static void round_trip(const uint8_t *data, size_t size)
 
 static void run_all(struct exec_module *m)
 {
-	static uint8_t memory[WINDOW] __attribute__((aligned(4096))), pages[WINDOW / EXEC_PAGE_BYTES];
-	struct exec_space space = { .base = UINT64_C(0x700000000000), .bytes = WINDOW, .host = memory, .pages = pages };
+	static uint8_t memory[WINDOW] __attribute__((aligned(4096))),
+		pages[WINDOW / EXEC_PAGE_BYTES];
+	struct exec_space space = {
+		.base = UINT64_C(0x700000000000), .bytes = WINDOW, .host = memory, .pages = pages
+	};
 	uint8_t params[65536] = { 0 };
 
 	if (exec_module_global_bytes(m) > WINDOW / 2) {
@@ -45,9 +52,13 @@ static void run_all(struct exec_module *m)
 	memset(pages, 3, sizeof(pages) / 2);
 	exec_module_bind(m, space.base, memory);
 	for (unsigned i = 0; i < exec_module_functions(m); i++) {
-		struct exec_launch l = { .function = exec_module_function_at(m, i), .grid = { 2, 1, 1 },
-					 .block = { 40, 1, 1 }, .dynamic_shared_bytes = 64, .params = params,
-					 .space = &space, .sm_count = 1 };
+		struct exec_launch l = { .function = exec_module_function_at(m, i),
+					 .grid = { 2, 1, 1 },
+					 .block = { 40, 1, 1 },
+					 .dynamic_shared_bytes = 64,
+					 .params = params,
+					 .space = &space,
+					 .sm_count = 1 };
 		struct exec_fault fault;
 		struct exec_block *b = exec_block_create(&l);
 		uint64_t used;

@@ -11,12 +11,14 @@
 void engine_init(struct engine *e)
 {
 	*e = (struct engine){ 0 };
-	e->host = mmap(NULL, ENGINE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	e->host = mmap(NULL, ENGINE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 	if (e->host == MAP_FAILED) {
 		abort();
 	}
-	e->space = (struct exec_space){ .base = ENGINE_BASE, .bytes = ENGINE_BYTES, .host = e->host,
-					.pages = e->pages };
+	e->space = (struct exec_space){
+		.base = ENGINE_BASE, .bytes = ENGINE_BYTES, .host = e->host, .pages = e->pages
+	};
 	e->used = EXEC_PAGE_BYTES;
 }
 
@@ -39,7 +41,8 @@ void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address)
 	return e->host + at;
 }
 
-int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message, size_t room)
+int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message,
+		size_t room)
 {
 	struct report r;
 	uint64_t address;
@@ -60,14 +63,17 @@ int engine_load(struct engine *e, const char *ptx, size_t len, const char *name,
 
 enum exec_status engine_run(struct engine *e, const struct engine_launch *l)
 {
-	struct exec_launch launch = { .dynamic_shared_bytes = l->shared, .params = l->params,
-				      .space = &e->space, .sm_count = 4, .grid_id = 7 };
+	struct exec_launch launch = { .dynamic_shared_bytes = l->shared,
+				      .params = l->params,
+				      .space = &e->space,
+				      .sm_count = 4,
+				      .grid_id = 7 };
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2], used;
 	enum exec_status s = EXEC_DONE;
 	struct exec_block *b;
 
-	launch.function = l->kernel ? exec_module_function(e->module, l->kernel) :
-				      exec_module_function_at(e->module, 0);
+	launch.function = l->kernel ? exec_module_function(e->module, l->kernel)
+				    : exec_module_function_at(e->module, 0);
 	memcpy(launch.grid, l->grid, sizeof(launch.grid));
 	memcpy(launch.block, l->block, sizeof(launch.block));
 	e->operations = 0;

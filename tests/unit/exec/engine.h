@@ -24,7 +24,8 @@ struct engine {
 void engine_init(struct engine *e);
 void engine_finish(struct engine *e);
 /* Loads and binds; 0 or the error, with its text in message. */
-int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message, size_t room);
+int engine_load(struct engine *e, const char *ptx, size_t len, const char *name, char *message,
+		size_t room);
 /* Room in the window, with an unreadable page behind it; its address in *ret_address. */
 void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address);
 

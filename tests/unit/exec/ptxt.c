@@ -1,4 +1,5 @@
-/* Reads .ptxt files: kernels written out, and tables of single instructions for which kernels are made. */
+/* Reads .ptxt files: kernels written out, and tables of single instructions for which kernels are
+ * made. */
 #include "ptxt.h"
 
 #include <ctype.h>
@@ -17,9 +18,10 @@ static const struct {
 	const char *name, *reg, *mem;
 	unsigned bytes;
 } kinds[PTXT_KINDS] = {
-	{ "u8", "b16", "u8", 1 },   { "s8", "b16", "s8", 1 },	{ "u16", "b16", "u16", 2 }, { "s16", "b16", "s16", 2 },
-	{ "u32", "b32", "u32", 4 }, { "s32", "b32", "s32", 4 }, { "u64", "b64", "u64", 8 }, { "s64", "b64", "s64", 8 },
-	{ "f16", "b16", "b16", 2 }, { "f32", "f32", "f32", 4 }, { "f64", "f64", "f64", 8 }, { "pred", "pred", "u32", 4 },
+	{ "u8", "b16", "u8", 1 },   { "s8", "b16", "s8", 1 },	{ "u16", "b16", "u16", 2 },
+	{ "s16", "b16", "s16", 2 }, { "u32", "b32", "u32", 4 }, { "s32", "b32", "s32", 4 },
+	{ "u64", "b64", "u64", 8 }, { "s64", "b64", "s64", 8 }, { "f16", "b16", "b16", 2 },
+	{ "f32", "f32", "f32", 4 }, { "f64", "f64", "f64", 8 }, { "pred", "pred", "u32", 4 },
 };
 
 struct reader {
@@ -101,7 +103,8 @@ static bool value_of(const char *text, enum ptxt_kind k, struct ptxt_value *ret)
 		return true;
 	}
 	if (strncmp(text, "0x", 2) == 0 || (k != PTXT_F32 && k != PTXT_F64)) {
-		ret->bits = *text == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0);
+		ret->bits =
+			*text == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0);
 		return *end == '\0';
 	}
 	wide = strtod(text, &end);
@@ -143,20 +146,23 @@ static bool matches(enum ptxt_kind k, const struct ptxt_value *want, uint64_t ha
 	return fabs(w - h) <= fabs(w) * 1e-5 + 1e-6;
 }
 
-int ptxt_compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned index, const void *data)
+int ptxt_compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned index,
+		 const void *data)
 {
 	int bad = 0;
 
 	for (uint32_t i = 0; i < b->n && b->has_expect; i++) {
 		uint64_t have = 0;
 
-		memcpy(&have, (const char *)data + (size_t)i * kinds[b->kind].bytes, kinds[b->kind].bytes);
+		memcpy(&have, (const char *)data + (size_t)i * kinds[b->kind].bytes,
+		       kinds[b->kind].bytes);
 		if (matches(b->kind, &b->expect[i], have)) {
 			continue;
 		}
 		if (bad++ < 4) {
-			fprintf(stderr, "%s: argument %u, element %u: 0x%llx, expected 0x%llx\n", c->name, index, i,
-				(unsigned long long)have, (unsigned long long)b->expect[i].bits);
+			fprintf(stderr, "%s: argument %u, element %u: 0x%llx, expected 0x%llx\n",
+				c->name, index, i, (unsigned long long)have,
+				(unsigned long long)b->expect[i].bits);
 		}
 	}
 	return bad;
@@ -276,8 +282,9 @@ static int read_kernel(struct reader *r, struct ptxt_case *c)
 	return err;
 }
 
-/* Loads of the row's inputs, the instruction, stores of its results. Lane i * stride has row i; with a stride of two the
- * lanes between run the instruction under a false predicate and must keep what was there. */
+/* Loads of the row's inputs, the instruction, stores of its results. Lane i * stride has row i;
+ * with a stride of two the lanes between run the instruction under a false predicate and must keep
+ * what was there. */
 static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_in, bool guarded)
 {
 	static const char names[] = "abce", outs[] = "dq";
@@ -287,18 +294,21 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 	for (unsigned i = 0; i < c->n_buffers; i++) {
 		buf_printf(o, "%s.param .u64 p%u", i ? ", " : "", i);
 	}
-	buf_puts(o, ")\n{\n.reg .pred %guard, %p<4>; .reg .b16 %h<8>; .reg .b32 %tid, %t<8>; .reg .b64 %w<8>;\n"
-		    ".reg .f32 %f<4>; .reg .f64 %g<4>;\nmov.u32 %tid, %tid.x;\nand.b32 %t0, %tid, 1;\n"
-		    "setp.eq.u32 %guard, %t0, 0;\n");
+	buf_puts(o,
+		 ")\n{\n.reg .pred %guard, %p<4>; .reg .b16 %h<8>; .reg .b32 %tid, %t<8>; .reg "
+		 ".b64 %w<8>;\n"
+		 ".reg .f32 %f<4>; .reg .f64 %g<4>;\nmov.u32 %tid, %tid.x;\nand.b32 %t0, %tid, 1;\n"
+		 "setp.eq.u32 %guard, %t0, 0;\n");
 	for (unsigned i = 0; i < c->n_buffers; i++) {
 		enum ptxt_kind k = c->buffers[i].kind;
 		char name = i < n_in ? names[i] : outs[i - n_in];
 
-		buf_printf(o, ".reg .%s %%%c; .reg .b64 %%at%u;\nld.param.u64 %%at%u, [p%u];\n", kinds[k].reg, name, i, i,
-			   i);
+		buf_printf(o, ".reg .%s %%%c; .reg .b64 %%at%u;\nld.param.u64 %%at%u, [p%u];\n",
+			   kinds[k].reg, name, i, i, i);
 		buf_printf(o, "mad.wide.u32 %%at%u, %%tid, %u, %%at%u;\n", i, kinds[k].bytes, i);
 		if (k == PTXT_PRED) {
-			buf_printf(o, "ld.global.u32 %%t0, [%%at%u];\nsetp.ne.u32 %%%c, %%t0, 0;\n", i, name);
+			buf_printf(o, "ld.global.u32 %%t0, [%%at%u];\nsetp.ne.u32 %%%c, %%t0, 0;\n",
+				   i, name);
 		} else {
 			buf_printf(o, "ld.global.%s %%%c, [%%at%u];\n", kinds[k].mem, name, i);
 		}
@@ -313,9 +323,11 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 		enum ptxt_kind k = c->buffers[i].kind;
 
 		if (k == PTXT_PRED) {
-			buf_printf(o, "selp.u32 %%t0, 1, 0, %%%c;\nst.global.u32 [%%at%u], %%t0;\n", outs[i - n_in], i);
+			buf_printf(o, "selp.u32 %%t0, 1, 0, %%%c;\nst.global.u32 [%%at%u], %%t0;\n",
+				   outs[i - n_in], i);
 		} else {
-			buf_printf(o, "st.global.%s [%%at%u], %%%c;\n", kinds[k].mem, i, outs[i - n_in]);
+			buf_printf(o, "st.global.%s [%%at%u], %%%c;\n", kinds[k].mem, i,
+				   outs[i - n_in]);
 		}
 	}
 	buf_puts(o, "ret;\n}\n");
@@ -338,7 +350,8 @@ static int run_table(struct reader *r, const struct table *t, bool guarded)
 	c.stride = guarded ? 2 : 1;
 	c.line = t->line;
 	c.block[0] = MAX(t->n_rows, 1u) * c.stride;
-	snprintf(c.name, sizeof(c.name), "%s:%u: %.60s%s", r->path, t->line, t->insn, guarded ? " (guarded)" : "");
+	snprintf(c.name, sizeof(c.name), "%s:%u: %.60s%s", r->path, t->line, t->insn,
+		 guarded ? " (guarded)" : "");
 	for (unsigned k = 0; k < t->n; k++) {
 		struct ptxt_buffer *b = &c.buffers[c.n_buffers++];
 
@@ -351,7 +364,8 @@ static int run_table(struct reader *r, const struct table *t, bool guarded)
 			b->in[i] = t->rows[i / c.stride][k];
 			b->expect[i] = b->in[i];
 			if (b->has_expect) {
-				b->in[i].bits = b->kind == PTXT_PRED ? 1 : UINT64_C(0xa5a5a5a5a5a5a5a5);
+				b->in[i].bits =
+					b->kind == PTXT_PRED ? 1 : UINT64_C(0xa5a5a5a5a5a5a5a5);
 				if (i % c.stride) {
 					b->expect[i] = b->in[i];
 					b->expect[i].match = MATCH_EXACT;
@@ -398,7 +412,9 @@ static int read_table(struct reader *r, char *rest)
 			continue;
 		}
 		while ((w = word(&p)) != NULL) {
-			if (strcmp(w, "=") == 0 ? k != t.n_in : k == t.n || !value_of(w, t.kinds[k], &t.rows[t.n_rows][k])) {
+			if (strcmp(w, "=") == 0
+				    ? k != t.n_in
+				    : k == t.n || !value_of(w, t.kinds[k], &t.rows[t.n_rows][k])) {
 				return wrong(r, "bad row");
 			}
 			k += strcmp(w, "=") != 0;

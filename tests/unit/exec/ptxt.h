@@ -1,4 +1,5 @@
-/* Text cases of PTX: what a file says, and running it on an engine. See tests/ptx/README.md for the format. */
+/* Text cases of PTX: what a file says, and running it on an engine. See tests/ptx/README.md for the
+ * format. */
 #ifndef GBPF_TESTS_EXEC_PTXT_H
 #define GBPF_TESTS_EXEC_PTXT_H
 
@@ -10,8 +11,21 @@
 #define PTXT_BUFFERS 8
 #define PTXT_INPUTS 4
 
-enum ptxt_kind { PTXT_U8, PTXT_S8, PTXT_U16, PTXT_S16, PTXT_U32, PTXT_S32, PTXT_U64, PTXT_S64, PTXT_F16, PTXT_F32,
-		 PTXT_F64, PTXT_PRED, PTXT_KINDS };
+enum ptxt_kind {
+	PTXT_U8,
+	PTXT_S8,
+	PTXT_U16,
+	PTXT_S16,
+	PTXT_U32,
+	PTXT_S32,
+	PTXT_U64,
+	PTXT_S64,
+	PTXT_F16,
+	PTXT_F32,
+	PTXT_F64,
+	PTXT_PRED,
+	PTXT_KINDS
+};
 
 /* Expected values that are not one pattern of bits. */
 enum ptxt_match { MATCH_EXACT, MATCH_ANY_NAN, MATCH_NEAR };
@@ -46,9 +60,11 @@ struct ptxt_case {
 
 unsigned ptxt_bytes(enum ptxt_kind k);
 
-/* Calls run for each case of a file. run returns the number of failures. -1: the file is wrong (printed). */
+/* Calls run for each case of a file. run returns the number of failures. -1: the file is wrong
+ * (printed). */
 int ptxt_file(const char *path, int (*run)(const struct ptxt_case *c, void *arg), void *arg);
 /* Compares; prints what differs. Returns the number of differences. */
-int ptxt_compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned index, const void *data);
+int ptxt_compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsigned index,
+		 const void *data);
 
 #endif

@@ -1,4 +1,5 @@
-/* Runs .ptxt files on the engine, with each set of handlers that this machine has. Usage: run_ptxt FILE... */
+/* Runs .ptxt files on the engine, with each set of handlers that this machine has. Usage: run_ptxt
+ * FILE... */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,12 @@ struct totals {
 	int cases;
 };
 
-static const char *const status_names[] = { [EXEC_DONE] = "",	       [EXEC_BUDGET] = "hang",
-					    [EXEC_FAULT_ADDRESS] = "address", [EXEC_FAULT_ALIGN] = "align",
-					    [EXEC_FAULT_TRAP] = "trap", [EXEC_FAULT_INSN] = "insn",
+static const char *const status_names[] = { [EXEC_DONE] = "",
+					    [EXEC_BUDGET] = "hang",
+					    [EXEC_FAULT_ADDRESS] = "address",
+					    [EXEC_FAULT_ALIGN] = "align",
+					    [EXEC_FAULT_TRAP] = "trap",
+					    [EXEC_FAULT_INSN] = "insn",
 					    [EXEC_NO_MEMORY] = "memory" };
 
 static size_t fill_params(struct engine *e, const struct ptxt_case *c, uint8_t *params, void **data)
@@ -84,9 +88,10 @@ static int run_case(const struct ptxt_case *c, void *arg)
 		s = engine_run(&e, &l);
 		if (strcmp(status_names[s], c->fault) != 0 ||
 		    (*c->fault && c->fault_line && c->fault_line != e.fault.line)) {
-			fprintf(stderr, "%s: ended with \"%s\" (%s, line %u, thread %u, address 0x%llx)\n", c->name,
-				status_names[s], s ? e.fault.what : "", e.fault.line, e.fault.thread,
-				(unsigned long long)e.fault.address);
+			fprintf(stderr,
+				"%s: ended with \"%s\" (%s, line %u, thread %u, address 0x%llx)\n",
+				c->name, status_names[s], s ? e.fault.what : "", e.fault.line,
+				e.fault.thread, (unsigned long long)e.fault.address);
 			bad++;
 		}
 		for (uint32_t i = 0; i < c->n_buffers && s == EXEC_DONE; i++) {

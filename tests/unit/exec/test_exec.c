@@ -1,4 +1,5 @@
-/* What exec.h promises: what a module and a kernel say of themselves, budgets, faults, and blocks on several threads. */
+/* What exec.h promises: what a module and a kernel say of themselves, budgets, faults, and blocks
+ * on several threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -35,13 +36,17 @@ static void kernels_describe_themselves(void **state)
 	const struct exec_function *f;
 	uint64_t address, bytes;
 
-	assert_int_equal(load(&e, HEAD ".global .align 8 .u64 g[3];\n.const .u32 c[2] = {1, 2};\n"
-				       ".shared .align 4 .b8 used[100], unused[5000];\n.func helper() { ret; }\n"
-				       ".visible .entry first(.param .u32 a, .param .u64 b, .param .align 4 .b8 s[6])\n"
-				       ".maxntid 8, 4, 2\n{\n.reg .b32 %r<3>; .reg .b64 %w; .local .b8 l[40];\n"
-				       "ld.param.u32 %r0, [a]; ld.param.u64 %w, [b]; st.shared.u32 [used], %r0; ret;\n}\n"
-				       ".entry second() { ret; }\n"),
-			 0);
+	assert_int_equal(
+		load(&e,
+		     HEAD ".global .align 8 .u64 g[3];\n.const .u32 c[2] = {1, 2};\n"
+			  ".shared .align 4 .b8 used[100], unused[5000];\n.func helper() { ret; }\n"
+			  ".visible .entry first(.param .u32 a, .param .u64 b, .param .align 4 .b8 "
+			  "s[6])\n"
+			  ".maxntid 8, 4, 2\n{\n.reg .b32 %r<3>; .reg .b64 %w; .local .b8 l[40];\n"
+			  "ld.param.u32 %r0, [a]; ld.param.u64 %w, [b]; st.shared.u32 [used], %r0; "
+			  "ret;\n}\n"
+			  ".entry second() { ret; }\n"),
+		0);
 	assert_int_equal(exec_module_functions(e.module), 2);
 	assert_null(exec_module_function(e.module, "helper"));
 	assert_null(exec_module_function(e.module, "nothing"));
@@ -77,16 +82,19 @@ static void budgets_are_kept(void **state)
 	uint64_t used, total = 0;
 	enum exec_status s;
 
-	assert_int_equal(load(&e, HEAD ".entry k()\n{\n.reg .b32 %r; .reg .pred %p;\nmov.u32 %r, 1000;\n"
-				       "$l: sub.u32 %r, %r, 1; setp.ne.u32 %p, %r, 0; @%p bra $l; ret;\n}\n"),
-			 0);
+	assert_int_equal(
+		load(&e,
+		     HEAD ".entry k()\n{\n.reg .b32 %r; .reg .pred %p;\nmov.u32 %r, 1000;\n"
+			  "$l: sub.u32 %r, %r, 1; setp.ne.u32 %p, %r, 0; @%p bra $l; ret;\n}\n"),
+		0);
 	l.function = exec_module_function(e.module, "k");
 	l.space = &e.space;
 	b = exec_block_create(&l);
 	assert_non_null(b);
 	assert_int_equal(exec_block_run(b, 0, &used, &fault), EXEC_BUDGET);
 	assert_int_equal(used, 0);
-	for (unsigned budget = 1; (s = exec_block_run(b, budget, &used, &fault)) == EXEC_BUDGET; budget++) {
+	for (unsigned budget = 1; (s = exec_block_run(b, budget, &used, &fault)) == EXEC_BUDGET;
+	     budget++) {
 		assert_int_equal(used, budget);
 		total += used;
 	}
@@ -107,9 +115,10 @@ static void faults_say_where(void **state)
 	struct engine e;
 	struct engine_launch l = { .grid = { 1, 1, 1 }, .block = { 64, 1, 1 } };
 
-	assert_int_equal(load(&e, HEAD ".entry k()\n{\n.reg .b32 %r<2>; .reg .b64 %w; .reg .pred %p;\n"
-				       "mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 45;\n"
-				       "mov.u64 %w, 0x1234;\n@%p st.global.u32 [%w+4], %r0;\nret;\n}\n"),
+	assert_int_equal(load(&e, HEAD
+			      ".entry k()\n{\n.reg .b32 %r<2>; .reg .b64 %w; .reg .pred %p;\n"
+			      "mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 45;\n"
+			      "mov.u64 %w, 0x1234;\n@%p st.global.u32 [%w+4], %r0;\nret;\n}\n"),
 			 0);
 	assert_int_equal(engine_run(&e, &l), EXEC_FAULT_ADDRESS);
 	assert_int_equal(e.fault.address, 0x1238);
@@ -215,17 +224,24 @@ static void atomics_hold_between_threads(void **state)
 	pthread_t threads[4];
 	uint32_t *counter;
 
-	assert_int_equal(load(&e, HEAD ".entry k(.param .u64 a)\n{\n.reg .b32 %r<4>; .reg .b64 %w; .reg .f32 %f;\n"
-				       "ld.param.u64 %w, [a];\nmov.u32 %r1, 20;\n"
-				       "$l: red.global.add.u32 [%w], 1; red.global.max.u32 [%w+4], %r1;\n"
-				       "red.global.add.f32 [%w+8], 0f3F800000; { .reg .pred %p; sub.u32 %r1, %r1, 1;\n"
-				       "setp.ne.u32 %p, %r1, 0; @%p bra $l; } ret;\n}\n"),
-			 0);
+	assert_int_equal(
+		load(&e, HEAD
+		     ".entry k(.param .u64 a)\n{\n.reg .b32 %r<4>; .reg .b64 %w; .reg .f32 %f;\n"
+		     "ld.param.u64 %w, [a];\nmov.u32 %r1, 20;\n"
+		     "$l: red.global.add.u32 [%w], 1; red.global.max.u32 [%w+4], %r1;\n"
+		     "red.global.add.f32 [%w+8], 0f3F800000; { .reg .pred %p; sub.u32 %r1, %r1, "
+		     "1;\n"
+		     "setp.ne.u32 %p, %r1, 0; @%p bra $l; } ret;\n}\n"),
+		0);
 	counter = engine_take(&e, 64, &p);
 	for (unsigned i = 0; i < 4; i++) {
-		jobs[i] = (struct job){ .launch = { .function = exec_module_function(e.module, "k"), .grid = { 80, 1, 1 },
-						    .block = { 64, 1, 1 }, .params = &p, .space = &e.space },
-					.first = i * 20, .n = 20 };
+		jobs[i] = (struct job){ .launch = { .function = exec_module_function(e.module, "k"),
+						    .grid = { 80, 1, 1 },
+						    .block = { 64, 1, 1 },
+						    .params = &p,
+						    .space = &e.space },
+					.first = i * 20,
+					.n = 20 };
 		assert_int_equal(pthread_create(&threads[i], NULL, run_blocks, &jobs[i]), 0);
 	}
 	for (unsigned i = 0; i < 4; i++) {
@@ -238,15 +254,19 @@ static void atomics_hold_between_threads(void **state)
 	engine_finish(&e);
 }
 
-/* Everything that can be cut off a text that loads is refused or loads, and nothing is read behind its end. */
+/* Everything that can be cut off a text that loads is refused or loads, and nothing is read behind
+ * its end. */
 static void truncated_modules_are_harmless(void **state)
 {
 	static const char text[] =
 		HEAD ".global .u32 g[4] = {1, 2, 3};\n.global .u64 p = generic(g)+4;\n"
-		     ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r; ld.param.u32 %r, [a]; st.param.b32 [r], %r; }\n"
+		     ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r; ld.param.u32 %r, [a]; "
+		     "st.param.b32 [r], %r; }\n"
 		     ".entry k(.param .u64 a)\n{\n.reg .b32 %r<4>; .reg .pred %p; .reg .b64 %w;\n"
-		     "$t: .branchtargets $x, $y; brx.idx %r1, $t; $x: ld.global.v2.u32 {%r1, %r2}, [g+8];\n"
-		     "{ .param .b32 i, o; st.param.b32 [i], %r1; call (o), f, (i); ld.param.b32 %r2, [o]; }\n"
+		     "$t: .branchtargets $x, $y; brx.idx %r1, $t; $x: ld.global.v2.u32 {%r1, %r2}, "
+		     "[g+8];\n"
+		     "{ .param .b32 i, o; st.param.b32 [i], %r1; call (o), f, (i); ld.param.b32 "
+		     "%r2, [o]; }\n"
 		     "$y: @!%p bra $x; setp.lt.or.u32 %p|_, %r1, 5, !%p; ret;\n}\n";
 
 	for (size_t len = 0; len < sizeof(text); len++) {
@@ -270,10 +290,14 @@ static void truncated_modules_are_harmless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kernels_describe_themselves), cmocka_unit_test(budgets_are_kept),
-		cmocka_unit_test(faults_say_where),	       cmocka_unit_test(pages_have_rights),
-		cmocka_unit_test(bad_launches_make_no_block),  cmocka_unit_test(a_block_keeps_its_module),
-		cmocka_unit_test(atomics_hold_between_threads), cmocka_unit_test(truncated_modules_are_harmless),
+		cmocka_unit_test(kernels_describe_themselves),
+		cmocka_unit_test(budgets_are_kept),
+		cmocka_unit_test(faults_say_where),
+		cmocka_unit_test(pages_have_rights),
+		cmocka_unit_test(bad_launches_make_no_block),
+		cmocka_unit_test(a_block_keeps_its_module),
+		cmocka_unit_test(atomics_hold_between_threads),
+		cmocka_unit_test(truncated_modules_are_harmless),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,11 +45,16 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void launch(struct engine *e, const char *kernel, uint32_t grid, uint32_t block, uint32_t shared,
-		   const void *params)
+static void launch(struct engine *e, const char *kernel, uint32_t grid, uint32_t block,
+		   uint32_t shared, const void *params)
 {
-	const struct engine_launch l = { .kernel = kernel, .grid = { grid, 1, 1 }, .block = { block, 1, 1 },
-					 .shared = shared, .params = params, .budget = 777, .limit = 100000000 };
+	const struct engine_launch l = { .kernel = kernel,
+					 .grid = { grid, 1, 1 },
+					 .block = { block, 1, 1 },
+					 .shared = shared,
+					 .params = params,
+					 .budget = 777,
+					 .limit = 100000000 };
 	enum exec_status s = engine_run(e, &l);
 
 	if (s != EXEC_DONE) {
@@ -64,7 +69,8 @@ static void vecadd_adds(void **state)
 		uint64_t a, b, c;
 		int n;
 	} p = { .n = 1000 };
-	float *a = engine_take(e, 4000, &p.a), *b = engine_take(e, 4000, &p.b), *c = engine_take(e, 4000, &p.c);
+	float *a = engine_take(e, 4000, &p.a), *b = engine_take(e, 4000, &p.b),
+	      *c = engine_take(e, 4000, &p.c);
 
 	for (int i = 0; i < p.n; i++) {
 		a[i] = (float)i * 0.5f;
@@ -138,9 +144,13 @@ static void matmul_multiplies(void **state)
 		int n;
 	} p = { .n = 48 };
 	size_t bytes = (size_t)p.n * (size_t)p.n * 4;
-	float *a = engine_take(e, bytes, &p.a), *b = engine_take(e, bytes, &p.b), *c = engine_take(e, bytes, &p.c);
-	const struct engine_launch l = { .kernel = "matmul", .grid = { 3, 3, 1 }, .block = { 16, 16, 1 },
-					 .params = &p, .budget = 1000 };
+	float *a = engine_take(e, bytes, &p.a), *b = engine_take(e, bytes, &p.b),
+	      *c = engine_take(e, bytes, &p.c);
+	const struct engine_launch l = { .kernel = "matmul",
+					 .grid = { 3, 3, 1 },
+					 .block = { 16, 16, 1 },
+					 .params = &p,
+					 .budget = 1000 };
 
 	for (int i = 0; i < p.n * p.n; i++) {
 		a[i] = (float)(next_random() & 0xfff) / 64;
@@ -213,7 +223,8 @@ static void doubles_are_exact(void **state)
 		uint64_t a, b, out;
 		int n;
 	} p = { .n = 200 };
-	double *a = engine_take(e, 1600, &p.a), *b = engine_take(e, 1600, &p.b), *out = engine_take(e, 1600, &p.out);
+	double *a = engine_take(e, 1600, &p.a), *b = engine_take(e, 1600, &p.b),
+	       *out = engine_take(e, 1600, &p.out);
 
 	for (int i = 0; i < p.n; i++) {
 		a[i] = (double)next_random() / 1000 - 5000;
@@ -222,8 +233,10 @@ static void doubles_are_exact(void **state)
 	launch(e, "doubles", 1, 256, 0, &p);
 	for (int i = 0; i < p.n; i++) {
 		double x = a[i], y = b[i];
-		/* clang contracts the sum of the products and the last difference as it likes: allow one rounding. */
-		double want = sqrt(x * x + y * y) / (1.0 + fabs(x - y)) - (double)(long long)x + (double)(float)y;
+		/* clang contracts the sum of the products and the last difference as it likes:
+		 * allow one rounding. */
+		double want = sqrt(x * x + y * y) / (1.0 + fabs(x - y)) - (double)(long long)x +
+			      (double)(float)y;
 
 		assert_true(fabs(out[i] - want) <= 1e-12 * fabs(want) + 1e-9);
 	}
@@ -363,9 +376,10 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(vecadd_adds),		T(reduce_sums),	      T(scan_adds_up),	     T(histogram_counts),
-		T(matmul_multiplies),	T(collatz_diverges),  T(warp_sum_shuffles),  T(doubles_are_exact),
-		T(calls_pass_structures), T(recursion_returns), T(switches_choose), T(narrow_types_wrap),
+		T(vecadd_adds),	      T(reduce_sums),	    T(scan_adds_up),
+		T(histogram_counts),  T(matmul_multiplies), T(collatz_diverges),
+		T(warp_sum_shuffles), T(doubles_are_exact), T(calls_pass_structures),
+		T(recursion_returns), T(switches_choose),   T(narrow_types_wrap),
 	};
 	int failed;
 

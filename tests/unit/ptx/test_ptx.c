@@ -1,5 +1,5 @@
-/* PTX as data: what is parsed is printed, what is printed is parsed to the same module, and bad text is refused with its
- * line. */
+/* PTX as data: what is parsed is printed, what is printed is parsed to the same module, and bad
+ * text is refused with its line. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,33 +16,41 @@ static const char *const sources[] = {
 	HEAD,
 	HEAD ".visible .entry k()\n{\n\tret;\n}\n",
 	/* All kinds of variables. */
-	HEAD ".global .u32 a, b = 5, c[3] = {1, -2, 0x10};\n"
-	     ".visible .global .align 16 .v4 .f32 v = {0f3F800000, 1.5, 0d3FF0000000000000, -1e3};\n"
-	     ".weak .const .align 4 .b8 t[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
-	     ".extern .shared .align 16 .b8 dyn[];\n.common .global .b64 z;\n"
-	     ".global .u64 p = generic(a)+4, q = c-8;\n.global .u8 m[2] = {0xFF(a), 0xFF00(c+4)};\n"
-	     ".global .attribute(.managed) .u32 managed;\n.global .texref tex;\n",
+	HEAD
+	".global .u32 a, b = 5, c[3] = {1, -2, 0x10};\n"
+	".visible .global .align 16 .v4 .f32 v = {0f3F800000, 1.5, 0d3FF0000000000000, -1e3};\n"
+	".weak .const .align 4 .b8 t[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
+	".extern .shared .align 16 .b8 dyn[];\n.common .global .b64 z;\n"
+	".global .u64 p = generic(a)+4, q = c-8;\n.global .u8 m[2] = {0xFF(a), 0xFF00(c+4)};\n"
+	".global .attribute(.managed) .u32 managed;\n.global .texref tex;\n",
 	/* Functions, parameters, tuning directives. */
-	HEAD ".func (.param .b32 r, .param .f64 s) f(.param .align 8 .b8 a[16], .reg .u32 x, .param .b8 v[]);\n"
+	HEAD ".func (.param .b32 r, .param .f64 s) f(.param .align 8 .b8 a[16], .reg .u32 x, "
+	     ".param .b8 v[]);\n"
 	     ".extern .func g;\n.weak .func (.reg .u32 %o) h(.reg .u32 %i)\n.noreturn\n{ ret; }\n"
 	     ".visible .entry k(.param .u64 .ptr .global .align 8 p, .param .f32 q)\n"
 	     ".maxntid 256, 1, 1\n.minnctapersm 2\n.pragma \"nounroll\";\n{ ret; }\n"
 	     ".entry e { exit; }\n",
 	/* Operands. */
-	HEAD ".entry k(.param .u64 p) {\n.reg .pred %p<3>; .reg .b32 %r<9>, %x; .reg .v2 .f32 %v;\n"
-	     "ld.param.u64 %rd1, [p]; ld.global.v4.u32 {%r1, _, %r3, %r4}, [%rd1+-8];\n"
-	     "ld.u32 %r1, [16]; st.shared.u8 [sym-4], -1; @!%p1 bra L; @%p2 mov.u32 %r1, %tid.x;\n"
-	     "setp.lt.and.s32 %p1|%p2, %r1, %r2, !%p1; mov.f32 %f1, 0f00000000; mov.f64 %d, 0dBFF0000000000000;\n"
-	     "call (r0), f, (a, %r1, 5); call.uni g; tex.2d.v4.f32.s32 {%a,%b,%c,%d}, [t, {%x, %y}];\n"
-	     "mov.f32 %f1, %v.x; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, %r1, ~7;\n"
-	     "cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
+	HEAD
+	".entry k(.param .u64 p) {\n.reg .pred %p<3>; .reg .b32 %r<9>, %x; .reg .v2 .f32 %v;\n"
+	"ld.param.u64 %rd1, [p]; ld.global.v4.u32 {%r1, _, %r3, %r4}, [%rd1+-8];\n"
+	"ld.u32 %r1, [16]; st.shared.u8 [sym-4], -1; @!%p1 bra L; @%p2 mov.u32 %r1, %tid.x;\n"
+	"setp.lt.and.s32 %p1|%p2, %r1, %r2, !%p1; mov.f32 %f1, 0f00000000; mov.f64 %d, "
+	"0dBFF0000000000000;\n"
+	"call (r0), f, (a, %r1, 5); call.uni g; tex.2d.v4.f32.s32 {%a,%b,%c,%d}, [t, {%x, %y}];\n"
+	"mov.f32 %f1, %v.x; ld.global.L2::128B.b32 %r1, [%rd1]; mov.u64 %rd1, sym+12; add.u32 %r1, "
+	"%r1, ~7;\n"
+	"cp.async.ca.shared::cta.global [%r1], [%rd1], 16;\nL: ret;\n}\n",
 	/* Scopes, tables, debug lines, directives that nobody knows. */
-	HEAD ".file 1 \"a b.cu\"\n.entry k() {\n.loc 1 2 3\n{ .reg .b32 t; { $in: bra $in; } }\n"
-	     "$t: .branchtargets $a, $b;\nbrx.idx %r1, $t;\n$a:\n$b: ret;\n"
-	     "proto: .callprototype (.param .b32 _) _ (.param .b64 _);\ncall (r), %rd1, (a), proto;\n"
-	     ".pragma \"x\";\n.future { a b { c } d }\n.other 1, 2;\n}\n"
-	     ".section .debug_info {\n.b8 1\n.b64 sym+4\nL$x:\n.b8 2,3\n}\n.newthing foo bar\n.alias a, b;\n",
-	"/* a comment */ .version 6.0 // one\n.target sm_70\n/* two\n lines */ .entry k() { /**/ ret; // end\n}\n",
+	HEAD
+	".file 1 \"a b.cu\"\n.entry k() {\n.loc 1 2 3\n{ .reg .b32 t; { $in: bra $in; } }\n"
+	"$t: .branchtargets $a, $b;\nbrx.idx %r1, $t;\n$a:\n$b: ret;\n"
+	"proto: .callprototype (.param .b32 _) _ (.param .b64 _);\ncall (r), %rd1, (a), proto;\n"
+	".pragma \"x\";\n.future { a b { c } d }\n.other 1, 2;\n}\n"
+	".section .debug_info {\n.b8 1\n.b64 sym+4\nL$x:\n.b8 2,3\n}\n.newthing foo bar\n.alias a, "
+	"b;\n",
+	"/* a comment */ .version 6.0 // one\n.target sm_70\n/* two\n lines */ .entry k() { /**/ "
+	"ret; // end\n}\n",
 };
 
 static struct ptx_module *parse(const char *text, size_t len)
@@ -202,9 +210,12 @@ static void bad_text_is_refused_with_its_line(void **state)
 		{ HEAD ".address_size 48\n", "t:4", ".address_size is 32 or 64" },
 		{ HEAD ".entry k(\n", "t:5", "a state space" },
 		{ HEAD ".entry k() {\nadd.u32 %r1, %r2;\n", "t:6", "found the end of the text" },
-		{ HEAD ".entry k() {\nadd.u32 %r1 %r2;\n}", "t:5", "',' or ';' expected, found '%r2'" },
-		{ HEAD ".entry k() {\nmov.f32 %f1, 0f1234;\n}", "t:5", "0f needs 8 hexadecimal digits" },
-		{ HEAD ".entry k() {\nmov.u32 %r1, 99999999999999999999;\n}", "t:5", "at most 64 bits" },
+		{ HEAD ".entry k() {\nadd.u32 %r1 %r2;\n}", "t:5",
+		  "',' or ';' expected, found '%r2'" },
+		{ HEAD ".entry k() {\nmov.f32 %f1, 0f1234;\n}", "t:5",
+		  "0f needs 8 hexadecimal digits" },
+		{ HEAD ".entry k() {\nmov.u32 %r1, 99999999999999999999;\n}", "t:5",
+		  "at most 64 bits" },
 		{ HEAD ".entry k() {\nld.u32 %r1, [%r2;\n}", "t:5", "']' expected" },
 		{ HEAD ".entry k() {\n/* never closed\n", "t:5", "comment is not closed" },
 		{ HEAD ".entry k() {\n`\n}", "t:5", "a character that PTX does not use" },
@@ -213,7 +224,8 @@ static void bad_text_is_refused_with_its_line(void **state)
 		{ HEAD ".global a;\n", "t:4", "a type such as .u32" },
 		{ HEAD ".global .align 3 .u32 a;\n", "t:4", "3 is no alignment" },
 		{ HEAD ".section .debug { a\n", "t:4", "not closed" },
-		{ HEAD ".global .u8 a = {{{{{{{{{{{{1}}}}}}}}}}}};\n", "t:4", "brackets inside each other" },
+		{ HEAD ".global .u8 a = {{{{{{{{{{{{1}}}}}}}}}}}};\n", "t:4",
+		  "brackets inside each other" },
 		{ HEAD "}", "t:4", "a directive expected" },
 	};
 
@@ -222,7 +234,8 @@ static void bad_text_is_refused_with_its_line(void **state)
 		struct report r;
 
 		report_init(&r);
-		assert_true(ptx_module_parse(&m, cases[i].text, strlen(cases[i].text), "t", &r) < 0);
+		assert_true(ptx_module_parse(&m, cases[i].text, strlen(cases[i].text), "t", &r) <
+			    0);
 		assert_null(m);
 		if (strcmp(buf_text(&r.place), cases[i].place) != 0 ||
 		    !strstr(buf_text(&r.message), cases[i].reason)) {
@@ -232,7 +245,8 @@ static void bad_text_is_refused_with_its_line(void **state)
 	}
 }
 
-/* Any cut of a good text is refused or parsed, never read beyond. The copy has no room behind it. */
+/* Any cut of a good text is refused or parsed, never read beyond. The copy has no room behind it.
+ */
 static void truncated_text_is_harmless(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {

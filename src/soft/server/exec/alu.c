@@ -1,5 +1,6 @@
-/* Arithmetic, logic, comparisons and common conversions over 32 lanes. Compiled once for each instruction set; the name
- * of the table of handlers is EXEC_TABLE. No NaN or rounding shortcut is allowed: -ffast-math must never be used here. */
+/* Arithmetic, logic, comparisons and common conversions over 32 lanes. Compiled once for each
+ * instruction set; the name of the table of handlers is EXEC_TABLE. No NaN or rounding shortcut is
+ * allowed: -ffast-math must never be used here. */
 #include "soft/server/exec/alu.h"
 
 #include <math.h>
@@ -29,9 +30,10 @@ static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
 	uint32_t r = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
-		__m128i low = _mm_packs_epi32(_mm_loadu_si128(v + 4 * i), _mm_loadu_si128(v + 4 * i + 1));
-		__m128i high =
-			_mm_packs_epi32(_mm_loadu_si128(v + 4 * i + 2), _mm_loadu_si128(v + 4 * i + 3));
+		__m128i low =
+			_mm_packs_epi32(_mm_loadu_si128(v + 4 * i), _mm_loadu_si128(v + 4 * i + 1));
+		__m128i high = _mm_packs_epi32(_mm_loadu_si128(v + 4 * i + 2),
+					       _mm_loadu_si128(v + 4 * i + 3));
 
 		r |= (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << 16 * i;
 	}
@@ -66,26 +68,26 @@ static ALWAYS_INLINE int setp_finish(struct warp *w, const struct op *o, uint32_
 	return STEP_NEXT;
 }
 
-#define DEFCMP(name, S, T, expr)                                          \
-	HANDLER(name)                                                     \
-	{                                                                 \
-		typedef T T_;                                             \
-		const S *a = REF(const S, w, o->a);                       \
-		const S *b = REF(const S, w, o->b);                       \
-		int32_t c[EXEC_LANES] ALIGNED(32);                        \
-                                                                          \
-		for (unsigned i = 0; i < EXEC_LANES; i++) {               \
-			c[i] = (expr) ? -1 : 0;                           \
-		}                                                         \
-		return setp_finish(w, o, m, pack_lanes(c));               \
+#define DEFCMP(name, S, T, expr)                                                                   \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const S *a = REF(const S, w, o->a);                                                \
+		const S *b = REF(const S, w, o->b);                                                \
+		int32_t c[EXEC_LANES] ALIGNED(32);                                                 \
+                                                                                                   \
+		for (unsigned i = 0; i < EXEC_LANES; i++) {                                        \
+			c[i] = (expr) ? -1 : 0;                                                    \
+		}                                                                                  \
+		return setp_finish(w, o, m, pack_lanes(c));                                        \
 	}
 
-#define CMP_INT(suffix, S, T)                  \
-	DEFCMP(eq_##suffix, S, T, X == Y)      \
-	DEFCMP(ne_##suffix, S, T, X != Y)      \
-	DEFCMP(lt_##suffix, S, T, X < Y)       \
-	DEFCMP(le_##suffix, S, T, X <= Y)      \
-	DEFCMP(gt_##suffix, S, T, X > Y)       \
+#define CMP_INT(suffix, S, T)                                                                      \
+	DEFCMP(eq_##suffix, S, T, X == Y)                                                          \
+	DEFCMP(ne_##suffix, S, T, X != Y)                                                          \
+	DEFCMP(lt_##suffix, S, T, X < Y)                                                           \
+	DEFCMP(le_##suffix, S, T, X <= Y)                                                          \
+	DEFCMP(gt_##suffix, S, T, X > Y)                                                           \
 	DEFCMP(ge_##suffix, S, T, X >= Y)
 
 CMP_INT(u16, uint32_t, uint16_t)
@@ -95,20 +97,20 @@ CMP_INT(s32, uint32_t, int32_t)
 CMP_INT(u64, uint64_t, uint64_t)
 CMP_INT(s64, uint64_t, int64_t)
 
-#define CMP_FLOAT(suffix, S, x, y)                                       \
-	DEFCMP(eq_##suffix, S, S, x == y)                                \
-	DEFCMP(ne_##suffix, S, S, x < y || x > y)                        \
-	DEFCMP(lt_##suffix, S, S, x < y)                                 \
-	DEFCMP(le_##suffix, S, S, x <= y)                                \
-	DEFCMP(gt_##suffix, S, S, x > y)                                 \
-	DEFCMP(ge_##suffix, S, S, x >= y)                                \
-	DEFCMP(equ_##suffix, S, S, !(x < y || x > y))                    \
-	DEFCMP(neu_##suffix, S, S, x != y)                               \
-	DEFCMP(ltu_##suffix, S, S, !(x >= y))                            \
-	DEFCMP(leu_##suffix, S, S, !(x > y))                             \
-	DEFCMP(gtu_##suffix, S, S, !(x <= y))                            \
-	DEFCMP(geu_##suffix, S, S, !(x < y))                             \
-	DEFCMP(num_##suffix, S, S, x == x && y == y)                     \
+#define CMP_FLOAT(suffix, S, x, y)                                                                 \
+	DEFCMP(eq_##suffix, S, S, x == y)                                                          \
+	DEFCMP(ne_##suffix, S, S, x<y || x> y)                                                     \
+	DEFCMP(lt_##suffix, S, S, x < y)                                                           \
+	DEFCMP(le_##suffix, S, S, x <= y)                                                          \
+	DEFCMP(gt_##suffix, S, S, x > y)                                                           \
+	DEFCMP(ge_##suffix, S, S, x >= y)                                                          \
+	DEFCMP(equ_##suffix, S, S, !(x < y || x > y))                                              \
+	DEFCMP(neu_##suffix, S, S, x != y)                                                         \
+	DEFCMP(ltu_##suffix, S, S, !(x >= y))                                                      \
+	DEFCMP(leu_##suffix, S, S, !(x > y))                                                       \
+	DEFCMP(gtu_##suffix, S, S, !(x <= y))                                                      \
+	DEFCMP(geu_##suffix, S, S, !(x < y))                                                       \
+	DEFCMP(num_##suffix, S, S, x == x && y == y)                                               \
 	DEFCMP(nan_##suffix, S, S, x != x || y != y)
 
 CMP_FLOAT(f32, float, X, Y)
@@ -116,14 +118,14 @@ CMP_FLOAT(f32z, float, flush(X), flush(Y))
 CMP_FLOAT(f64, double, X, Y)
 
 /* Integer conversions between every pair, by how the two sides are stored. */
-#define CVT_INT_FROM(suffix, S, T)                                      \
-	DEF1(cvt_u8_##suffix, uint32_t, S, T, (uint8_t)X)               \
-	DEF1(cvt_s8_##suffix, uint32_t, S, T, (int8_t)X)                \
-	DEF1(cvt_u16_##suffix, uint32_t, S, T, (uint16_t)X)             \
-	DEF1(cvt_s16_##suffix, uint32_t, S, T, (int16_t)X)              \
-	DEF1(cvt_u32_##suffix, uint32_t, S, T, X)                       \
-	DEF1(cvt_u64_##suffix, uint64_t, S, T, X)                       \
-	DEF1(cvt_f32_##suffix, float, S, T, X)                          \
+#define CVT_INT_FROM(suffix, S, T)                                                                 \
+	DEF1(cvt_u8_##suffix, uint32_t, S, T, (uint8_t)X)                                          \
+	DEF1(cvt_s8_##suffix, uint32_t, S, T, (int8_t)X)                                           \
+	DEF1(cvt_u16_##suffix, uint32_t, S, T, (uint16_t)X)                                        \
+	DEF1(cvt_s16_##suffix, uint32_t, S, T, (int16_t)X)                                         \
+	DEF1(cvt_u32_##suffix, uint32_t, S, T, X)                                                  \
+	DEF1(cvt_u64_##suffix, uint64_t, S, T, X)                                                  \
+	DEF1(cvt_f32_##suffix, float, S, T, X)                                                     \
 	DEF1(cvt_f64_##suffix, double, S, T, X)
 
 CVT_INT_FROM(u8, uint32_t, uint8_t)
@@ -190,41 +192,42 @@ HANDLER(unpack_64)
 	return unpack_high_64(w, &high, m);
 }
 
-#define ROW_INT(name)                                                                             \
-	{                                                                                         \
-		[TY_U16] = name##_u16, [TY_S16] = name##_s16, [TY_U32] = name##_u32,              \
-		[TY_S32] = name##_s32, [TY_U64] = name##_u64, [TY_S64] = name##_s64,              \
+#define ROW_INT(name)                                                                              \
+	{                                                                                          \
+		[TY_U16] = name##_u16, [TY_S16] = name##_s16, [TY_U32] = name##_u32,               \
+		[TY_S32] = name##_s32, [TY_U64] = name##_u64, [TY_S64] = name##_s64,               \
 	}
-#define ROW_ALL(name)                                                                             \
-	{                                                                                         \
-		[TY_U16] = name##_u16, [TY_S16] = name##_s16, [TY_U32] = name##_u32,              \
-		[TY_S32] = name##_s32, [TY_U64] = name##_u64, [TY_S64] = name##_s64,              \
-		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z, [TY_F64] = name##_f64,            \
+#define ROW_ALL(name)                                                                              \
+	{                                                                                          \
+		[TY_U16] = name##_u16, [TY_S16] = name##_s16, [TY_U32] = name##_u32,               \
+		[TY_S32] = name##_s32, [TY_U64] = name##_u64, [TY_S64] = name##_s64,               \
+		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z, [TY_F64] = name##_f64,             \
 	}
-#define ROW_FLOAT(name)                                                                           \
-	{                                                                                         \
-		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z, [TY_F64] = name##_f64,            \
+#define ROW_FLOAT(name)                                                                            \
+	{                                                                                          \
+		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z, [TY_F64] = name##_f64,             \
 	}
-#define ROW_SINGLE(name)                                                                          \
-	{                                                                                         \
-		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z,                                   \
+#define ROW_SINGLE(name)                                                                           \
+	{                                                                                          \
+		[TY_F32] = name##_f32, [TY_F32Z] = name##_f32z,                                    \
 	}
-#define ROW_WORDS(name)                                                                           \
-	{                                                                                         \
-		[TY_U32] = name##_u32, [TY_S32] = name##_s32, [TY_U64] = name##_u64,              \
-		[TY_S64] = name##_s64,                                                            \
+#define ROW_WORDS(name)                                                                            \
+	{                                                                                          \
+		[TY_U32] = name##_u32, [TY_S32] = name##_s32, [TY_U64] = name##_u64,               \
+		[TY_S64] = name##_s64,                                                             \
 	}
-#define ROW_BITS(name)                                                                            \
-	{                                                                                         \
-		[TY_U32] = name##_u32, [TY_U64] = name##_u64,                                     \
+#define ROW_BITS(name)                                                                             \
+	{                                                                                          \
+		[TY_U32] = name##_u32, [TY_U64] = name##_u64,                                      \
 	}
-#define ROW_CVT(to)                                                                               \
-	{                                                                                         \
-		[TY_U8] = cvt_##to##_u8, [TY_S8] = cvt_##to##_s8, [TY_U16] = cvt_##to##_u16,      \
-		[TY_S16] = cvt_##to##_s16, [TY_U32] = cvt_##to##_u32, [TY_S32] = cvt_##to##_s32,  \
-		[TY_U64] = cvt_##to##_u64, [TY_S64] = cvt_##to##_s64,                             \
+#define ROW_CVT(to)                                                                                \
+	{                                                                                          \
+		[TY_U8] = cvt_##to##_u8, [TY_S8] = cvt_##to##_s8, [TY_U16] = cvt_##to##_u16,       \
+		[TY_S16] = cvt_##to##_s16, [TY_U32] = cvt_##to##_u32, [TY_S32] = cvt_##to##_s32,   \
+		[TY_U64] = cvt_##to##_u64, [TY_S64] = cvt_##to##_s64,                              \
 	}
 
+/* clang-format off */
 const struct handlers EXEC_TABLE = {
 	.name = EXEC_TABLE_NAME,
 	.alu = {
@@ -244,9 +247,11 @@ const struct handlers EXEC_TABLE = {
 		[ALU_MAX] = ROW_ALL(max),
 		[ALU_MIN_NAN] = ROW_SINGLE(min_nan),
 		[ALU_MAX_NAN] = ROW_SINGLE(max_nan),
-		[ALU_ABS] = { [TY_S16] = abs_s16, [TY_S32] = abs_s32, [TY_S64] = abs_s64, [TY_F32] = abs_f32,
+		[ALU_ABS] = { [TY_S16] = abs_s16, [TY_S32] = abs_s32, [TY_S64] = abs_s64,
+			[TY_F32] = abs_f32,
 			      [TY_F32Z] = abs_f32z, [TY_F64] = abs_f64 },
-		[ALU_NEG] = { [TY_S16] = neg_s16, [TY_S32] = neg_s32, [TY_S64] = neg_s64, [TY_F32] = neg_f32,
+		[ALU_NEG] = { [TY_S16] = neg_s16, [TY_S32] = neg_s32, [TY_S64] = neg_s64,
+			[TY_F32] = neg_f32,
 			      [TY_F32Z] = neg_f32z, [TY_F64] = neg_f64 },
 		[ALU_AND] = { [TY_U16] = and_u32, [TY_U32] = and_u32, [TY_U64] = and_u64 },
 		[ALU_OR] = { [TY_U16] = or_u32, [TY_U32] = or_u32, [TY_U64] = or_u64 },
@@ -273,8 +278,10 @@ const struct handlers EXEC_TABLE = {
 		[ALU_SHF_L_CLAMP] = { [TY_U32] = shf_l_clamp },
 		[ALU_SHF_R_WRAP] = { [TY_U32] = shf_r_wrap },
 		[ALU_SHF_R_CLAMP] = { [TY_U32] = shf_r_clamp },
-		[ALU_ADD_SAT] = { [TY_S32] = add_sat_s32, [TY_F32] = add_sat_f32, [TY_F32Z] = add_sat_f32z },
-		[ALU_SUB_SAT] = { [TY_S32] = sub_sat_s32, [TY_F32] = sub_sat_f32, [TY_F32Z] = sub_sat_f32z },
+		[ALU_ADD_SAT] = { [TY_S32] = add_sat_s32, [TY_F32] = add_sat_f32,
+			[TY_F32Z] = add_sat_f32z },
+		[ALU_SUB_SAT] = { [TY_S32] = sub_sat_s32, [TY_F32] = sub_sat_f32,
+			[TY_F32Z] = sub_sat_f32z },
 		[ALU_MUL_SAT] = ROW_SINGLE(mul_sat),
 		[ALU_FMA] = ROW_FLOAT(fma),
 		[ALU_FMA_SAT] = ROW_SINGLE(fma_sat),
@@ -325,7 +332,8 @@ const struct handlers EXEC_TABLE = {
 		[TY_S64] = ROW_CVT(u64),
 		[TY_F32] = { [TY_U8] = cvt_f32_u8, [TY_S8] = cvt_f32_s8, [TY_U16] = cvt_f32_u16,
 			     [TY_S16] = cvt_f32_s16, [TY_U32] = cvt_f32_u32, [TY_S32] = cvt_f32_s32,
-			     [TY_U64] = cvt_f32_u64, [TY_S64] = cvt_f32_s64, [TY_F64] = cvt_f32_f64 },
+			     [TY_U64] = cvt_f32_u64, [TY_S64] = cvt_f32_s64,
+				[TY_F64] = cvt_f32_f64 },
 		[TY_F64] = { [TY_U8] = cvt_f64_u8, [TY_S8] = cvt_f64_s8, [TY_U16] = cvt_f64_u16,
 			     [TY_S16] = cvt_f64_s16, [TY_U32] = cvt_f64_u32, [TY_S32] = cvt_f64_s32,
 			     [TY_U64] = cvt_f64_u64, [TY_S64] = cvt_f64_s64, [TY_F32] = cvt_f64_f32,
@@ -333,7 +341,8 @@ const struct handlers EXEC_TABLE = {
 	},
 	.load = { [SP_GENERIC] = load_generic, [SP_GLOBAL] = load_global, [SP_SHARED] = load_shared,
 		  [SP_LOCAL] = load_local, [SP_PARAM] = load_param },
-	.store = { [SP_GENERIC] = store_generic, [SP_GLOBAL] = store_global, [SP_SHARED] = store_shared,
+	.store = { [SP_GENERIC] = store_generic, [SP_GLOBAL] = store_global,
+		[SP_SHARED] = store_shared,
 		   [SP_LOCAL] = store_local },
 	.load_word = { [SP_GENERIC] = { load_generic_4, load_generic_8 },
 		       [SP_GLOBAL] = { load_global_4, load_global_8 },

@@ -1,6 +1,7 @@
-/* How a handler over 32 lanes is written. Each loop runs over all lanes so that the compiler makes vectors of it; lanes
- * that do not take part keep their value. When every living lane takes part nothing is blended. Sources and destination
- * may be the same register, never overlap otherwise: hence ivdep. */
+/* How a handler over 32 lanes is written. Each loop runs over all lanes so that the compiler makes
+ * vectors of it; lanes that do not take part keep their value. When every living lane takes part
+ * nothing is blended. Sources and destination may be the same register, never overlap otherwise:
+ * hence ivdep. */
 #ifndef GBPF_SOFT_SERVER_EXEC_ALU_H
 #define GBPF_SOFT_SERVER_EXEC_ALU_H
 
@@ -15,69 +16,70 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 
 #define LANES_LOOP _Pragma("GCC ivdep") for (unsigned i = 0; i < EXEC_LANES; i++)
 
-#define STORE_LANES(D, expr)                                        \
-	do {                                                        \
-		if (likely((m | w->idle) == ~0u)) {                 \
-			LANES_LOOP                                  \
-			{                                           \
-				d[i] = (D)(expr);                   \
-			}                                           \
-		} else {                                            \
-			LANES_LOOP                                  \
-			{                                           \
-				D v_ = (D)(expr);                   \
-				d[i] = m & lane_bit[i] ? v_ : d[i]; \
-			}                                           \
-		}                                                   \
+#define STORE_LANES(D, expr)                                                                       \
+	do {                                                                                       \
+		if (likely((m | w->idle) == ~0u)) {                                                \
+			LANES_LOOP                                                                 \
+			{                                                                          \
+				d[i] = (D)(expr);                                                  \
+			}                                                                          \
+		} else {                                                                           \
+			LANES_LOOP                                                                 \
+			{                                                                          \
+				D v_ = (D)(expr);                                                  \
+				d[i] = m & lane_bit[i] ? v_ : d[i];                                \
+			}                                                                          \
+		}                                                                                  \
 	} while (0)
 
 #define HANDLER(name) static int name(struct warp *w, const struct op *o, uint32_t m)
 
-/* D: how the destination is stored; S: how sources are; T: as what they are read. expr speaks of x, y, z, type, utype. */
+/* D: how the destination is stored; S: how sources are; T: as what they are read. expr speaks of x,
+ * y, z, type, utype. */
 #define X ((T_)a[i])
 #define Y ((T_)b[i])
 #define Z ((T_)c[i])
 
-#define DEF1(name, D, S, T, expr)                      \
-	HANDLER(name)                                  \
-	{                                              \
-		typedef T T_;                          \
-		const S *a = REF(const S, w, o->a);    \
-		D *d = REF(D, w, o->d);                \
-		STORE_LANES(D, expr);                  \
-		return STEP_NEXT;                      \
+#define DEF1(name, D, S, T, expr)                                                                  \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const S *a = REF(const S, w, o->a);                                                \
+		D *d = REF(D, w, o->d);                                                            \
+		STORE_LANES(D, expr);                                                              \
+		return STEP_NEXT;                                                                  \
 	}
-#define DEF2(name, D, S, T, expr)                      \
-	HANDLER(name)                                  \
-	{                                              \
-		typedef T T_;                          \
-		const S *a = REF(const S, w, o->a);    \
-		const S *b = REF(const S, w, o->b);    \
-		D *d = REF(D, w, o->d);                \
-		STORE_LANES(D, expr);                  \
-		return STEP_NEXT;                      \
+#define DEF2(name, D, S, T, expr)                                                                  \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const S *a = REF(const S, w, o->a);                                                \
+		const S *b = REF(const S, w, o->b);                                                \
+		D *d = REF(D, w, o->d);                                                            \
+		STORE_LANES(D, expr);                                                              \
+		return STEP_NEXT;                                                                  \
 	}
-#define DEF3(name, D, S, T, expr)                      \
-	HANDLER(name)                                  \
-	{                                              \
-		typedef T T_;                          \
-		const S *a = REF(const S, w, o->a);    \
-		const S *b = REF(const S, w, o->b);    \
-		const S *c = REF(const S, w, o->c);    \
-		D *d = REF(D, w, o->d);                \
-		STORE_LANES(D, expr);                  \
-		return STEP_NEXT;                      \
+#define DEF3(name, D, S, T, expr)                                                                  \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const S *a = REF(const S, w, o->a);                                                \
+		const S *b = REF(const S, w, o->b);                                                \
+		const S *c = REF(const S, w, o->c);                                                \
+		D *d = REF(D, w, o->d);                                                            \
+		STORE_LANES(D, expr);                                                              \
+		return STEP_NEXT;                                                                  \
 	}
 /* b is always a 32-bit register: shift counts. */
-#define DEFSHIFT(name, S, T, expr)                                \
-	HANDLER(name)                                             \
-	{                                                         \
-		typedef T T_;                                     \
-		const S *a = REF(const S, w, o->a);               \
-		const uint32_t *b = REF(const uint32_t, w, o->b); \
-		S *d = REF(S, w, o->d);                           \
-		STORE_LANES(S, expr);                             \
-		return STEP_NEXT;                                 \
+#define DEFSHIFT(name, S, T, expr)                                                                 \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const S *a = REF(const S, w, o->a);                                                \
+		const uint32_t *b = REF(const uint32_t, w, o->b);                                  \
+		S *d = REF(S, w, o->d);                                                            \
+		STORE_LANES(S, expr);                                                              \
+		return STEP_NEXT;                                                                  \
 	}
 
 #endif

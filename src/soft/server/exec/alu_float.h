@@ -1,5 +1,6 @@
-/* Float handlers; included by alu.c only. Rounding to nearest; single-precision NaN results are PTX's canonical NaN. The
- * approximate functions of the hardware are computed exactly or by libm, so they are at least as close. */
+/* Float handlers; included by alu.c only. Rounding to nearest; single-precision NaN results are
+ * PTX's canonical NaN. The approximate functions of the hardware are computed exactly or by libm,
+ * so they are at least as close. */
 #ifndef GBPF_SOFT_SERVER_EXEC_ALU_FLOAT_H
 #define GBPF_SOFT_SERVER_EXEC_ALU_FLOAT_H
 
@@ -108,9 +109,9 @@ static ALWAYS_INLINE float either_nan(float x, float y, float r)
 #define FY flush(Y)
 #define FZ flush(Z)
 
-#define FLOAT2(name, expr32, exprz, expr64)                             \
-	DEF2(name##_f32, float, float, float, canonical(expr32))        \
-	DEF2(name##_f32z, float, float, float, flush(canonical(exprz))) \
+#define FLOAT2(name, expr32, exprz, expr64)                                                        \
+	DEF2(name##_f32, float, float, float, canonical(expr32))                                   \
+	DEF2(name##_f32z, float, float, float, flush(canonical(exprz)))                            \
 	DEF2(name##_f64, double, double, double, expr64)
 FLOAT2(add, X + Y, FX + FY, X + Y)
 FLOAT2(sub, X - Y, FX - FY, X - Y)
@@ -137,8 +138,8 @@ DEF3(fma_f64, double, double, double, __builtin_fma(X, Y, Z))
 DEF3(fma_sat_f32, float, float, float, unit(__builtin_fmaf(X, Y, Z)))
 DEF3(fma_sat_f32z, float, float, float, flush(unit(__builtin_fmaf(FX, FY, FZ))))
 
-#define FLOAT1(name, expr32, exprz)                                     \
-	DEF1(name##_f32, float, float, float, canonical(expr32))        \
+#define FLOAT1(name, expr32, exprz)                                                                \
+	DEF1(name##_f32, float, float, float, canonical(expr32))                                   \
 	DEF1(name##_f32z, float, float, float, flush(canonical(exprz)))
 FLOAT1(rcp, 1.0f / X, 1.0f / FX)
 FLOAT1(sqrt, __builtin_sqrtf(X), __builtin_sqrtf(FX))
@@ -167,7 +168,10 @@ DEF2(copysign_f64, double, double, double,
 /* Towards zero, to the nearest end of the range, NaN to 0. */
 static ALWAYS_INLINE int32_t to_s32(double x)
 {
-	return x >= 2147483647.0 ? INT32_MAX : x > -2147483648.0 ? (int32_t)x : x == x ? INT32_MIN : 0;
+	return x >= 2147483647.0   ? INT32_MAX
+	       : x > -2147483648.0 ? (int32_t)x
+	       : x == x		   ? INT32_MIN
+				   : 0;
 }
 
 static ALWAYS_INLINE uint32_t to_u32(double x)

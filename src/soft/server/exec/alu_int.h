@@ -1,16 +1,16 @@
-/* Integer handlers; included by alu.c only. Where PTX leaves a result open it is what NVIDIA's hardware gives: division by
- * zero is all ones. */
+/* Integer handlers; included by alu.c only. Where PTX leaves a result open it is what NVIDIA's
+ * hardware gives: division by zero is all ones. */
 #ifndef GBPF_SOFT_SERVER_EXEC_ALU_INT_H
 #define GBPF_SOFT_SERVER_EXEC_ALU_INT_H
 
 #include "soft/server/exec/alu.h"
 
-#define INT_TYPES2(name, expr)                          \
-	DEF2(name##_u16, uint32_t, uint32_t, uint16_t, expr) \
-	DEF2(name##_s16, uint32_t, uint32_t, int16_t, expr)  \
-	DEF2(name##_u32, uint32_t, uint32_t, uint32_t, expr) \
-	DEF2(name##_s32, uint32_t, uint32_t, int32_t, expr)  \
-	DEF2(name##_u64, uint64_t, uint64_t, uint64_t, expr) \
+#define INT_TYPES2(name, expr)                                                                     \
+	DEF2(name##_u16, uint32_t, uint32_t, uint16_t, expr)                                       \
+	DEF2(name##_s16, uint32_t, uint32_t, int16_t, expr)                                        \
+	DEF2(name##_u32, uint32_t, uint32_t, uint32_t, expr)                                       \
+	DEF2(name##_s32, uint32_t, uint32_t, int32_t, expr)                                        \
+	DEF2(name##_u64, uint64_t, uint64_t, uint64_t, expr)                                       \
 	DEF2(name##_s64, uint64_t, uint64_t, int64_t, expr)
 
 /* Wrapping: computed unsigned, whatever the type. */
@@ -18,8 +18,8 @@
 #define UY ((uint64_t)Y)
 #define UZ ((uint64_t)Z)
 
-#define WRAP2(name, op)                                                                                  \
-	DEF2(name##_u32, uint32_t, uint32_t, uint32_t, X op Y)                                           \
+#define WRAP2(name, op)                                                                            \
+	DEF2(name##_u32, uint32_t, uint32_t, uint32_t, X op Y)                                     \
 	DEF2(name##_u64, uint64_t, uint64_t, uint64_t, X op Y)
 
 WRAP2(add, +)
@@ -41,8 +41,8 @@ WRAP2(xor, ^)
 #define mul_s32 mul_u32
 #define mul_s64 mul_u64
 
-DEF3(mad_u32, uint32_t, uint32_t, uint32_t, X * Y + Z)
-DEF3(mad_u64, uint64_t, uint64_t, uint64_t, X * Y + Z)
+DEF3(mad_u32, uint32_t, uint32_t, uint32_t, X *Y + Z)
+DEF3(mad_u64, uint64_t, uint64_t, uint64_t, X *Y + Z)
 #define mad_u16 mad_u32
 #define mad_s16 mad_u32
 #define mad_s32 mad_u32
@@ -67,16 +67,16 @@ DEF2(mul_wide_s16, uint32_t, uint32_t, int16_t, (int32_t)X *Y)
 DEF2(mul_wide_u32, uint64_t, uint32_t, uint32_t, (uint64_t)X *Y)
 DEF2(mul_wide_s32, uint64_t, uint32_t, int32_t, (int64_t)X *Y)
 
-#define DEF_MAD_WIDE(name, D, T, W)                          \
-	HANDLER(name)                                        \
-	{                                                    \
-		typedef T T_;                                \
-		const uint32_t *a = REF(const uint32_t, w, o->a); \
-		const uint32_t *b = REF(const uint32_t, w, o->b); \
-		const D *c = REF(const D, w, o->c);          \
-		D *d = REF(D, w, o->d);                      \
-		STORE_LANES(D, (D)((W)X * (W)Y) + c[i]);     \
-		return STEP_NEXT;                            \
+#define DEF_MAD_WIDE(name, D, T, W)                                                                \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		typedef T T_;                                                                      \
+		const uint32_t *a = REF(const uint32_t, w, o->a);                                  \
+		const uint32_t *b = REF(const uint32_t, w, o->b);                                  \
+		const D *c = REF(const D, w, o->c);                                                \
+		D *d = REF(D, w, o->d);                                                            \
+		STORE_LANES(D, (D)((W)X * (W)Y) + c[i]);                                           \
+		return STEP_NEXT;                                                                  \
 	}
 DEF_MAD_WIDE(mad_wide_u16, uint32_t, uint16_t, uint32_t)
 DEF_MAD_WIDE(mad_wide_s16, uint32_t, int16_t, int32_t)
@@ -84,8 +84,14 @@ DEF_MAD_WIDE(mad_wide_u32, uint64_t, uint32_t, uint64_t)
 DEF_MAD_WIDE(mad_wide_s32, uint64_t, int32_t, int64_t)
 
 #define DEF_DIV(suffix, S, T)                                                                      \
-	DEF2(div_##suffix, S, S, T, Y == 0 ? (T_)-1 : Y == (T_)-1 && (T_)-1 < (T_)1 ? (T_)(0 - UX) : (T_)(X / Y)) \
-	DEF2(rem_##suffix, S, S, T, Y == 0 ? (T_)-1 : Y == (T_)-1 && (T_)-1 < (T_)1 ? (T_)0 : (T_)(X % Y))
+	DEF2(div_##suffix, S, S, T,                                                                \
+	     Y == 0			     ? (T_)-1                                              \
+	     : Y == (T_)-1 && (T_)-1 < (T_)1 ? (T_)(0 - UX)                                        \
+					     : (T_)(X / Y))                                        \
+	DEF2(rem_##suffix, S, S, T,                                                                \
+	     Y == 0			     ? (T_)-1                                              \
+	     : Y == (T_)-1 && (T_)-1 < (T_)1 ? (T_)0                                               \
+					     : (T_)(X % Y))
 DEF_DIV(u16, uint32_t, uint16_t)
 DEF_DIV(s16, uint32_t, int16_t)
 DEF_DIV(u32, uint32_t, uint32_t)
@@ -121,7 +127,8 @@ DEFSHIFT(shr_s16, uint32_t, int16_t, X >> (b[i] > 15 ? 15 : b[i]))
 DEFSHIFT(shr_s32, uint32_t, int32_t, X >> (b[i] > 31 ? 31 : b[i]))
 DEFSHIFT(shr_s64, uint64_t, int64_t, X >> (b[i] > 63 ? 63 : b[i]))
 
-#define DEF_SAD(suffix, S, T) DEF3(sad_##suffix, S, S, T, (S)Z + (X > Y ? (S)X - (S)Y : (S)Y - (S)X))
+#define DEF_SAD(suffix, S, T)                                                                      \
+	DEF3(sad_##suffix, S, S, T, (S)Z + (X > Y ? (S)X - (S)Y : (S)Y - (S)X))
 DEF_SAD(u16, uint32_t, uint16_t)
 DEF_SAD(s16, uint32_t, int16_t)
 DEF_SAD(u32, uint32_t, uint32_t)
@@ -129,7 +136,7 @@ DEF_SAD(s32, uint32_t, int32_t)
 DEF_SAD(u64, uint64_t, uint64_t)
 DEF_SAD(s64, uint64_t, int64_t)
 
-#define LOW24U(x) ((uint64_t)((x) & 0xffffff))
+#define LOW24U(x) ((uint64_t)((x)&0xffffff))
 #define LOW24S(x) ((int64_t)((int32_t)((uint32_t)(x) << 8) >> 8))
 DEF2(mul24_u32, uint32_t, uint32_t, uint32_t, LOW24U(X) * LOW24U(Y))
 DEF2(mul24_s32, uint32_t, uint32_t, uint32_t, LOW24S(X) * LOW24S(Y))
@@ -161,7 +168,8 @@ DEF1(popc_u64, uint32_t, uint64_t, uint64_t, popc32((uint32_t)X) + popc32((uint3
 DEF1(clz_u32, uint32_t, uint32_t, uint32_t, X ? __builtin_clz(X) : 32)
 DEF1(clz_u64, uint32_t, uint64_t, uint64_t, X ? __builtin_clzll(X) : 64)
 DEF1(brev_u32, uint32_t, uint32_t, uint32_t, brev32(X))
-DEF1(brev_u64, uint64_t, uint64_t, uint64_t, (uint64_t)brev32((uint32_t)X) << 32 | brev32((uint32_t)(X >> 32)))
+DEF1(brev_u64, uint64_t, uint64_t, uint64_t,
+     (uint64_t)brev32((uint32_t)X) << 32 | brev32((uint32_t)(X >> 32)))
 
 /* The highest bit that differs from the sign; all ones when there is none. */
 static ALWAYS_INLINE uint32_t bfind64(uint64_t x)
@@ -182,8 +190,10 @@ DEF1(bfind_shift_s32, uint32_t, uint32_t, int32_t, from_top(bfind64((uint32_t)UN
 DEF1(bfind_shift_u64, uint32_t, uint64_t, uint64_t, from_top(bfind64(X), 63))
 DEF1(bfind_shift_s64, uint32_t, uint64_t, int64_t, from_top(bfind64((uint64_t)UNSIGN(X)), 63))
 
-/* PTX's own definition: bits beyond the top are the sign, which is the field's top bit (or the value's). */
-static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top, bool is_signed)
+/* PTX's own definition: bits beyond the top are the sign, which is the field's top bit (or the
+ * value's). */
+static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top,
+					bool is_signed)
 {
 	uint64_t field, sign = 0;
 
@@ -207,7 +217,8 @@ static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, 
 	return sign && len < 64 ? field | ~UINT64_C(0) << len : field;
 }
 
-static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, uint32_t len, unsigned top)
+static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, uint32_t len,
+					 unsigned top)
 {
 	uint64_t mask;
 
@@ -220,14 +231,15 @@ static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, u
 	return (b & ~mask) | (a << pos & mask);
 }
 
-#define DEF_BFE(suffix, S, top, is_signed)                                                            \
-	HANDLER(bfe_##suffix)                                                                         \
-	{                                                                                             \
-		const S *a = REF(const S, w, o->a);                                                   \
-		const uint32_t *b = REF(const uint32_t, w, o->b), *c = REF(const uint32_t, w, o->c); \
-		S *d = REF(S, w, o->d);                                                               \
-		STORE_LANES(S, bit_field(a[i], b[i], c[i], top, is_signed));                          \
-		return STEP_NEXT;                                                                     \
+#define DEF_BFE(suffix, S, top, is_signed)                                                         \
+	HANDLER(bfe_##suffix)                                                                      \
+	{                                                                                          \
+		const S *a = REF(const S, w, o->a);                                                \
+		const uint32_t *b = REF(const uint32_t, w, o->b),                                  \
+			       *c = REF(const uint32_t, w, o->c);                                  \
+		S *d = REF(S, w, o->d);                                                            \
+		STORE_LANES(S, bit_field(a[i], b[i], c[i], top, is_signed));                       \
+		return STEP_NEXT;                                                                  \
 	}
 DEF_BFE(u32, uint32_t, 31, false)
 DEF_BFE(s32, uint32_t, 31, true)
@@ -235,14 +247,15 @@ DEF_BFE(u64, uint64_t, 63, false)
 DEF_BFE(s64, uint64_t, 63, true)
 
 /* bfi d, a, b, position (c), length (e) */
-#define DEF_BFI(suffix, S, top)                                                                       \
-	HANDLER(bfi_##suffix)                                                                         \
-	{                                                                                             \
-		const S *a = REF(const S, w, o->a), *b = REF(const S, w, o->b);                       \
-		const uint32_t *c = REF(const uint32_t, w, o->c), *e = REF(const uint32_t, w, o->e); \
-		S *d = REF(S, w, o->d);                                                               \
-		STORE_LANES(S, bit_insert(a[i], b[i], c[i], e[i], top));                              \
-		return STEP_NEXT;                                                                     \
+#define DEF_BFI(suffix, S, top)                                                                    \
+	HANDLER(bfi_##suffix)                                                                      \
+	{                                                                                          \
+		const S *a = REF(const S, w, o->a), *b = REF(const S, w, o->b);                    \
+		const uint32_t *c = REF(const uint32_t, w, o->c),                                  \
+			       *e = REF(const uint32_t, w, o->e);                                  \
+		S *d = REF(S, w, o->d);                                                            \
+		STORE_LANES(S, bit_insert(a[i], b[i], c[i], e[i], top));                           \
+		return STEP_NEXT;                                                                  \
 	}
 DEF_BFI(u32, uint32_t, 31)
 DEF_BFI(u64, uint64_t, 63)

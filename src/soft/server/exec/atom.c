@@ -1,5 +1,5 @@
-/* Atomics. In global memory they are real ones, since other blocks run on other threads of the host; shared memory
- * belongs to one block, which one host thread runs. */
+/* Atomics. In global memory they are real ones, since other blocks run on other threads of the
+ * host; shared memory belongs to one block, which one host thread runs. */
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +56,8 @@ static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t
 {
 	switch (o->sub) {
 	case ATOM_ADD:
-		return o->type == TY_F32 || o->type == TY_F64 ? add_floats(o->type, old, a) : old + a;
+		return o->type == TY_F32 || o->type == TY_F64 ? add_floats(o->type, old, a)
+							      : old + a;
 	case ATOM_MIN:
 		return is_less(o->type, a, old) ? a : old;
 	case ATOM_MAX:
@@ -78,23 +79,23 @@ static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t
 	}
 }
 
-#define DEF_ATOMIC(T)                                                                                   \
-	static uint64_t atomic_##T(const struct op *o, T *p, T a, T b)                                  \
-	{                                                                                               \
-		T old, next;                                                                            \
-                                                                                                        \
-		if (o->sub == ATOM_ADD && o->type != TY_F32 && o->type != TY_F64) {                     \
-			return __atomic_fetch_add(p, a, __ATOMIC_SEQ_CST);                              \
-		}                                                                                       \
-		if (o->sub == ATOM_EXCH) {                                                              \
-			return __atomic_exchange_n(p, a, __ATOMIC_SEQ_CST);                             \
-		}                                                                                       \
-		old = __atomic_load_n(p, __ATOMIC_RELAXED);                                             \
-		do {                                                                                    \
-			next = (T)new_value(o, old, a, b);                                              \
-		} while (!__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST,           \
-						      __ATOMIC_RELAXED));                               \
-		return old;                                                                             \
+#define DEF_ATOMIC(T)                                                                              \
+	static uint64_t atomic_##T(const struct op *o, T *p, T a, T b)                             \
+	{                                                                                          \
+		T old, next;                                                                       \
+                                                                                                   \
+		if (o->sub == ATOM_ADD && o->type != TY_F32 && o->type != TY_F64) {                \
+			return __atomic_fetch_add(p, a, __ATOMIC_SEQ_CST);                         \
+		}                                                                                  \
+		if (o->sub == ATOM_EXCH) {                                                         \
+			return __atomic_exchange_n(p, a, __ATOMIC_SEQ_CST);                        \
+		}                                                                                  \
+		old = __atomic_load_n(p, __ATOMIC_RELAXED);                                        \
+		do {                                                                               \
+			next = (T)new_value(o, old, a, b);                                         \
+		} while (!__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST,      \
+						      __ATOMIC_RELAXED));                          \
+		return old;                                                                        \
 	}
 DEF_ATOMIC(uint16_t)
 DEF_ATOMIC(uint32_t)
@@ -131,8 +132,7 @@ int op_atom(struct warp *w, const struct op *o, uint32_t m)
 {
 	bool wide = o->size == 8;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 		void *p = exec_lane_pointer(w, o, o->space, lane, at, o->size, true);
 		uint64_t a, b, old;

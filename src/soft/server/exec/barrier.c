@@ -1,5 +1,5 @@
-/* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that have ended count as
- * arrived unless the barrier names how many it expects. */
+/* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that
+ * have ended count as arrived unless the barrier names how many it expects. */
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
@@ -34,8 +34,7 @@ static void release(struct warp *w, uint32_t pc, uint32_t mask, uint32_t off32, 
 	if (o->sub == BAR_RED_POPC) {
 		uint32_t *d = (uint32_t *)(w->mem32 + off32 + (o->d & ~(uint32_t)REF_MASK));
 
-		each_lane(mask, lane)
-		{
+		each_lane (mask, lane) {
 			d[lane] = red->count;
 		}
 	} else if (o->sub == BAR_RED_AND || o->sub == BAR_RED_OR) {
@@ -79,8 +78,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 
 void exec_barrier_check(struct exec_block *b)
 {
-	each_lane(b->barriers_used, n)
-	{
+	each_lane (b->barriers_used, n) {
 		if (is_complete(b, n)) {
 			open_barrier(b, n);
 		}

@@ -21,7 +21,8 @@ static void take(uint64_t *total, uint64_t *ret, uint64_t bytes)
 }
 
 /* No overflow: every count is bounded by the decoder or by EXEC_THREADS_MAX. */
-static void lay_out(struct layout *l, const struct exec_function *f, uint32_t n_warps, uint64_t shared_bytes)
+static void lay_out(struct layout *l, const struct exec_function *f, uint32_t n_warps,
+		    uint64_t shared_bytes)
 {
 	uint64_t area = ROUND_UP((uint64_t)f->bytes32, ALIGN_TO);
 
@@ -63,8 +64,10 @@ static void warp_special(struct exec_block *b, struct warp *w)
 
 	for (uint32_t lane = 0; lane < EXEC_LANES; lane++) {
 		uint32_t t = w->index * EXEC_LANES + lane, bit = 1u << lane;
-		const uint32_t values[WARP_FRAME] = { t % x, t / x % y, t / x / y, lane, w->index, bit,
-						      bit | (bit - 1), bit - 1, ~(bit - 1), ~(bit - 1) & ~bit };
+		const uint32_t values[WARP_FRAME] = {
+			t % x, t / x % y,	t / x / y, lane,       w->index,
+			bit,   bit | (bit - 1), bit - 1,   ~(bit - 1), ~(bit - 1) & ~bit
+		};
 
 		for (unsigned k = 0; k < WARP_FRAME; k++) {
 			((uint32_t *)(slots + (size_t)k * EXEC_SLOT32))[lane] = values[k];
@@ -124,7 +127,8 @@ static bool launch_is_valid(const struct exec_launch *l)
 struct exec_block *exec_block_create(const struct exec_launch *l)
 {
 	const struct exec_function *f = l->function;
-	uint32_t shared = ROUND_UP(f->shared_static, MAX(f->shared_align, 16u)) + l->dynamic_shared_bytes;
+	uint32_t shared =
+		ROUND_UP(f->shared_static, MAX(f->shared_align, 16u)) + l->dynamic_shared_bytes;
 	struct exec_block *b;
 	struct layout layout;
 
@@ -145,7 +149,8 @@ struct exec_block *exec_block_create(const struct exec_launch *l)
 		free(b);
 		return NULL;
 	}
-	/* Zeroed, so that nothing of another context can be seen; large ones come as untouched pages. */
+	/* Zeroed, so that nothing of another context can be seen; large ones come as untouched
+	 * pages. */
 	b->memory = calloc(1, layout.total + ALIGN_TO);
 	if (!b->memory) {
 		free(b);

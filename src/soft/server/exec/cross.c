@@ -19,7 +19,8 @@ static uint32_t members_of(struct warp *w, uint32_t ref, uint32_t m)
 	return REF(const uint32_t, w, ref)[__builtin_ctz(m)];
 }
 
-/* d = value of the lane that mode, b and c choose; p = whether it lay in range. e: members, with FLAG_VOTE_SYNC. */
+/* d = value of the lane that mode, b and c choose; p = whether it lay in range. e: members, with
+ * FLAG_VOTE_SYNC. */
 int op_shfl(struct warp *w, const struct op *o, uint32_t m)
 {
 	const uint32_t *a = REF(const uint32_t, w, o->a);
@@ -31,8 +32,7 @@ int op_shfl(struct warp *w, const struct op *o, uint32_t m)
 	if (o->flags & FLAG_VOTE_SYNC && !exec_sync_ready(w, members_of(w, o->e, m))) {
 		return STEP_SWITCH;
 	}
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint32_t by = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
 		uint32_t low = lane & segment, high = low | (clamp & ~segment);
 		int32_t from;
@@ -59,8 +59,7 @@ int op_shfl(struct warp *w, const struct op *o, uint32_t m)
 		value[lane] = a[ok ? from : (int32_t)lane];
 		in_range |= (uint32_t)ok << lane;
 	}
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		d[lane] = value[lane];
 	}
 	if (o->p != EXEC_NO_PRED) {
@@ -86,15 +85,14 @@ int op_vote(struct warp *w, const struct op *o, uint32_t m)
 	if (o->sub == VOTE_BALLOT) {
 		uint32_t *d = REF(uint32_t, w, o->d);
 
-		each_lane(m, lane)
-		{
+		each_lane (m, lane) {
 			d[lane] = bits;
 		}
 		return STEP_NEXT;
 	}
-	result = o->sub == VOTE_ALL ? bits == m :
-		 o->sub == VOTE_ANY ? bits != 0 :
-				      bits == 0 || bits == m;
+	result = o->sub == VOTE_ALL   ? bits == m
+		 : o->sub == VOTE_ANY ? bits != 0
+				      : bits == 0 || bits == m;
 	pred_set(w, o->p, m, result ? ~0u : 0);
 	return STEP_NEXT;
 }
@@ -103,8 +101,7 @@ int op_activemask(struct warp *w, const struct op *o, uint32_t m)
 {
 	uint32_t *d = REF(uint32_t, w, o->d);
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		d[lane] = m;
 	}
 	return STEP_NEXT;
@@ -118,8 +115,7 @@ int op_match(struct warp *w, const struct op *o, uint32_t m)
 	if (!exec_sync_ready(w, members_of(w, o->e, m))) {
 		return STEP_SWITCH;
 	}
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t v = lane_get(w, o->a, wide, lane);
 
 		same[lane] = 0;
@@ -129,8 +125,7 @@ int op_match(struct warp *w, const struct op *o, uint32_t m)
 		same[lane] &= m;
 		all = all && same[lane] == m;
 	}
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		d[lane] = o->sub == 0 ? same[lane] : all ? m : 0;
 	}
 	if (o->p != EXEC_NO_PRED) {
@@ -165,12 +160,10 @@ int op_redux(struct warp *w, const struct op *o, uint32_t m)
 	if (!exec_sync_ready(w, members_of(w, o->e, m))) {
 		return STEP_SWITCH;
 	}
-	each_lane(m & (m - 1), lane)
-	{
+	each_lane (m &(m - 1), lane) {
 		r = reduce(o, r, a[lane]);
 	}
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		d[lane] = r;
 	}
 	return STEP_NEXT;

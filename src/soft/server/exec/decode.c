@@ -1,4 +1,5 @@
-/* A kernel from its PTX: every function that it can reach is decoded once, then places are patched. */
+/* A kernel from its PTX: every function that it can reach is decoded once, then places are patched.
+ */
 #include "soft/server/exec/decode.h"
 
 #include <errno.h>
@@ -159,7 +160,7 @@ static int decode_targets(struct decoder *d, const struct ptx_targets *t, const 
 /* Tables first: a branch may come before the table it uses. */
 static int decode_tables(struct decoder *d, const struct ptx_list *list)
 {
-	ptx_each(list, it) {
+	ptx_each (list, it) {
 		int err;
 
 		if (it->kind != PTX_TARGETS) {
@@ -167,9 +168,9 @@ static int decode_tables(struct decoder *d, const struct ptx_list *list)
 		}
 		d->line = it->line;
 		err = decode_targets(d, (struct ptx_targets *)it,
-				     it->prev && it->prev->kind == PTX_LABEL ?
-					     ((struct ptx_label *)it->prev)->name :
-					     NULL);
+				     it->prev && it->prev->kind == PTX_LABEL
+					     ? ((struct ptx_label *)it->prev)->name
+					     : NULL);
 		if (err < 0) {
 			return err;
 		}
@@ -193,7 +194,8 @@ static int decode_item(struct decoder *d, const struct ptx_item *it)
 	case PTX_LABEL:
 		s = dec_find(d, ((const struct ptx_label *)it)->name);
 		if (s && s->kind == SYM_LABEL) {
-			((uint32_t *)d->labels.data)[s->ref] = (uint32_t)(d->code.len / sizeof(struct op));
+			((uint32_t *)d->labels.data)[s->ref] =
+				(uint32_t)(d->code.len / sizeof(struct op));
 		}
 		return 0;
 	case PTX_SCOPE:
@@ -239,7 +241,8 @@ static int declare_kernel_params(struct decoder *d, const struct ptx_function *f
 		uint64_t bytes;
 
 		d->line = v->item.line;
-		if (v->space != PTX_PARAM || v->open_array || ptx_variable_bytes(v, &bytes) < 0 || bytes > 65536) {
+		if (v->space != PTX_PARAM || v->open_array || ptx_variable_bytes(v, &bytes) < 0 ||
+		    bytes > 65536) {
 			return dec_fail(d, "parameter %s is not supported", v->name);
 		}
 		s = dec_symbol_new(d, v->name, SYM_PARAM);
@@ -249,7 +252,8 @@ static int declare_kernel_params(struct decoder *d, const struct ptx_function *f
 		at = ROUND_UP(at, ptx_variable_align(v));
 		s->offset = at;
 		s->bytes = bytes;
-		out->params[i] = (struct exec_param){ .offset = (uint32_t)at, .bytes = (uint32_t)bytes };
+		out->params[i] =
+			(struct exec_param){ .offset = (uint32_t)at, .bytes = (uint32_t)bytes };
 		at += bytes;
 		if (at > 65536) {
 			return dec_fail(d, "more than 64 KiB of parameters");
@@ -266,13 +270,15 @@ static int declare_function_params(struct decoder *d, const struct ptx_function 
 	struct function_shape *shape = &d->shapes[d->current];
 	uint32_t n = f->n_returns + f->n_params;
 	struct formal *formals = calloc((size_t)n + 1, sizeof(*formals));
-	int err = formals ? dec_formals(d, f, formals, &shape->local_bytes, &shape->n32, &shape->n64,
-					&shape->n_pred) :
-			    dec_no_memory(d);
+	int err = formals ? dec_formals(d, f, formals, &shape->local_bytes, &shape->n32,
+					&shape->n64, &shape->n_pred)
+			  : dec_no_memory(d);
 
 	for (uint32_t i = 0; err == 0 && i < n; i++) {
-		const struct ptx_variable *v = i < f->n_returns ? &f->returns[i] : &f->params[i - f->n_returns];
-		struct symbol *s = dec_symbol_new(d, v->name, formals[i].in_register ? SYM_REGISTER : SYM_PARAM);
+		const struct ptx_variable *v =
+			i < f->n_returns ? &f->returns[i] : &f->params[i - f->n_returns];
+		struct symbol *s = dec_symbol_new(
+			d, v->name, formals[i].in_register ? SYM_REGISTER : SYM_PARAM);
 
 		if (!s) {
 			err = -EINVAL;
@@ -342,7 +348,8 @@ static int decode_function(struct decoder *d, uint32_t index)
 	return err < 0 ? err : patch_labels(d);
 }
 
-/* What the deepest chain of calls below a function needs. Recursion in C is bounded by DECODE_FUNCTIONS_MAX. */
+/* What the deepest chain of calls below a function needs. Recursion in C is bounded by
+ * DECODE_FUNCTIONS_MAX. */
 static bool chain(struct decoder *d, uint32_t index)
 {
 	struct function_shape *s = &d->shapes[index];
@@ -418,8 +425,9 @@ static int take_sizes(struct decoder *d)
 	}
 	if (s->chain32 > (1u << 21) || s->chain64 > (1u << 20) || s->chain_pred > (1u << 22) ||
 	    s->chain_local > DECODE_LOCAL_MAX) {
-		return dec_fail(d, "the functions of %s need too many registers or too much local memory",
-				out->info.name);
+		return dec_fail(
+			d, "the functions of %s need too many registers or too much local memory",
+			out->info.name);
 	}
 	out->bytes32 = s->chain32 * EXEC_SLOT32;
 	out->bytes64 = s->chain64 * EXEC_SLOT64;
@@ -433,8 +441,10 @@ static int take_sizes(struct decoder *d)
 	out->info.const_bytes = (uint32_t)MIN(d->module->const_bytes, (uint64_t)UINT32_MAX);
 	out->info.registers = MIN(s->n32 + 2 * s->n64, 255u);
 	out->info.max_threads = EXEC_THREADS_MAX;
-	if (ptx_function_tuning(s->f, ".maxntid", n, 3) > 0 || ptx_function_tuning(s->f, ".reqntid", n, 3) > 0) {
-		uint64_t threads = (uint64_t)MIN(n[0], 65535u) * MIN(n[1], 65535u) * MIN(n[2], 65535u);
+	if (ptx_function_tuning(s->f, ".maxntid", n, 3) > 0 ||
+	    ptx_function_tuning(s->f, ".reqntid", n, 3) > 0) {
+		uint64_t threads =
+			(uint64_t)MIN(n[0], 65535u) * MIN(n[1], 65535u) * MIN(n[2], 65535u);
 
 		out->info.max_threads = (uint32_t)MAX(1u, MIN(threads, (uint64_t)EXEC_THREADS_MAX));
 	}
@@ -451,8 +461,10 @@ static void patch_dynamic_shared(struct decoder *d)
 		uint8_t *slot = (uint8_t *)d->constants.data + relocs[i].offset;
 		uint64_t v = start + (uint64_t)relocs[i].addend;
 
-		for (unsigned k = 0; k < EXEC_LANES && relocs[i].kind == RELOC_DYNAMIC_SHARED; k++) {
-			memcpy(slot + (size_t)k * (relocs[i].wide ? 8 : 4), &v, relocs[i].wide ? 8 : 4);
+		for (unsigned k = 0; k < EXEC_LANES && relocs[i].kind == RELOC_DYNAMIC_SHARED;
+		     k++) {
+			memcpy(slot + (size_t)k * (relocs[i].wide ? 8 : 4), &v,
+			       relocs[i].wide ? 8 : 4);
 		}
 	}
 }
@@ -487,7 +499,8 @@ static void decoder_finish(struct decoder *d)
 	struct exec_function *out = d->out;
 	struct symbol *next;
 
-	/* Calls and tables own memory: they are the function's from the start, also after an error. */
+	/* Calls and tables own memory: they are the function's from the start, also after an error.
+	 */
 	out->calls = steal(&d->calls, sizeof(struct exec_call), &out->n_calls);
 	out->tables = steal(&d->tables, sizeof(struct exec_table), &out->n_tables);
 	while (d->scope) {

@@ -1,5 +1,6 @@
-/* From a PTX module to compact operations: what the decoder's files share. A kernel is decoded together with every function
- * that it can call. Functions return 0 or a negative error that has been reported with NAME:LINE and the instruction. */
+/* From a PTX module to compact operations: what the decoder's files share. A kernel is decoded
+ * together with every function that it can call. Functions return 0 or a negative error that has
+ * been reported with NAME:LINE and the instruction. */
 #ifndef GBPF_SOFT_SERVER_EXEC_DECODE_H
 #define GBPF_SOFT_SERVER_EXEC_DECODE_H
 
@@ -7,21 +8,31 @@
 #include "ptx/module.h"
 #include "soft/server/exec/handlers.h"
 
-#define DECODE_CODE_MAX (1u << 22) /* operations of one kernel */
-#define DECODE_SLOTS_MAX 32768u	   /* registers of a kind in one function */
+#define DECODE_CODE_MAX (1u << 22)	/* operations of one kernel */
+#define DECODE_SLOTS_MAX 32768u		/* registers of a kind in one function */
 #define DECODE_CONSTANTS_MAX (1u << 26) /* bytes */
-#define DECODE_FUNCTIONS_MAX 1024u /* that one kernel can call */
-#define DECODE_LOCAL_MAX (1u << 24) /* bytes of a function's frame */
+#define DECODE_FUNCTIONS_MAX 1024u	/* that one kernel can call */
+#define DECODE_LOCAL_MAX (1u << 24)	/* bytes of a function's frame */
 #define DECODE_SHARED_MAX (1u << 24)
 
-enum symbol_kind { SYM_REGISTER, SYM_RANGE, SYM_LABEL, SYM_GLOBAL, SYM_SHARED, SYM_LOCAL, SYM_PARAM, SYM_TABLE };
+enum symbol_kind {
+	SYM_REGISTER,
+	SYM_RANGE,
+	SYM_LABEL,
+	SYM_GLOBAL,
+	SYM_SHARED,
+	SYM_LOCAL,
+	SYM_PARAM,
+	SYM_TABLE
+};
 
 struct symbol {
 	enum symbol_kind kind;
 	enum exec_type type; /* of registers; TY_PRED for predicates */
 	uint32_t n;	     /* of a range */
 	uint32_t *slots;     /* of a range: reference + 1, or 0 while unused */
-	uint32_t ref;	     /* of a register, or the predicate's number; label's number; frame or parameter offset */
+	uint32_t ref;	     /* of a register, or the predicate's number; label's number; frame or
+				parameter offset */
 	bool extern_array;   /* shared memory of the launch's size */
 	bool in_frame;	     /* SYM_PARAM: in the frame, not a kernel's parameter */
 	uint64_t offset, bytes;
@@ -96,17 +107,19 @@ void dec_scope_close(struct decoder *d);
 /* Room in the current function's frame. */
 int dec_frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret);
 int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret);
-/* A register by name: *ret is its reference, or number for predicates. 0, or 1 when the name is no register. */
+/* A register by name: *ret is its reference, or number for predicates. 0, or 1 when the name is no
+ * register. */
 int dec_register(struct decoder *d, const char *name, uint32_t *ret, enum exec_type *ret_type);
-/* The frame offsets of a function's results and parameters, the same for callers and itself; -1 for registers. */
+/* The frame offsets of a function's results and parameters, the same for callers and itself; -1 for
+ * registers. */
 struct formal {
 	bool in_register;
 	enum exec_type type;
 	uint32_t offset; /* in the frame, or the register's reference */
 	uint32_t bytes;
 };
-int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *ret, uint32_t *frame,
-		uint32_t *n32, uint32_t *n64, uint32_t *n_pred);
+int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *ret,
+		uint32_t *frame, uint32_t *n32, uint32_t *n64, uint32_t *n_pred);
 
 /* decode_operand.c */
 enum exec_type dec_type(const char *word); /* TY_COUNT: none */
@@ -118,27 +131,35 @@ static inline bool dec_is_wide(enum exec_type t)
 	return dec_type_bytes(t) == 8;
 }
 bool dec_has(struct decoder *d, const char *modifier); /* and marks it as understood */
-int dec_pick(struct decoder *d, const char *const *words, int n, int none); /* index of the one that is there */
-enum exec_type dec_take_type(struct decoder *d);    /* the first type not taken; TY_COUNT: none left */
-int dec_modifiers_done(struct decoder *d);	    /* refuses what nobody understood */
-int dec_operands(struct decoder *d, unsigned n);    /* refuses another count */
+int dec_pick(struct decoder *d, const char *const *words, int n,
+	     int none);				 /* index of the one that is there */
+enum exec_type dec_take_type(struct decoder *d); /* the first type not taken; TY_COUNT: none left */
+int dec_modifiers_done(struct decoder *d);	 /* refuses what nobody understood */
+int dec_operands(struct decoder *d, unsigned n); /* refuses another count */
 int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret);
-int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide, uint32_t *ret);
-/* A source read as that type: register, constant, special register or address. exact: registers must have its width;
- * otherwise wider ones do too and *ret_wide says what came. */
+int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
+		       uint32_t *ret);
+/* A source read as that type: register, constant, special register or address. exact: registers
+ * must have its width; otherwise wider ones do too and *ret_wide says what came. */
 int dec_source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret);
-int dec_source_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret, bool *ret_wide);
+int dec_source_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret,
+		   bool *ret_wide);
 int dec_dest(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret);
-int dec_dest_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret, bool *ret_wide);
-int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint8_t *ret_not); /* ret_not NULL: no ! */
-/* "[...]": reference, width and offset of an address; *space is refined when the base is a variable. */
-int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space, struct op *op);
+int dec_dest_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret,
+		 bool *ret_wide);
+int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret,
+	     uint8_t *ret_not); /* ret_not NULL: no ! */
+/* "[...]": reference, width and offset of an address; *space is refined when the base is a
+ * variable. */
+int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
+		struct op *op);
 
 /* decode.c */
 int dec_emit(struct decoder *d, const struct op *op);
 struct op dec_op(struct decoder *d, op_fn fn); /* with guard and line */
 int dec_kernel(struct decoder *d, const struct ptx_function *entry, struct exec_function *out);
-int dec_shape(struct decoder *d, const char *name, uint32_t *ret); /* the function's number in this kernel */
+int dec_shape(struct decoder *d, const char *name,
+	      uint32_t *ret); /* the function's number in this kernel */
 
 /* One function for each group of opcodes. */
 struct dec_opcode {

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Emits an operation with a destination and n sources, all of type t (dest type may be wider). */
-static int emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_type t, int n, struct op *op)
+static int emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_type t, int n,
+		  struct op *op)
 {
 	const struct ptx_operand *in = d->insn->operands;
 	uint32_t *src[3] = { &op->a, &op->b, &op->c };
@@ -51,7 +52,8 @@ static int rounding(struct decoder *d)
 }
 
 /* Rounding other than to nearest; f64, f32 and f32 with .ftz or .sat. */
-static int emit_rounded(struct decoder *d, int slow, enum exec_type t, int round, int n, bool ftz, bool sat)
+static int emit_rounded(struct decoder *d, int slow, enum exec_type t, int round, int n, bool ftz,
+			bool sat)
 {
 	struct op op = dec_op(d, NULL);
 
@@ -72,7 +74,8 @@ static int emit_half(struct decoder *d, int which, int n)
 	op.sub = (uint8_t)which;
 	op.type = TY_F16;
 	op.n = strcmp(d->insn->modifiers[d->insn->n_modifiers - 1], ".f16x2") == 0 ? 2 : 1;
-	op.flags = (uint8_t)((dec_has(d, ".ftz") ? FLAG_FTZ : 0) | (dec_has(d, ".sat") ? FLAG_SAT : 0));
+	op.flags = (uint8_t)((dec_has(d, ".ftz") ? FLAG_FTZ : 0) |
+			     (dec_has(d, ".sat") ? FLAG_SAT : 0));
 	dec_has(d, ".rn");
 	return emit_n(d, op_f16, op.n == 2 ? TY_U32 : TY_U16, op.n == 2 ? TY_U32 : TY_U16, n, &op);
 }
@@ -87,8 +90,9 @@ static bool is_half(const struct decoder *d)
 /* add, sub, min, max, abs, neg, rem, sad ... : integers and floats. */
 int dec_arith(struct decoder *d, int which, int n)
 {
-	static const uint8_t saturating[ALU_COUNT] = { [ALU_ADD] = ALU_ADD_SAT, [ALU_SUB] = ALU_SUB_SAT,
-						       [ALU_MUL] = ALU_MUL_SAT };
+	static const uint8_t saturating[ALU_COUNT] = {
+		[ALU_ADD] = ALU_ADD_SAT, [ALU_SUB] = ALU_SUB_SAT, [ALU_MUL] = ALU_MUL_SAT
+	};
 	struct op op = dec_op(d, NULL);
 	enum exec_type t = dec_take_type(d);
 	bool ftz, sat;
@@ -101,9 +105,9 @@ int dec_arith(struct decoder *d, int which, int n)
 		op.sub = which == ALU_ADD ? CARRY_ADD : CARRY_SUB;
 		op.flags = CARRY_OUT;
 		op.type = t;
-		return which == ALU_ADD || which == ALU_SUB ?
-			       emit_n(d, dec_is_float(t) ? NULL : op_carry, t, t, n, &op) :
-			       dec_fail(d, ".cc is not supported here");
+		return which == ALU_ADD || which == ALU_SUB
+			       ? emit_n(d, dec_is_float(t) ? NULL : op_carry, t, t, n, &op)
+			       : dec_fail(d, ".cc is not supported here");
 	}
 	sat = saturating[which] && dec_has(d, ".sat");
 	if (t == TY_F32 || t == TY_F64) {
@@ -111,9 +115,9 @@ int dec_arith(struct decoder *d, int which, int n)
 		ftz = dec_has(d, ".ftz");
 		if (round > ROUND_RN) {
 			return emit_rounded(d,
-					    which == ALU_ADD ? SLOW_ADD :
-					    which == ALU_SUB ? SLOW_SUB :
-							       SLOW_MUL,
+					    which == ALU_ADD   ? SLOW_ADD
+					    : which == ALU_SUB ? SLOW_SUB
+							       : SLOW_MUL,
 					    t, round, n, ftz, sat);
 		}
 		if ((which == ALU_MIN || which == ALU_MAX) && dec_has(d, ".NaN")) {
@@ -141,7 +145,8 @@ int dec_mul(struct decoder *d, int base, int n)
 		op.sub = part == 0 ? CARRY_MAD_LO : CARRY_MAD_HI;
 		op.flags = CARRY_OUT;
 		op.type = t;
-		return emit_n(d, part < 2 && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, 3, &op);
+		return emit_n(d, part < 2 && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, 3,
+			      &op);
 	}
 	if (base == ALU_MAD && part == 1 && dec_has(d, ".sat")) {
 		return dec_fail(d, ".sat is not supported here");
@@ -194,7 +199,8 @@ int dec_float_op(struct decoder *d, int which, int n)
 		if (which != ALU_RCP && which != ALU_SQRT) {
 			return dec_fail(d, "this rounding is not supported here");
 		}
-		return emit_rounded(d, which == ALU_RCP ? SLOW_RCP : SLOW_SQRT, t, round, n, ftz, false);
+		return emit_rounded(d, which == ALU_RCP ? SLOW_RCP : SLOW_SQRT, t, round, n, ftz,
+				    false);
 	}
 	t = ftz && t == TY_F32 ? TY_F32Z : t;
 	return emit_n(d, alu(d, which, t), t, t, n, &op);
@@ -240,8 +246,10 @@ int dec_fma(struct decoder *d, int a, int b)
 
 static int pred_logic(struct decoder *d, int which, int n)
 {
-	static const uint8_t logic[ALU_COUNT] = { [ALU_AND] = LOGIC_AND, [ALU_OR] = LOGIC_OR,
-						  [ALU_XOR] = LOGIC_XOR, [ALU_NOT] = LOGIC_NOT };
+	static const uint8_t logic[ALU_COUNT] = { [ALU_AND] = LOGIC_AND,
+						  [ALU_OR] = LOGIC_OR,
+						  [ALU_XOR] = LOGIC_XOR,
+						  [ALU_NOT] = LOGIC_NOT };
 	struct op op = dec_op(d, op_pred_logic);
 	uint16_t b = 0;
 	uint8_t b_not = 0;
@@ -351,7 +359,9 @@ int dec_bfe(struct decoder *d, int which, int b)
 
 int dec_prmt(struct decoder *d, int a, int b)
 {
-	static const char *const modes[] = { NULL, ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16" };
+	static const char *const modes[] = {
+		NULL, ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"
+	};
 	struct op op = dec_op(d, NULL);
 	enum exec_type t = dec_take_type(d);
 
@@ -408,13 +418,14 @@ int dec_carry(struct decoder *d, int kind, int n)
 	op.flags = (uint8_t)(CARRY_IN | (dec_has(d, ".cc") ? CARRY_OUT : 0));
 	t = dec_take_type(d);
 	op.type = t;
-	return emit_n(d, !dec_is_float(t) && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, n, &op);
+	return emit_n(d, !dec_is_float(t) && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, n,
+		      &op);
 }
 
 int dec_testp(struct decoder *d, int a, int b)
 {
-	static const char *const tests[] = { ".finite", ".infinite", ".number",
-					     ".notanumber", ".normal", ".subnormal" };
+	static const char *const tests[] = { ".finite",	    ".infinite", ".number",
+					     ".notanumber", ".normal",	 ".subnormal" };
 	struct op op = dec_op(d, op_testp);
 	int test = dec_pick(d, tests, 6, -1), err;
 
@@ -440,7 +451,8 @@ int dec_dp4a(struct decoder *d, int a, int b)
 
 	op.type = ta;
 	op.type2 = tb;
-	if (dec_type_bytes(ta) != 4 || dec_type_bytes(tb) != 4 || dec_is_float(ta) || dec_is_float(tb)) {
+	if (dec_type_bytes(ta) != 4 || dec_type_bytes(tb) != 4 || dec_is_float(ta) ||
+	    dec_is_float(tb)) {
 		return dec_fail(d, "two types are expected");
 	}
 	return emit_n(d, op_dp4a, TY_U32, TY_U32, 3, &op);

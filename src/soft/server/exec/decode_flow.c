@@ -27,8 +27,9 @@ int dec_bra(struct decoder *d, int a, int b)
 		err = dec_fail(d, "a label is expected");
 	}
 	if (err == 0) {
-		err = use_label(d, d->insn->operands[0].name,
-				(struct label_use){ .pc = (uint32_t)(d->code.len / sizeof(struct op)) });
+		err = use_label(
+			d, d->insn->operands[0].name,
+			(struct label_use){ .pc = (uint32_t)(d->code.len / sizeof(struct op)) });
 	}
 	return err < 0 ? err : dec_emit(d, &op);
 }
@@ -71,8 +72,8 @@ int dec_plain(struct decoder *d, int which, int n)
 }
 
 /* One actual argument or result against its formal; to_callee says which way. */
-static int bind_one(struct decoder *d, const struct ptx_operand *o, const struct formal *f, bool to_callee,
-		    struct exec_copy *ret)
+static int bind_one(struct decoder *d, const struct ptx_operand *o, const struct formal *f,
+		    bool to_callee, struct exec_copy *ret)
 {
 	const struct symbol *s = o->kind == PTX_NAME && !o->offset ? dec_find(d, o->name) : NULL;
 	uint32_t here;
@@ -81,7 +82,8 @@ static int bind_one(struct decoder *d, const struct ptx_operand *o, const struct
 	*ret = (struct exec_copy){ .bytes = f->bytes };
 	if (s && s->kind == SYM_PARAM && s->in_frame) {
 		if (f->in_register) {
-			return dec_fail(d, "%s is a .param variable, the function wants a register", o->name);
+			return dec_fail(d, "%s is a .param variable, the function wants a register",
+					o->name);
 		}
 		if (s->bytes < f->bytes) {
 			return dec_fail(d, "%s is smaller than the function's parameter", o->name);
@@ -98,23 +100,24 @@ static int bind_one(struct decoder *d, const struct ptx_operand *o, const struct
 		if (err < 0) {
 			return err;
 		}
-		ret->kind = !f->in_register  ? (to_callee ? COPY_REG_TO_BYTES : COPY_BYTES_TO_REG) :
-			    dec_is_wide(t) ? COPY_REG64 :
-					     COPY_REG32;
+		ret->kind = !f->in_register  ? (to_callee ? COPY_REG_TO_BYTES : COPY_BYTES_TO_REG)
+			    : dec_is_wide(t) ? COPY_REG64
+					     : COPY_REG32;
 	}
 	ret->src = to_callee ? here : f->offset;
 	ret->dst = to_callee ? f->offset : here;
 	return 0;
 }
 
-static int bind_all(struct decoder *d, const struct ptx_operand *tuple, const struct formal *formals, uint32_t n,
-		    bool to_callee, struct exec_copy **ret)
+static int bind_all(struct decoder *d, const struct ptx_operand *tuple,
+		    const struct formal *formals, uint32_t n, bool to_callee,
+		    struct exec_copy **ret)
 {
 	struct exec_copy *list;
 
 	if ((tuple ? tuple->n_args : 0) != n) {
-		return dec_fail(d, "%u %s expected, found %u", n, to_callee ? "arguments" : "results",
-				tuple ? tuple->n_args : 0);
+		return dec_fail(d, "%u %s expected, found %u", n,
+				to_callee ? "arguments" : "results", tuple ? tuple->n_args : 0);
 	}
 	list = calloc(MAX(n, 1u), sizeof(*list));
 	if (!list) {
@@ -172,9 +175,12 @@ static int call_function(struct decoder *d, const struct ptx_operand *results, c
 	int err;
 
 	if (!f || !f->has_body || f->is_entry) {
-		return dec_fail(d, !f ? "%s is not declared" :
-				f->is_entry ? "%s is a kernel" :
-					      "%s has no body in this module, and nothing links it", name);
+		return dec_fail(d,
+				!f ? "%s is not declared"
+				: f->is_entry
+					? "%s is a kernel"
+					: "%s has no body in this module, and nothing links it",
+				name);
 	}
 	formals = calloc((size_t)f->n_returns + f->n_params + 1, sizeof(*formals));
 	err = formals ? dec_shape(d, name, &call.callee) : dec_no_memory(d);
@@ -242,7 +248,8 @@ int dec_bar(struct decoder *d, int a, int b)
 
 	if (dec_has(d, ".warp")) {
 		op.fn = op_warp_sync;
-		err = dec_has(d, ".sync") ? dec_operands(d, 1) : dec_fail(d, "bar.warp.sync is expected");
+		err = dec_has(d, ".sync") ? dec_operands(d, 1)
+					  : dec_fail(d, "bar.warp.sync is expected");
 		if (err == 0) {
 			err = dec_source(d, &in[0], TY_U32, &op.e);
 		}
@@ -297,7 +304,8 @@ int dec_shfl(struct decoder *d, int a, int b)
 	op.sub = (uint8_t)mode;
 	op.flags = sync ? FLAG_VOTE_SYNC : 0;
 	op.p = EXEC_NO_PRED;
-	err = mode < 0 ? dec_fail(d, ".up, .down, .bfly or .idx is expected") : dec_operands(d, sync ? 5 : 4);
+	err = mode < 0 ? dec_fail(d, ".up, .down, .bfly or .idx is expected")
+		       : dec_operands(d, sync ? 5 : 4);
 	if (err < 0) {
 		return err;
 	}
@@ -345,8 +353,8 @@ int dec_vote(struct decoder *d, int a, int b)
 		err = dec_source(d, &in[2], TY_U32, &op.e);
 	}
 	if (err == 0) {
-		err = mode == VOTE_BALLOT ? dec_dest(d, &in[0], TY_U32, &op.d) :
-					    dec_pred(d, &in[0], &op.p, NULL);
+		err = mode == VOTE_BALLOT ? dec_dest(d, &in[0], TY_U32, &op.d)
+					  : dec_pred(d, &in[0], &op.p, NULL);
 	}
 	if (err == 0 && mode != VOTE_BALLOT && op.p == EXEC_NO_PRED) {
 		return dec_fail(d, "a predicate is expected");
@@ -391,7 +399,8 @@ int dec_match(struct decoder *d, int a, int b)
 
 int dec_redux(struct decoder *d, int a, int b)
 {
-	static const char *const words[] = { ".add", ".min", ".max", NULL, NULL, ".and", ".or", ".xor" };
+	static const char *const words[] = { ".add", ".min", ".max", NULL,
+					     NULL,   ".and", ".or",  ".xor" };
 	const struct ptx_operand *in = d->insn->operands;
 	struct op op = dec_op(d, op_redux);
 	int what = dec_pick(d, words, ARRAY_SIZE(words), -1), err;

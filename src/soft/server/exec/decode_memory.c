@@ -6,8 +6,8 @@
 
 static enum exec_space_kind take_space(struct decoder *d)
 {
-	static const char *const words[] = { ".global",	    ".const", ".shared",	".shared::cta", ".local",
-					     ".param", ".param::entry", ".param::func" };
+	static const char *const words[] = { ".global", ".const", ".shared",	   ".shared::cta",
+					     ".local",	".param", ".param::entry", ".param::func" };
 	static const enum exec_space_kind kinds[] = { SP_GLOBAL, SP_GLOBAL, SP_SHARED, SP_SHARED,
 						      SP_LOCAL,	 SP_PARAM,  SP_PARAM,  SP_PARAM };
 	int i = dec_pick(d, words, ARRAY_SIZE(words), -1);
@@ -19,10 +19,34 @@ static enum exec_space_kind take_space(struct decoder *d)
 static void take_hints(struct decoder *d)
 {
 	static const char *const words[] = {
-		".weak", ".relaxed", ".acquire", ".release", ".acq_rel", ".sc", ".volatile", ".cta", ".cluster", ".gpu", ".sys",
-		".ca", ".cg", ".cs", ".lu", ".cv", ".wb", ".wt", ".nc", ".mmio",
-		".L1::evict_normal", ".L1::evict_unchanged", ".L1::evict_first", ".L1::evict_last",
-		".L1::no_allocate", ".L2::64B", ".L2::128B", ".L2::256B",
+		".weak",
+		".relaxed",
+		".acquire",
+		".release",
+		".acq_rel",
+		".sc",
+		".volatile",
+		".cta",
+		".cluster",
+		".gpu",
+		".sys",
+		".ca",
+		".cg",
+		".cs",
+		".lu",
+		".cv",
+		".wb",
+		".wt",
+		".nc",
+		".mmio",
+		".L1::evict_normal",
+		".L1::evict_unchanged",
+		".L1::evict_first",
+		".L1::evict_last",
+		".L1::no_allocate",
+		".L2::64B",
+		".L2::128B",
+		".L2::256B",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -36,7 +60,8 @@ static unsigned take_vector(struct decoder *d)
 }
 
 /* Registers of the value operand: one, or as many as the vector has. */
-static int value_refs(struct decoder *d, const struct ptx_operand *o, struct op *op, enum exec_type t, bool load)
+static int value_refs(struct decoder *d, const struct ptx_operand *o, struct op *op,
+		      enum exec_type t, bool load)
 {
 	uint32_t *refs[4] = { &op->d, &op->b, &op->c, &op->e };
 	const struct ptx_operand *args = o->kind == PTX_VECTOR ? o->args : o;
@@ -53,8 +78,8 @@ static int value_refs(struct decoder *d, const struct ptx_operand *o, struct op 
 			*refs[k] = ~0u;
 			continue;
 		}
-		err = load ? dec_dest_any(d, &args[k], t, refs[k], &wide) :
-			     dec_source_any(d, &args[k], t, refs[k], &wide);
+		err = load ? dec_dest_any(d, &args[k], t, refs[k], &wide)
+			   : dec_source_any(d, &args[k], t, refs[k], &wide);
 		if (err < 0) {
 			return err;
 		}
@@ -144,7 +169,8 @@ static bool atom_fits(int what, enum exec_type t)
 {
 	switch (what) {
 	case ATOM_ADD:
-		return t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64 || t == TY_F32 || t == TY_F64;
+		return t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64 || t == TY_F32 ||
+		       t == TY_F64;
 	case ATOM_MIN:
 	case ATOM_MAX:
 		return t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64;
@@ -174,7 +200,8 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 	err = memory_type(d, &op, &t);
 	op.sub = (uint8_t)what;
 	op.n = (uint8_t)wants_old;
-	if (err == 0 && (what < 0 || !atom_fits(what, t) || (!wants_old && (what == ATOM_CAS || what == ATOM_EXCH)))) {
+	if (err == 0 && (what < 0 || !atom_fits(what, t) ||
+			 (!wants_old && (what == ATOM_CAS || what == ATOM_EXCH)))) {
 		err = dec_fail(d, "this atomic operation on this type is not supported");
 	}
 	if (err == 0) {
@@ -193,7 +220,8 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 		err = dec_source(d, &in[2], t, &op.c);
 	}
 	if (err == 0 && wants_old) {
-		if (d->insn->operands[0].kind == PTX_NAME && strcmp(d->insn->operands[0].name, "_") == 0) {
+		if (d->insn->operands[0].kind == PTX_NAME &&
+		    strcmp(d->insn->operands[0].name, "_") == 0) {
 			op.n = 0;
 		} else {
 			err = dec_dest(d, &d->insn->operands[0], t, &op.d);
@@ -210,15 +238,15 @@ int dec_prefetch(struct decoder *d, int a, int b)
 
 	take_space(d);
 	dec_pick(d, words, ARRAY_SIZE(words), 0);
-	return d->insn->n_operands == 1 && d->insn->operands[0].kind == PTX_ADDRESS ?
-		       dec_modifiers_done(d) :
-		       dec_fail(d, "an address in [ ] is expected");
+	return d->insn->n_operands == 1 && d->insn->operands[0].kind == PTX_ADDRESS
+		       ? dec_modifiers_done(d)
+		       : dec_fail(d, "an address in [ ] is expected");
 }
 
 int dec_fence(struct decoder *d, int a, int b)
 {
-	static const char *const words[] = { ".cta", ".gl", ".sys", ".gpu", ".cluster", ".sc", ".acq_rel", ".acquire",
-					     ".release" };
+	static const char *const words[] = { ".cta", ".gl",	 ".sys",     ".gpu",	".cluster",
+					     ".sc",  ".acq_rel", ".acquire", ".release" };
 	struct op op = dec_op(d, op_fence);
 	int err;
 

@@ -38,9 +38,12 @@ static int mov_clock(struct decoder *d, bool *ret_done)
 		const char *name;
 		int what;
 		bool wide;
-	} clocks[] = { { "%clock", CLOCK_CYCLES, false },	   { "%clock_hi", CLOCK_CYCLES_HI, false },
-		       { "%clock64", CLOCK_CYCLES, true },	   { "%globaltimer", CLOCK_TIMER, true },
-		       { "%globaltimer_lo", CLOCK_TIMER_LO, false }, { "%globaltimer_hi", CLOCK_TIMER_HI, false } };
+	} clocks[] = { { "%clock", CLOCK_CYCLES, false },
+		       { "%clock_hi", CLOCK_CYCLES_HI, false },
+		       { "%clock64", CLOCK_CYCLES, true },
+		       { "%globaltimer", CLOCK_TIMER, true },
+		       { "%globaltimer_lo", CLOCK_TIMER_LO, false },
+		       { "%globaltimer_hi", CLOCK_TIMER_HI, false } };
 	const struct ptx_operand *in = d->insn->operands;
 
 	for (size_t i = 0; i < ARRAY_SIZE(clocks); i++) {
@@ -82,7 +85,9 @@ static int pack(struct decoder *d, const struct ptx_operand *v, enum exec_type w
 
 	if (v->n_args == 4 && dec_type_bytes(whole) == 8) {
 		for (int i = 0; err == 0 && i < 2; i++) {
-			struct ptx_operand two = { .kind = PTX_VECTOR, .n_args = 2, .args = v->args + 2 * i };
+			struct ptx_operand two = { .kind = PTX_VECTOR,
+						   .n_args = 2,
+						   .args = v->args + 2 * i };
 
 			err = pack(d, &two, TY_U32, &half[i]);
 		}
@@ -106,7 +111,8 @@ static int pack(struct decoder *d, const struct ptx_operand *v, enum exec_type w
 	return dec_emit(d, &op);
 }
 
-static int unpack(struct decoder *d, const struct ptx_operand *v, enum exec_type whole, uint32_t from)
+static int unpack(struct decoder *d, const struct ptx_operand *v, enum exec_type whole,
+		  uint32_t from)
 {
 	enum exec_type part = dec_type_bytes(whole) / v->n_args == 2 ? TY_U16 : TY_U32;
 	struct op op = dec_op(d, d->h->alu[ALU_UNPACK][dec_is_wide(whole) ? TY_U64 : TY_U32]);
@@ -122,7 +128,9 @@ static int unpack(struct decoder *d, const struct ptx_operand *v, enum exec_type
 			err = dec_emit(d, &op);
 		}
 		for (int i = 0; err == 0 && i < 2; i++) {
-			struct ptx_operand two = { .kind = PTX_VECTOR, .n_args = 2, .args = v->args + 2 * i };
+			struct ptx_operand two = { .kind = PTX_VECTOR,
+						   .n_args = 2,
+						   .args = v->args + 2 * i };
 
 			err = unpack(d, &two, TY_U32, *half[i]);
 		}
@@ -173,7 +181,8 @@ int dec_mov(struct decoder *d, int a, int b)
 	return err < 0 ? err : emit_mov(d, to, from, dec_is_wide(t));
 }
 
-static int emit_selp(struct decoder *d, uint32_t to, uint32_t a, uint32_t b, uint16_t p, uint8_t p_not, bool wide)
+static int emit_selp(struct decoder *d, uint32_t to, uint32_t a, uint32_t b, uint16_t p,
+		     uint8_t p_not, bool wide)
 {
 	struct op op = dec_op(d, d->h->alu[ALU_SELP][wide ? TY_U64 : TY_U32]);
 
@@ -253,8 +262,9 @@ int dec_slct(struct decoder *d, int unused, int unused2)
 /* The comparison of setp and set: handler, boolean word and type into op. */
 static int comparison(struct decoder *d, struct op *op, enum exec_type t)
 {
-	static const char *const cmps[] = { ".eq",  ".ne",  ".lt",  ".le",  ".gt",  ".ge", ".equ", ".neu", ".ltu",
-					    ".leu", ".gtu", ".geu", ".num", ".nan", ".lo", ".ls", ".hi",  ".hs" };
+	static const char *const cmps[] = { ".eq",  ".ne",  ".lt",  ".le",  ".gt",  ".ge",
+					    ".equ", ".neu", ".ltu", ".leu", ".gtu", ".geu",
+					    ".num", ".nan", ".lo",  ".ls",  ".hi",  ".hs" };
 	static const char *const bools[] = { NULL, ".and", ".or", ".xor" };
 	int cmp = dec_pick(d, cmps, ARRAY_SIZE(cmps), -1);
 
@@ -344,7 +354,8 @@ int dec_set(struct decoder *d, int unused, int unused2)
 	return err < 0 ? err : emit_selp(d, to, yes, no, (uint16_t)p, 0, false);
 }
 
-/* The handlers in the table expect registers of the types' own size, no .sat, and the usual rounding. */
+/* The handlers in the table expect registers of the types' own size, no .sat, and the usual
+ * rounding. */
 static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
 {
 	enum exec_type to = op->type, from = op->type2;
@@ -355,7 +366,9 @@ static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
 		return NULL;
 	}
 	if (dec_is_float(from) && !dec_is_float(to)) {
-		return int_round && round == ROUND_RZ && !(op->flags & FLAG_FTZ) ? d->h->cvt[to][from] : NULL;
+		return int_round && round == ROUND_RZ && !(op->flags & FLAG_FTZ)
+			       ? d->h->cvt[to][from]
+			       : NULL;
 	}
 	if (int_round || (round > ROUND_RN) || (op->flags & FLAG_FTZ && from == TY_F64)) {
 		return NULL;
@@ -385,10 +398,11 @@ int dec_cvt(struct decoder *d, int a, int b)
 		op.flags |= FLAG_SAT;
 	}
 	err = dec_operands(d, 2);
-	if (err == 0 && (op.type >= TY_COUNT || op.type2 >= TY_COUNT || op.type == TY_PRED || op.type2 == TY_PRED ||
-			 strstr(d->insn->modifiers[d->insn->n_modifiers - 1], "bf16") ||
-			 strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "16x2") ||
-			 strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "bf16"))) {
+	if (err == 0 &&
+	    (op.type >= TY_COUNT || op.type2 >= TY_COUNT || op.type == TY_PRED ||
+	     op.type2 == TY_PRED || strstr(d->insn->modifiers[d->insn->n_modifiers - 1], "bf16") ||
+	     strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "16x2") ||
+	     strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "bf16"))) {
 		err = dec_fail(d, "a conversion between these types is not supported");
 	}
 	if (err == 0) {
@@ -412,10 +426,10 @@ int dec_cvt(struct decoder *d, int a, int b)
 
 static enum exec_space_kind space_word(struct decoder *d)
 {
-	static const char *const words[] = { ".global", ".const", ".shared", ".shared::cta", ".local", ".param",
-					     ".param::entry" };
-	static const enum exec_space_kind kinds[] = { SP_GLOBAL, SP_GLOBAL, SP_SHARED, SP_SHARED, SP_LOCAL,
-						      SP_PARAM,	 SP_PARAM };
+	static const char *const words[] = { ".global", ".const", ".shared",	  ".shared::cta",
+					     ".local",	".param", ".param::entry" };
+	static const enum exec_space_kind kinds[] = { SP_GLOBAL, SP_GLOBAL, SP_SHARED, SP_SHARED,
+						      SP_LOCAL,	 SP_PARAM,  SP_PARAM };
 	int i = dec_pick(d, words, ARRAY_SIZE(words), -1);
 
 	return i < 0 ? SP_GENERIC : kinds[i];
@@ -424,7 +438,8 @@ static enum exec_space_kind space_word(struct decoder *d)
 /* A window's offset is added or taken away; global addresses are generic ones. */
 int dec_cvta(struct decoder *d, int unused, int unused2)
 {
-	static const uint64_t windows[] = { [SP_SHARED] = EXEC_WINDOW_SHARED, [SP_LOCAL] = EXEC_WINDOW_LOCAL,
+	static const uint64_t windows[] = { [SP_SHARED] = EXEC_WINDOW_SHARED,
+					    [SP_LOCAL] = EXEC_WINDOW_LOCAL,
 					    [SP_PARAM] = EXEC_WINDOW_PARAM };
 	const struct ptx_operand *in = d->insn->operands;
 	struct op op = dec_op(d, NULL);

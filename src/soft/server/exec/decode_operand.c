@@ -8,10 +8,11 @@ static const struct {
 	const char *word;
 	enum exec_type type;
 } types[] = {
-	{ ".b8", TY_U8 },   { ".u8", TY_U8 },	{ ".s8", TY_S8 },   { ".b16", TY_U16 }, { ".u16", TY_U16 },
-	{ ".s16", TY_S16 }, { ".b32", TY_U32 }, { ".u32", TY_U32 }, { ".s32", TY_S32 }, { ".b64", TY_U64 },
-	{ ".u64", TY_U64 }, { ".s64", TY_S64 }, { ".f16", TY_F16 }, { ".f32", TY_F32 }, { ".f64", TY_F64 },
-	{ ".f16x2", TY_U32 }, { ".bf16", TY_U16 }, { ".bf16x2", TY_U32 }, { ".pred", TY_PRED },
+	{ ".b8", TY_U8 },    { ".u8", TY_U8 },	    { ".s8", TY_S8 },	  { ".b16", TY_U16 },
+	{ ".u16", TY_U16 },  { ".s16", TY_S16 },    { ".b32", TY_U32 },	  { ".u32", TY_U32 },
+	{ ".s32", TY_S32 },  { ".b64", TY_U64 },    { ".u64", TY_U64 },	  { ".s64", TY_S64 },
+	{ ".f16", TY_F16 },  { ".f32", TY_F32 },    { ".f64", TY_F64 },	  { ".f16x2", TY_U32 },
+	{ ".bf16", TY_U16 }, { ".bf16x2", TY_U32 }, { ".pred", TY_PRED },
 };
 
 enum exec_type dec_type(const char *word)
@@ -26,9 +27,10 @@ enum exec_type dec_type(const char *word)
 
 unsigned dec_type_bytes(enum exec_type t)
 {
-	static const uint8_t bytes[TY_COUNT] = { [TY_U8] = 1,  [TY_S8] = 1,  [TY_U16] = 2, [TY_S16] = 2,
-						 [TY_U32] = 4, [TY_S32] = 4, [TY_U64] = 8, [TY_S64] = 8,
-						 [TY_F16] = 2, [TY_F32] = 4, [TY_F64] = 8, [TY_F32Z] = 4 };
+	static const uint8_t bytes[TY_COUNT] = {
+		[TY_U8] = 1,  [TY_S8] = 1,  [TY_U16] = 2, [TY_S16] = 2, [TY_U32] = 4, [TY_S32] = 4,
+		[TY_U64] = 8, [TY_S64] = 8, [TY_F16] = 2, [TY_F32] = 4, [TY_F64] = 8, [TY_F32Z] = 4
+	};
 
 	return t < TY_COUNT ? bytes[t] : 0;
 }
@@ -116,8 +118,8 @@ int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 
 		buf_add(&d->constants, wide ? (void *)&bits : (void *)&low, wide ? 8 : 4);
 	}
-	if (d->constants.failed ||
-	    strmap_add_n(&d->constant_index, (char *)&key, sizeof(key), (void *)(uintptr_t)(offset + 1)) < 0) {
+	if (d->constants.failed || strmap_add_n(&d->constant_index, (char *)&key, sizeof(key),
+						(void *)(uintptr_t)(offset + 1)) < 0) {
 		return dec_no_memory(d);
 	}
 	*ret = offset | REF_CONST;
@@ -125,11 +127,13 @@ int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 }
 
 /* A slot of its own, filled when the address is known. */
-int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide, uint32_t *ret)
+int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
+		       uint32_t *ret)
 {
 	static const uint8_t zero[EXEC_SLOT64];
-	struct exec_reloc r = { .kind = kind, .offset = (uint32_t)d->constants.len, .wide = wide,
-				.addend = addend };
+	struct exec_reloc r = {
+		.kind = kind, .offset = (uint32_t)d->constants.len, .wide = wide, .addend = addend
+	};
 	const struct exec_reloc *known = (const struct exec_reloc *)d->relocs.data;
 
 	for (size_t i = 0; i < d->relocs.len / sizeof(r); i++) {
@@ -147,7 +151,8 @@ int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t add
 	return d->constants.failed || d->relocs.failed ? dec_no_memory(d) : 0;
 }
 
-static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret)
+static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_type t,
+		     uint32_t *ret)
 {
 	uint64_t bits = o->value;
 	double v64;
@@ -219,8 +224,8 @@ static bool special(const char *name, bool wide, uint32_t *ret)
 }
 
 /* The address of a variable, in its own space. */
-static int variable_address(struct decoder *d, const char *name, int64_t offset, bool wide, uint32_t *ret,
-			    enum exec_space_kind *ret_space)
+static int variable_address(struct decoder *d, const char *name, int64_t offset, bool wide,
+			    uint32_t *ret, enum exec_space_kind *ret_space)
 {
 	const struct symbol *s = dec_find(d, name);
 	const struct exec_variable *global;
@@ -269,7 +274,8 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 	if (global || (s && s->kind == SYM_GLOBAL)) {
 		*ret_space = SP_GLOBAL;
 		return dec_constant_reloc(d, RELOC_GLOBAL,
-					  (int64_t)(global ? global->offset : s->offset) + offset, wide, ret);
+					  (int64_t)(global ? global->offset : s->offset) + offset,
+					  wide, ret);
 	}
 	if (!s && strmap_get(d->functions, name)) {
 		return dec_fail(d, "the address of a function is not supported");
@@ -281,8 +287,8 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 }
 
 /* width: 0 any, else bytes that a register must have. */
-static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact, uint32_t *ret,
-		  bool *ret_wide)
+static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, bool exact,
+		  uint32_t *ret, bool *ret_wide)
 {
 	enum exec_space_kind space;
 	enum exec_type have;
@@ -304,8 +310,8 @@ static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type
 			return dec_fail(d, "%s is a predicate", o->name);
 		}
 		if (exact ? dec_is_wide(have) != dec_is_wide(t) ||
-				    dec_type_bytes(have) < dec_type_bytes(t) :
-			    dec_type_bytes(have) < dec_type_bytes(t)) {
+				    dec_type_bytes(have) < dec_type_bytes(t)
+			  : dec_type_bytes(have) < dec_type_bytes(t)) {
 			return dec_fail(d, "%s does not have the instruction's size", o->name);
 		}
 		*ret_wide = dec_is_wide(have);
@@ -315,7 +321,8 @@ static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type
 		return 0;
 	}
 	if (o->name[0] == '%' && !dec_find(d, o->name)) {
-		return dec_fail(d, "%s is not declared, and no special register of this size", o->name);
+		return dec_fail(d, "%s is not declared, and no special register of this size",
+				o->name);
 	}
 	return variable_address(d, o->name, o->offset, *ret_wide, ret, &space);
 }
@@ -333,7 +340,8 @@ int dec_source_any(struct decoder *d, const struct ptx_operand *o, enum exec_typ
 	return source(d, o, t, false, ret, ret_wide);
 }
 
-int dec_dest_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret, bool *ret_wide)
+int dec_dest_any(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret,
+		 bool *ret_wide)
 {
 	enum exec_type have;
 	int err;
@@ -398,8 +406,10 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint
 	return 0;
 }
 
-/* A named parameter, local or shared variable says which space it is even when the instruction does not. */
-int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space, struct op *op)
+/* A named parameter, local or shared variable says which space it is even when the instruction does
+ * not. */
+int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
+		struct op *op)
 {
 	enum exec_space_kind found = *space;
 	enum exec_type have;

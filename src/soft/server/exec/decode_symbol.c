@@ -59,9 +59,9 @@ int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret)
 	if (*count == DECODE_SLOTS_MAX) {
 		return dec_fail(d, "a function uses more than %u registers", DECODE_SLOTS_MAX);
 	}
-	*ret = type == TY_PRED	  ? *count :
-	       dec_is_wide(type) ? REF_SLOT64(*count, REF_R64) :
-				   REF_SLOT32(*count, REF_R32);
+	*ret = type == TY_PRED	   ? *count
+	       : dec_is_wide(type) ? REF_SLOT64(*count, REF_R64)
+				   : REF_SLOT32(*count, REF_R32);
 	(*count)++;
 	return 0;
 }
@@ -72,7 +72,8 @@ int dec_frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *
 	uint64_t at = ROUND_UP((uint64_t)s->local_bytes, align);
 
 	if (bytes > DECODE_LOCAL_MAX || at + bytes > DECODE_LOCAL_MAX) {
-		return dec_fail(d, "a function uses more than %u bytes of local memory", DECODE_LOCAL_MAX);
+		return dec_fail(d, "a function uses more than %u bytes of local memory",
+				DECODE_LOCAL_MAX);
 	}
 	*ret = (uint32_t)at;
 	s->local_bytes = (uint32_t)(at + bytes);
@@ -179,7 +180,8 @@ static int declare_registers(struct decoder *d, const struct ptx_variable *v)
 	char key[128];
 
 	if (v->vector || v->n_dims) {
-		return dec_fail(d, "vector registers are not supported: .reg %s %s", v->type, v->name);
+		return dec_fail(d, "vector registers are not supported: .reg %s %s", v->type,
+				v->name);
 	}
 	if (type == TY_COUNT) {
 		return dec_fail(d, "registers of type %s are not supported", v->type);
@@ -286,7 +288,7 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 {
 	const uint32_t unknown = UINT32_MAX;
 
-	ptx_each(list, it) {
+	ptx_each (list, it) {
 		struct symbol *s;
 
 		if (it->kind != PTX_LABEL) {
@@ -294,7 +296,8 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 		}
 		d->line = it->line;
 		s = dec_symbol_new(d, ((struct ptx_label *)it)->name,
-				   it->next && it->next->kind == PTX_TARGETS ? SYM_TABLE : SYM_LABEL);
+				   it->next && it->next->kind == PTX_TARGETS ? SYM_TABLE
+									     : SYM_LABEL);
 		if (!s) {
 			return -EINVAL;
 		}
@@ -308,16 +311,18 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 	return 0;
 }
 
-int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *ret, uint32_t *frame,
-		uint32_t *n32, uint32_t *n64, uint32_t *n_pred)
+int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *ret,
+		uint32_t *frame, uint32_t *n32, uint32_t *n64, uint32_t *n_pred)
 {
 	for (uint32_t i = 0; i < f->n_returns + f->n_params; i++) {
 		const struct ptx_variable *v =
 			i < f->n_returns ? &f->returns[i] : &f->params[i - f->n_returns];
 		uint64_t bytes;
 
-		ret[i] = (struct formal){ .in_register = v->space == PTX_REG, .type = dec_type(v->type) };
-		if (ptx_variable_bytes(v, &bytes) < 0 || bytes > DECODE_LOCAL_MAX || v->open_array ||
+		ret[i] = (struct formal){ .in_register = v->space == PTX_REG,
+					  .type = dec_type(v->type) };
+		if (ptx_variable_bytes(v, &bytes) < 0 || bytes > DECODE_LOCAL_MAX ||
+		    v->open_array ||
 		    (ret[i].in_register && (ret[i].type == TY_COUNT || v->n_dims || v->vector))) {
 			return dec_fail(d, "parameter %s of %s is not supported", v->name, f->name);
 		}

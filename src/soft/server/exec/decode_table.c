@@ -1,4 +1,5 @@
-/* Which opcode is decoded by what. An opcode that is not here is refused when the module is loaded. */
+/* Which opcode is decoded by what. An opcode that is not here is refused when the module is loaded.
+ */
 #include "soft/server/exec/decode.h"
 
 #include <stdlib.h>

@@ -7,12 +7,15 @@ int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, 
 	struct exec_block *b = w->block;
 
 	b->status = status;
-	b->fault = (struct exec_fault){ .address = address, .line = o->line,
-					.thread = w->index * EXEC_LANES + lane, .what = what };
+	b->fault = (struct exec_fault){ .address = address,
+					.line = o->line,
+					.thread = w->index * EXEC_LANES + lane,
+					.what = what };
 	return STEP_FAULT;
 }
 
-static void *global_pointer(const struct exec_space *s, uint64_t address, unsigned bytes, bool write)
+static void *global_pointer(const struct exec_space *s, uint64_t address, unsigned bytes,
+			    bool write)
 {
 	uint64_t off = address - s->base;
 
@@ -46,10 +49,11 @@ static enum exec_space_kind window_of(uint64_t address, uint64_t *ret_off)
 	return SP_GLOBAL;
 }
 
-void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space, unsigned lane,
-			uint64_t address, unsigned bytes, bool write)
+void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space,
+			unsigned lane, uint64_t address, unsigned bytes, bool write)
 {
-	static const char *const outside[] = { "access outside valid memory", "access outside valid global memory",
+	static const char *const outside[] = { "access outside valid memory",
+					       "access outside valid global memory",
 					       "access outside the block's shared memory",
 					       "access outside the thread's local memory",
 					       "access outside the kernel's parameters" };
@@ -69,13 +73,15 @@ void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind
 		p = window_pointer(b->shared, b->shared_bytes, off, bytes);
 		break;
 	case SP_LOCAL:
-		p = window_pointer(b->local + (size_t)(w->index * EXEC_LANES + lane) * b->f->local_stride,
+		p = window_pointer(b->local + (size_t)(w->index * EXEC_LANES + lane) *
+						      b->f->local_stride,
 				   b->f->local_stride, off, bytes);
 		break;
 	case SP_PARAM:
 		/* Never written: the decoder refuses st.param to a kernel's parameters. */
-		p = write ? NULL :
-			    window_pointer((uint8_t *)b->launch.params, b->f->info.param_bytes, off, bytes);
+		p = write ? NULL
+			  : window_pointer((uint8_t *)b->launch.params, b->f->info.param_bytes, off,
+					   bytes);
 		break;
 	default:
 		p = global_pointer(b->launch.space, off, bytes, write);

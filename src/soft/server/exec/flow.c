@@ -1,5 +1,5 @@
-/* Control flow: branches, calls, ends, barriers. A handler leaves the current group as it should go on and says
- * STEP_SWITCH when other lanes may have to run first. */
+/* Control flow: branches, calls, ends, barriers. A handler leaves the current group as it should go
+ * on and says STEP_SWITCH when other lanes may have to run first. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
@@ -34,8 +34,7 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 	const uint32_t *a = REF(const uint32_t, w, o->a);
 	uint32_t rest = m, next = w->pc;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		if (a[lane] >= t->n) {
 			return exec_fault_set(w, o, EXEC_FAULT_INSN, lane, a[lane],
 					      "index outside the table of branch targets");
@@ -47,8 +46,7 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 	while (rest) {
 		uint32_t index = a[__builtin_ctz(rest)], same = 0;
 
-		each_lane(rest, lane)
-		{
+		each_lane (rest, lane) {
 			same |= (uint32_t)(a[lane] == index) << lane;
 		}
 		rest &= ~same;
@@ -63,12 +61,14 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 
 static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
 {
-	return w->block->local + (size_t)(w->index * EXEC_LANES + lane) * w->block->f->local_stride + frame;
+	return w->block->local +
+	       (size_t)(w->index * EXEC_LANES + lane) * w->block->f->local_stride + frame;
 }
 
-/* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards the callee. */
-static void copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list, uint32_t n,
-		     bool in, uint32_t m)
+/* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards
+ * the callee. */
+static void copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list,
+		     uint32_t n, bool in, uint32_t m)
 {
 	uint8_t *far[REF_BASES];
 	uint32_t near_frame = w->frame, far_frame = w->frame + call->step_local;
@@ -83,10 +83,11 @@ static void copy_all(struct warp *w, const struct exec_call *call, const struct 
 		uint8_t *d = to[c->dst & 7] + (c->dst & ~(uint32_t)REF_MASK);
 		unsigned bytes = c->bytes;
 
-		each_lane(m, lane)
-		{
-			uint8_t *mem_s = lane_frame(w, (in ? near_frame : far_frame) + c->src, lane);
-			uint8_t *mem_d = lane_frame(w, (in ? far_frame : near_frame) + c->dst, lane);
+		each_lane (m, lane) {
+			uint8_t *mem_s =
+				lane_frame(w, (in ? near_frame : far_frame) + c->src, lane);
+			uint8_t *mem_d =
+				lane_frame(w, (in ? far_frame : near_frame) + c->dst, lane);
 			unsigned cell = c->kind == COPY_REG32 || bytes <= 4 ? 4 : 8;
 
 			switch (c->kind) {
@@ -122,8 +123,7 @@ int op_call(struct warp *w, const struct op *o, uint32_t m)
 		leave_behind(w, w->mask & ~m, w->pc + 1);
 	}
 	copy_all(w, call, call->in, call->n_in, true, m);
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		w->ret_pc[w->depth * EXEC_LANES + lane] = w->pc;
 	}
 	w->depth++;
@@ -144,7 +144,8 @@ int op_call_out(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* Callers may differ: the group of the first lane's caller goes on, the others are left in the callee's last line. */
+/* Callers may differ: the group of the first lane's caller goes on, the others are left in the
+ * callee's last line. */
 int op_ret(struct warp *w, const struct op *o, uint32_t m)
 {
 	const uint32_t *back;
@@ -156,8 +157,7 @@ int op_ret(struct warp *w, const struct op *o, uint32_t m)
 	}
 	back = w->ret_pc + (w->depth - 1) * EXEC_LANES;
 	pc = back[__builtin_ctz(m)];
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		same |= (uint32_t)(back[lane] == pc) << lane;
 	}
 	if (m & ~same) {
@@ -205,7 +205,8 @@ int op_bar(struct warp *w, const struct op *o, uint32_t m)
 	uint32_t count = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[first] : 0;
 	struct barrier *bar;
 
-	if (number >= EXEC_BARRIERS || count > EXEC_THREADS_MAX || (o->wide & WIDE_B && count % EXEC_LANES)) {
+	if (number >= EXEC_BARRIERS || count > EXEC_THREADS_MAX ||
+	    (o->wide & WIDE_B && count % EXEC_LANES)) {
 		return exec_fault_set(w, o, EXEC_FAULT_TRAP, first, number,
 				      "a barrier's number or count is not valid");
 	}

@@ -15,7 +15,8 @@ const struct handlers *exec_handlers(void)
 	}
 #if defined(__x86_64__) && !defined(EXEC_ONLY_BASE)
 	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	    __builtin_cpu_supports("bmi2")) {
 		return &exec_handlers_avx2;
 	}
 #endif

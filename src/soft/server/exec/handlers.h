@@ -1,26 +1,91 @@
-/* The tables in which the decoder finds handlers. alu.c and mem.c are compiled once for any x86-64 and once for AVX2 with
- * FMA; exec_handlers() gives the set for this machine. A missing entry is an unsupported combination. */
+/* The tables in which the decoder finds handlers. alu.c and mem.c are compiled once for any x86-64
+ * and once for AVX2 with FMA; exec_handlers() gives the set for this machine. A missing entry is an
+ * unsupported combination. */
 #ifndef GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 #define GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 
 #include "soft/server/exec/op.h"
 
 enum alu {
-	ALU_ADD, ALU_SUB, ALU_MUL, ALU_MUL_HI, ALU_MUL_WIDE, ALU_MAD, ALU_MAD_HI, ALU_MAD_WIDE, ALU_DIV, ALU_REM,
-	ALU_MIN, ALU_MAX, ALU_ABS, ALU_NEG, ALU_AND, ALU_OR, ALU_XOR, ALU_NOT, ALU_CNOT, ALU_SHL, ALU_SHR, ALU_SAD,
-	ALU_MUL24, ALU_MUL24_HI, ALU_MAD24, ALU_MAD24_HI, ALU_POPC, ALU_CLZ, ALU_BREV, ALU_BFE, ALU_BFI,
-	ALU_BFIND, ALU_BFIND_SHIFT, ALU_PRMT, ALU_LOP3, ALU_SHF_L_WRAP, ALU_SHF_L_CLAMP, ALU_SHF_R_WRAP,
-	ALU_SHF_R_CLAMP, ALU_ADD_SAT, ALU_SUB_SAT, ALU_MUL_SAT, ALU_FMA, ALU_FMA_SAT, ALU_RCP, ALU_SQRT,
-	ALU_RSQRT, ALU_EX2, ALU_LG2, ALU_SIN, ALU_COS, ALU_TANH, ALU_COPYSIGN, ALU_MIN_NAN, ALU_MAX_NAN,
-	ALU_MOV, ALU_SELP, ALU_PACK, /* d = a | b << half */
+	ALU_ADD,
+	ALU_SUB,
+	ALU_MUL,
+	ALU_MUL_HI,
+	ALU_MUL_WIDE,
+	ALU_MAD,
+	ALU_MAD_HI,
+	ALU_MAD_WIDE,
+	ALU_DIV,
+	ALU_REM,
+	ALU_MIN,
+	ALU_MAX,
+	ALU_ABS,
+	ALU_NEG,
+	ALU_AND,
+	ALU_OR,
+	ALU_XOR,
+	ALU_NOT,
+	ALU_CNOT,
+	ALU_SHL,
+	ALU_SHR,
+	ALU_SAD,
+	ALU_MUL24,
+	ALU_MUL24_HI,
+	ALU_MAD24,
+	ALU_MAD24_HI,
+	ALU_POPC,
+	ALU_CLZ,
+	ALU_BREV,
+	ALU_BFE,
+	ALU_BFI,
+	ALU_BFIND,
+	ALU_BFIND_SHIFT,
+	ALU_PRMT,
+	ALU_LOP3,
+	ALU_SHF_L_WRAP,
+	ALU_SHF_L_CLAMP,
+	ALU_SHF_R_WRAP,
+	ALU_SHF_R_CLAMP,
+	ALU_ADD_SAT,
+	ALU_SUB_SAT,
+	ALU_MUL_SAT,
+	ALU_FMA,
+	ALU_FMA_SAT,
+	ALU_RCP,
+	ALU_SQRT,
+	ALU_RSQRT,
+	ALU_EX2,
+	ALU_LG2,
+	ALU_SIN,
+	ALU_COS,
+	ALU_TANH,
+	ALU_COPYSIGN,
+	ALU_MIN_NAN,
+	ALU_MAX_NAN,
+	ALU_MOV,
+	ALU_SELP,
+	ALU_PACK,   /* d = a | b << half */
 	ALU_UNPACK, /* d, e = halves of a */
 	ALU_COUNT,
 };
 
 /* Comparisons of setp; the unsigned words lo, ls, hi, hs are lt, le, gt, ge of an unsigned type. */
 enum cmp {
-	CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_EQU, CMP_NEU, CMP_LTU, CMP_LEU, CMP_GTU, CMP_GEU,
-	CMP_NUM, CMP_NAN, CMP_COUNT,
+	CMP_EQ,
+	CMP_NE,
+	CMP_LT,
+	CMP_LE,
+	CMP_GT,
+	CMP_GE,
+	CMP_EQU,
+	CMP_NEU,
+	CMP_LTU,
+	CMP_LEU,
+	CMP_GTU,
+	CMP_GEU,
+	CMP_NUM,
+	CMP_NAN,
+	CMP_COUNT,
 };
 
 /* Sizes of memory elements in tables: 1, 2, 4, 8 bytes. */
@@ -28,21 +93,26 @@ struct handlers {
 	const char *name;
 	op_fn alu[ALU_COUNT][TY_COUNT];
 	op_fn setp[CMP_COUNT][TY_COUNT];
-	op_fn cvt[TY_COUNT][TY_COUNT]; /* [to][from]: round to nearest, floats to integers towards zero */
-	op_fn load[SP_PARAM + 1];   /* any size and vector */
+	op_fn cvt[TY_COUNT]
+		 [TY_COUNT]; /* [to][from]: round to nearest, floats to integers towards zero */
+	op_fn load[SP_PARAM + 1]; /* any size and vector */
 	op_fn store[SP_PARAM + 1];
-	op_fn load_word[SP_PARAM + 1][2];  /* one 32-bit or 64-bit element into a register of that size; or NULL */
+	op_fn load_word[SP_PARAM + 1]
+		       [2]; /* one 32-bit or 64-bit element into a register of that size; or NULL */
 	op_fn store_word[SP_PARAM + 1][2];
 };
 
 extern const struct handlers exec_handlers_base;
 extern const struct handlers exec_handlers_avx2;
 const struct handlers *exec_handlers(void);
-void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL: as the machine can */
+void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL:
+						       as the machine can */
 
 /* slow.c: what needs no speed. */
-int op_round(struct warp *w, const struct op *o, uint32_t m);   /* directed rounding: sub = enum slow_round */
-int op_cvt_any(struct warp *w, const struct op *o, uint32_t m); /* any conversion: n = rounding, flags */
+int op_round(struct warp *w, const struct op *o,
+	     uint32_t m); /* directed rounding: sub = enum slow_round */
+int op_cvt_any(struct warp *w, const struct op *o,
+	       uint32_t m); /* any conversion: n = rounding, flags */
 enum slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
 int op_testp(struct warp *w, const struct op *o, uint32_t m);
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
@@ -57,10 +127,22 @@ enum { LOGIC_MOV, LOGIC_NOT, LOGIC_AND, LOGIC_OR, LOGIC_XOR, LOGIC_SET };
 int op_isspacep(struct warp *w, const struct op *o, uint32_t m);
 int op_nop(struct warp *w, const struct op *o, uint32_t m);
 int op_fence(struct warp *w, const struct op *o, uint32_t m);
-int op_f16(struct warp *w, const struct op *o, uint32_t m); /* sub = enum alu, type TY_F16, n = 1 or 2 halves */
+int op_f16(struct warp *w, const struct op *o,
+	   uint32_t m); /* sub = enum alu, type TY_F16, n = 1 or 2 halves */
 
 /* atom.c */
-enum { ATOM_ADD, ATOM_MIN, ATOM_MAX, ATOM_EXCH, ATOM_CAS, ATOM_AND, ATOM_OR, ATOM_XOR, ATOM_INC, ATOM_DEC };
+enum {
+	ATOM_ADD,
+	ATOM_MIN,
+	ATOM_MAX,
+	ATOM_EXCH,
+	ATOM_CAS,
+	ATOM_AND,
+	ATOM_OR,
+	ATOM_XOR,
+	ATOM_INC,
+	ATOM_DEC
+};
 int op_atom(struct warp *w, const struct op *o, uint32_t m); /* n: 1 when the old value is wanted */
 
 /* cross.c: between lanes. */
@@ -74,17 +156,19 @@ int op_redux(struct warp *w, const struct op *o, uint32_t m); /* sub = enum of a
 int op_warp_sync(struct warp *w, const struct op *o, uint32_t m);
 
 /* flow.c */
-int op_bra(struct warp *w, const struct op *o, uint32_t m); /* e: pc */
-int op_brx(struct warp *w, const struct op *o, uint32_t m); /* e: table, a: index */
+int op_bra(struct warp *w, const struct op *o, uint32_t m);  /* e: pc */
+int op_brx(struct warp *w, const struct op *o, uint32_t m);  /* e: table, a: index */
 int op_call(struct warp *w, const struct op *o, uint32_t m); /* e: call */
-int op_call_out(struct warp *w, const struct op *o, uint32_t m); /* stands behind op_call: e: call */
+int op_call_out(struct warp *w, const struct op *o,
+		uint32_t m); /* stands behind op_call: e: call */
 int op_ret(struct warp *w, const struct op *o, uint32_t m);
 int op_exit(struct warp *w, const struct op *o, uint32_t m);
 int op_trap(struct warp *w, const struct op *o, uint32_t m);
 int op_bar(struct warp *w, const struct op *o, uint32_t m); /* a: number, b: count when WIDE_B */
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED_POPC, BAR_RED_AND, BAR_RED_OR };
 
-/* True when every lane that this mask names is in the group or has ended; otherwise the group waits: return STEP_SWITCH. */
+/* True when every lane that this mask names is in the group or has ended; otherwise the group
+ * waits: return STEP_SWITCH. */
 bool exec_sync_ready(struct warp *w, uint32_t members);
 
 #endif

@@ -1,6 +1,7 @@
-/* Loads and stores; included by alu.c only, so that they are compiled for each instruction set. Addresses of all lanes are
- * computed and checked together: lanes that do not take part borrow the address of one that does, so one range check is
- * enough. Only when that fails lanes are looked at one by one, to find the one at fault. */
+/* Loads and stores; included by alu.c only, so that they are compiled for each instruction set.
+ * Addresses of all lanes are computed and checked together: lanes that do not take part borrow the
+ * address of one that does, so one range check is enough. Only when that fails lanes are looked at
+ * one by one, to find the one at fault. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEM_H
 #define GBPF_SOFT_SERVER_EXEC_MEM_H
 
@@ -10,7 +11,8 @@
 
 #define PAGES_TOGETHER 64u
 
-static ALWAYS_INLINE void mem_addresses(struct warp *w, const struct op *o, uint32_t m, uint64_t *at)
+static ALWAYS_INLINE void mem_addresses(struct warp *w, const struct op *o, uint32_t m,
+					uint64_t *at)
 {
 	uint64_t imm = (uint64_t)o->imm, first;
 
@@ -58,7 +60,8 @@ static ALWAYS_INLINE bool mem_span(uint64_t *at, uint64_t base, uint64_t bytes, 
 		off_line |= at[i] ^ (at[0] + i * bytes);
 	}
 	if (off_line == 0) {
-		/* The common case needs no minimum. A wrap at the end of 2^64 makes high small: refused by the range check. */
+		/* The common case needs no minimum. A wrap at the end of 2^64 makes high small:
+		 * refused by the range check. */
 		ret->low = at[0];
 		ret->high = at[EXEC_LANES - 1];
 		if (ret->high < ret->low) {
@@ -82,7 +85,8 @@ static ALWAYS_INLINE bool mem_span(uint64_t *at, uint64_t base, uint64_t bytes, 
 static bool mem_pages(const struct exec_space *s, const struct mem_span *span, const uint64_t *at,
 		      uint64_t bytes, uint8_t need)
 {
-	uint64_t first = span->low / EXEC_PAGE_BYTES, last = (span->high + bytes - 1) / EXEC_PAGE_BYTES;
+	uint64_t first = span->low / EXEC_PAGE_BYTES,
+		 last = (span->high + bytes - 1) / EXEC_PAGE_BYTES;
 	uint8_t all = need;
 
 	if (last - first < PAGES_TOGETHER) {
@@ -102,13 +106,12 @@ static bool mem_pages(const struct exec_space *s, const struct mem_span *span, c
 }
 
 /* Finds which lane is wrong and sets the fault. */
-static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m, enum exec_space_kind space,
-			      bool write)
+static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m,
+			      enum exec_space_kind space, bool write)
 {
 	unsigned bytes = o->size * (unsigned)o->n;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
 
 		if (!exec_lane_pointer(w, o, space, lane, at, bytes, write)) {
@@ -120,9 +123,11 @@ static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m, en
 	return STEP_SWITCH;
 }
 
-/* Host address of offset 0 of the space, for every lane the same; NULL when an access is not valid. */
-static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_space_kind space, uint64_t *at,
-					uint64_t bytes, bool write, struct mem_span *span)
+/* Host address of offset 0 of the space, for every lane the same; NULL when an access is not valid.
+ */
+static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_space_kind space,
+					uint64_t *at, uint64_t bytes, bool write,
+					struct mem_span *span)
 {
 	const struct exec_block *b = w->block;
 
@@ -130,7 +135,8 @@ static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_sp
 		const struct exec_space *s = b->launch.space;
 
 		if (!mem_span(at, s->base, bytes, m, span) || span->high >= s->bytes ||
-		    s->bytes - span->high < bytes || !mem_pages(s, span, at, bytes, write ? 2 : 1)) {
+		    s->bytes - span->high < bytes ||
+		    !mem_pages(s, span, at, bytes, write ? 2 : 1)) {
 			return NULL;
 		}
 		return s->host;
@@ -142,38 +148,38 @@ static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_sp
 	return b->shared;
 }
 
-#define LOAD_WORD(name, kind, T)                                                              \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,    \
-					   uint64_t *at)                                      \
-	{                                                                                     \
-		T *d = REF(T, w, o->d);                                                       \
-		struct mem_span span;                                                         \
-		const uint8_t *p = mem_check(w, m, kind, at, sizeof(T), false, &span);        \
-                                                                                              \
-		if (unlikely(!p)) {                                                           \
-			return -1;                                                            \
-		}                                                                             \
-		if (span.sequential) {                                                        \
-			memcpy(d, p + span.low, sizeof(T) * EXEC_LANES);                      \
-			return STEP_NEXT;                                                     \
-		}                                                                             \
-		if (span.same) {                                                              \
-			T v = *(const T *)(p + span.low);                                     \
-                                                                                              \
-			STORE_LANES(T, v);                                                    \
-			return STEP_NEXT;                                                     \
-		}                                                                             \
-		STORE_LANES(T, *(const T *)(p + at[i]));                                      \
-		return STEP_NEXT;                                                             \
-	}                                                                                     \
-	HANDLER(name)                                                                         \
-	{                                                                                     \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                          \
-		int r;                                                                        \
-                                                                                              \
-		mem_addresses(w, o, m, at);                                                   \
-		r = name##_at(w, o, m, at);                                                   \
-		return unlikely(r < 0) ? mem_fault(w, o, m, kind, false) : r;                 \
+#define LOAD_WORD(name, kind, T)                                                                   \
+	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
+					   uint64_t *at)                                           \
+	{                                                                                          \
+		T *d = REF(T, w, o->d);                                                            \
+		struct mem_span span;                                                              \
+		const uint8_t *p = mem_check(w, m, kind, at, sizeof(T), false, &span);             \
+                                                                                                   \
+		if (unlikely(!p)) {                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		if (span.sequential) {                                                             \
+			memcpy(d, p + span.low, sizeof(T) * EXEC_LANES);                           \
+			return STEP_NEXT;                                                          \
+		}                                                                                  \
+		if (span.same) {                                                                   \
+			T v = *(const T *)(p + span.low);                                          \
+                                                                                                   \
+			STORE_LANES(T, v);                                                         \
+			return STEP_NEXT;                                                          \
+		}                                                                                  \
+		STORE_LANES(T, *(const T *)(p + at[i]));                                           \
+		return STEP_NEXT;                                                                  \
+	}                                                                                          \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		int r;                                                                             \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		r = name##_at(w, o, m, at);                                                        \
+		return unlikely(r < 0) ? mem_fault(w, o, m, kind, false) : r;                      \
 	}
 LOAD_WORD(load_global_4, SP_GLOBAL, uint32_t)
 LOAD_WORD(load_global_8, SP_GLOBAL, uint64_t)
@@ -181,35 +187,34 @@ LOAD_WORD(load_shared_4, SP_SHARED, uint32_t)
 LOAD_WORD(load_shared_8, SP_SHARED, uint64_t)
 
 /* Lanes that store to one address: the highest lane's value stays. */
-#define STORE_WORD(name, kind, T)                                                             \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,    \
-					   uint64_t *at)                                      \
-	{                                                                                     \
-		const T *d = REF(const T, w, o->d);                                           \
-		struct mem_span span;                                                         \
-		uint8_t *p = mem_check(w, m, kind, at, sizeof(T), true, &span);               \
-                                                                                              \
-		if (unlikely(!p)) {                                                           \
-			return -1;                                                            \
-		}                                                                             \
-		if (span.sequential) {                                                        \
-			memcpy(p + span.low, d, sizeof(T) * EXEC_LANES);                      \
-			return STEP_NEXT;                                                     \
-		}                                                                             \
-		each_lane(m, i)                                                               \
-		{                                                                             \
-			*(T *)(p + at[i]) = d[i];                                             \
-		}                                                                             \
-		return STEP_NEXT;                                                             \
-	}                                                                                     \
-	HANDLER(name)                                                                         \
-	{                                                                                     \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                          \
-		int r;                                                                        \
-                                                                                              \
-		mem_addresses(w, o, m, at);                                                   \
-		r = name##_at(w, o, m, at);                                                   \
-		return unlikely(r < 0) ? mem_fault(w, o, m, kind, true) : r;                  \
+#define STORE_WORD(name, kind, T)                                                                  \
+	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
+					   uint64_t *at)                                           \
+	{                                                                                          \
+		const T *d = REF(const T, w, o->d);                                                \
+		struct mem_span span;                                                              \
+		uint8_t *p = mem_check(w, m, kind, at, sizeof(T), true, &span);                    \
+                                                                                                   \
+		if (unlikely(!p)) {                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		if (span.sequential) {                                                             \
+			memcpy(p + span.low, d, sizeof(T) * EXEC_LANES);                           \
+			return STEP_NEXT;                                                          \
+		}                                                                                  \
+		each_lane (m, i) {                                                                 \
+			*(T *)(p + at[i]) = d[i];                                                  \
+		}                                                                                  \
+		return STEP_NEXT;                                                                  \
+	}                                                                                          \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		int r;                                                                             \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		r = name##_at(w, o, m, at);                                                        \
+		return unlikely(r < 0) ? mem_fault(w, o, m, kind, true) : r;                       \
 	}
 STORE_WORD(store_global_4, SP_GLOBAL, uint32_t)
 STORE_WORD(store_global_8, SP_GLOBAL, uint64_t)
@@ -259,7 +264,8 @@ static inline void write_element(uint8_t *p, unsigned size, uint64_t v)
 	}
 }
 
-/* Any size and vector, one lane after the other; wide bit k says that the k-th value is a 64-bit register. */
+/* Any size and vector, one lane after the other; wide bit k says that the k-th value is a 64-bit
+ * register. */
 static inline void load_lane(struct warp *w, const struct op *o, unsigned lane, const uint8_t *p)
 {
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
@@ -277,49 +283,48 @@ static inline void store_lane(struct warp *w, const struct op *o, unsigned lane,
 	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
 
 	for (unsigned k = 0; k < o->n; k++) {
-		write_element(p + k * o->size, o->size, lane_get(w, refs[k], o->flags >> k & 1, lane));
+		write_element(p + k * o->size, o->size,
+			      lane_get(w, refs[k], o->flags >> k & 1, lane));
 	}
 }
 
-#define ANY_SIZE(name, kind, write, one)                                                       \
-	HANDLER(name)                                                                          \
-	{                                                                                      \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                           \
-		struct mem_span span;                                                          \
-		uint8_t *p;                                                                    \
-                                                                                               \
-		mem_addresses(w, o, m, at);                                                    \
-		p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);         \
-		if (unlikely(!p)) {                                                            \
-			return mem_fault(w, o, m, kind, write);                                \
-		}                                                                              \
-		each_lane(m, i)                                                                \
-		{                                                                              \
-			one(w, o, i, p + at[i]);                                               \
-		}                                                                              \
-		return STEP_NEXT;                                                              \
+#define ANY_SIZE(name, kind, write, one)                                                           \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		struct mem_span span;                                                              \
+		uint8_t *p;                                                                        \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);             \
+		if (unlikely(!p)) {                                                                \
+			return mem_fault(w, o, m, kind, write);                                    \
+		}                                                                                  \
+		each_lane (m, i) {                                                                 \
+			one(w, o, i, p + at[i]);                                                   \
+		}                                                                                  \
+		return STEP_NEXT;                                                                  \
 	}
 ANY_SIZE(load_global, SP_GLOBAL, false, load_lane)
 ANY_SIZE(load_shared, SP_SHARED, false, load_lane)
 ANY_SIZE(store_global, SP_GLOBAL, true, store_lane)
 ANY_SIZE(store_shared, SP_SHARED, true, store_lane)
 
-#define BY_LANE(name, kind, write, one)                                                        \
-	HANDLER(name)                                                                          \
-	{                                                                                      \
-		unsigned bytes = o->size * (unsigned)o->n;                                     \
-                                                                                               \
-		each_lane(m, i)                                                                \
-		{                                                                              \
-			uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm; \
-			uint8_t *p = exec_lane_pointer(w, o, kind, i, at, bytes, write);       \
-                                                                                               \
-			if (!p) {                                                              \
-				return STEP_FAULT;                                             \
-			}                                                                      \
-			one(w, o, i, p);                                                       \
-		}                                                                              \
-		return STEP_NEXT;                                                              \
+#define BY_LANE(name, kind, write, one)                                                            \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		unsigned bytes = o->size * (unsigned)o->n;                                         \
+                                                                                                   \
+		each_lane (m, i) {                                                                 \
+			uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm;   \
+			uint8_t *p = exec_lane_pointer(w, o, kind, i, at, bytes, write);           \
+                                                                                                   \
+			if (!p) {                                                                  \
+				return STEP_FAULT;                                                 \
+			}                                                                          \
+			one(w, o, i, p);                                                           \
+		}                                                                                  \
+		return STEP_NEXT;                                                                  \
 	}
 BY_LANE(load_local, SP_LOCAL, false, load_lane)
 BY_LANE(store_local, SP_LOCAL, true, store_lane)
@@ -377,23 +382,23 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 	return (int)(any >> EXEC_WINDOW_SHIFT);
 }
 
-#define GENERIC_WORD(name, T, any)                                                             \
-	HANDLER(name##_generic_##T)                                                            \
-	{                                                                                      \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                           \
-		int window, r = -1;                                                            \
-                                                                                               \
-		mem_addresses(w, o, m, at);                                                    \
-		window = same_window(at);                                                      \
-		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                \
-			for (unsigned i = 0; i < EXEC_LANES; i++) {                            \
-				at[i] -= EXEC_WINDOW_SHARED;                                   \
-			}                                                                      \
-			r = name##_shared_##T##_at(w, o, m, at);                               \
-		} else if (window == 0) {                                                      \
-			r = name##_global_##T##_at(w, o, m, at);                               \
-		}                                                                              \
-		return r < 0 ? any(w, o, m) : r;                                               \
+#define GENERIC_WORD(name, T, any)                                                                 \
+	HANDLER(name##_generic_##T)                                                                \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		int window, r = -1;                                                                \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		window = same_window(at);                                                          \
+		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                    \
+			for (unsigned i = 0; i < EXEC_LANES; i++) {                                \
+				at[i] -= EXEC_WINDOW_SHARED;                                       \
+			}                                                                          \
+			r = name##_shared_##T##_at(w, o, m, at);                                   \
+		} else if (window == 0) {                                                          \
+			r = name##_global_##T##_at(w, o, m, at);                                   \
+		}                                                                                  \
+		return r < 0 ? any(w, o, m) : r;                                                   \
 	}
 GENERIC_WORD(load, 4, load_generic)
 GENERIC_WORD(load, 8, load_generic)

@@ -56,10 +56,10 @@ static void function_free(struct exec_function *f)
 
 static void module_free(struct exec_module *m)
 {
-	strmap_each(&m->functions, e) {
+	strmap_each (&m->functions, e) {
 		function_free(e->value);
 	}
-	strmap_each(&m->variables, e) {
+	strmap_each (&m->variables, e) {
 		free(e->value);
 	}
 	strmap_finish(&m->functions);
@@ -84,8 +84,8 @@ void exec_module_unref(struct exec_module *m)
 }
 
 /* One value at image + at. */
-static int write_value(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v, uint64_t at,
-		       unsigned bytes)
+static int write_value(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
+		       uint64_t at, unsigned bytes)
 {
 	uint64_t bits = o->value;
 	enum exec_type t = dec_type(v->type);
@@ -119,7 +119,8 @@ static int write_value(struct loader *l, const struct ptx_operand *o, const stru
 	case PTX_GENERIC:
 		target = strmap_get(&l->m->variables, o->name);
 		if (!target) {
-			return load_fail(l, "its initial value names something that has no address", v->name);
+			return load_fail(l, "its initial value names something that has no address",
+					 v->name);
 		}
 		r.addend = target->offset + (uint64_t)o->offset;
 		return buf_add(&l->relocs, &r, sizeof(r)) < 0 ? load_no_memory(l) : 0;
@@ -131,14 +132,14 @@ static int write_value(struct loader *l, const struct ptx_operand *o, const stru
 }
 
 /* Nested braces follow the dimensions; a short list leaves zeros. The parser bounds the depth. */
-static int write_init(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v, uint64_t at,
-		      uint64_t end, uint64_t stride, uint32_t dim)
+static int write_init(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
+		      uint64_t at, uint64_t end, uint64_t stride, uint32_t dim)
 {
 	unsigned element = ptx_type_bytes(v->type);
 
 	if (o->kind != PTX_VECTOR) {
-		return at + element > end ? load_fail(l, "it has too many initial values", v->name) :
-					    write_value(l, o, v, at, element);
+		return at + element > end ? load_fail(l, "it has too many initial values", v->name)
+					  : write_value(l, o, v, at, element);
 	}
 	if (dim < v->n_dims && v->dims[dim]) {
 		stride /= v->dims[dim];
@@ -147,8 +148,9 @@ static int write_init(struct loader *l, const struct ptx_operand *o, const struc
 	}
 	for (uint32_t i = 0; i < o->n_args; i++) {
 		uint64_t each = o->args[i].kind == PTX_VECTOR ? MAX(stride, (uint64_t)1) : element;
-		int err = at >= end ? load_fail(l, "it has too many initial values", v->name) :
-				      write_init(l, &o->args[i], v, at, MIN(end, at + each), stride, dim + 1);
+		int err = at >= end ? load_fail(l, "it has too many initial values", v->name)
+				    : write_init(l, &o->args[i], v, at, MIN(end, at + each), stride,
+						 dim + 1);
 
 		if (err < 0) {
 			return err;
@@ -178,7 +180,8 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 		return load_fail(l, "its size is not known or too large", v->name);
 	}
 	if (v->open_array) {
-		bytes = (uint64_t)v->init->n_args * ptx_type_bytes(v->type) * (v->vector ? v->vector : 1u);
+		bytes = (uint64_t)v->init->n_args * ptx_type_bytes(v->type) *
+			(v->vector ? v->vector : 1u);
 	}
 	if (ptx_variable_align(v) > 256) {
 		return load_fail(l, "alignment beyond 256 is not supported", v->name);
@@ -196,7 +199,8 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 	err = strmap_add(&m->variables, v->name, var);
 	if (err < 0) {
 		free(var);
-		return err == -EEXIST ? load_fail(l, "it is declared twice", v->name) : load_no_memory(l);
+		return err == -EEXIST ? load_fail(l, "it is declared twice", v->name)
+				      : load_no_memory(l);
 	}
 	m->global_bytes = var->offset + bytes;
 	if (v->space == PTX_CONST) {
@@ -208,7 +212,7 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 /* Those with initial values first, so that the image ends early. */
 static int place_variables(struct loader *l, bool with_init)
 {
-	ptx_each(&l->ptx->items, it) {
+	ptx_each (&l->ptx->items, it) {
 		const struct ptx_variable *v = (const struct ptx_variable *)it;
 		int err;
 
@@ -244,7 +248,8 @@ static int load_variables(struct loader *l)
 		}
 		l->line = it->line;
 		var = strmap_get(&m->variables, v->name);
-		err = write_init(l, v->init, v, var->offset, var->offset + var->bytes, var->bytes, 0);
+		err = write_init(l, v->init, v, var->offset, var->offset + var->bytes, var->bytes,
+				 0);
 	}
 	m->n_relocs = (uint32_t)(l->relocs.len / sizeof(struct exec_init_reloc));
 	m->relocs = (struct exec_init_reloc *)buf_steal(&l->relocs);
@@ -254,10 +259,10 @@ static int load_variables(struct loader *l)
 /* Names of functions and of shared variables. A definition hides its declarations. */
 static int load_names(struct loader *l)
 {
-	static const char *const known[] = { ".version", ".target", ".address_size", ".file", ".loc", ".section", ".pragma",
-					     ".alias" };
+	static const char *const known[] = { ".version", ".target",  ".address_size", ".file",
+					     ".loc",	 ".section", ".pragma",	      ".alias" };
 
-	ptx_each(&l->ptx->items, it) {
+	ptx_each (&l->ptx->items, it) {
 		struct ptx_function *f = (struct ptx_function *)it, *before;
 		struct ptx_variable *v = (struct ptx_variable *)it;
 		bool ok = it->kind != PTX_DIRECTIVE;
@@ -265,7 +270,8 @@ static int load_names(struct loader *l)
 
 		l->line = it->line;
 		for (size_t i = 0; i < ARRAY_SIZE(known) && !ok; i++) {
-			ok = strncmp(((struct ptx_directive *)it)->text, known[i], strlen(known[i])) == 0;
+			ok = strncmp(((struct ptx_directive *)it)->text, known[i],
+				     strlen(known[i])) == 0;
 		}
 		if (!ok) {
 			return load_fail(l, "unknown directive", "module");
@@ -283,7 +289,8 @@ static int load_names(struct loader *l)
 			err = strmap_add(&l->shared, v->name, v);
 		}
 		if (err < 0) {
-			return err == -EEXIST ? load_fail(l, "it is declared twice", v->name) : load_no_memory(l);
+			return err == -EEXIST ? load_fail(l, "it is declared twice", v->name)
+					      : load_no_memory(l);
 		}
 	}
 	return 0;
@@ -291,9 +298,15 @@ static int load_names(struct loader *l)
 
 static int load_function(struct loader *l, const struct ptx_function *f)
 {
-	struct decoder d = { .ptx = l->ptx, .module = l->m, .globals = &l->m->variables,
-			     .functions = &l->functions, .module_shared = &l->shared, .reached = &l->reached,
-			     .report = l->report, .h = exec_handlers(), .shared_align = 1 };
+	struct decoder d = { .ptx = l->ptx,
+			     .module = l->m,
+			     .globals = &l->m->variables,
+			     .functions = &l->functions,
+			     .module_shared = &l->shared,
+			     .reached = &l->reached,
+			     .report = l->report,
+			     .h = exec_handlers(),
+			     .shared_align = 1 };
 	struct exec_function *out = calloc(1, sizeof(*out));
 	int err;
 
@@ -317,7 +330,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 
 static int load_functions(struct loader *l, bool entries)
 {
-	ptx_each(&l->ptx->items, it) {
+	ptx_each (&l->ptx->items, it) {
 		const struct ptx_function *f = (const struct ptx_function *)it;
 		int err;
 
@@ -420,7 +433,7 @@ void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host
 		memcpy(host, m->image, m->image_bytes);
 		memset((uint8_t *)host + m->image_bytes, 0, m->global_bytes - m->image_bytes);
 	}
-	strmap_each(&m->functions, e) {
+	strmap_each (&m->functions, e) {
 		patch_function(e->value, device_address);
 	}
 }
@@ -450,7 +463,7 @@ unsigned exec_module_functions(const struct exec_module *m)
 
 const struct exec_function *exec_module_function_at(const struct exec_module *m, unsigned i)
 {
-	strmap_each(&m->functions, e) {
+	strmap_each (&m->functions, e) {
 		if (i-- == 0) {
 			return e->value;
 		}

@@ -1,6 +1,6 @@
-/* The engine's own shapes: compact operations, warps and blocks. A register is an array of 32 lanes; 32-bit and 64-bit
- * registers live in two files and predicates are masks in a third, so that a lane's bytes are always its own, whatever
- * function of the kernel the other lanes are in. */
+/* The engine's own shapes: compact operations, warps and blocks. A register is an array of 32
+ * lanes; 32-bit and 64-bit registers live in two files and predicates are masks in a third, so that
+ * a lane's bytes are always its own, whatever function of the kernel the other lanes are in. */
 #ifndef GBPF_SOFT_SERVER_EXEC_OP_H
 #define GBPF_SOFT_SERVER_EXEC_OP_H
 
@@ -37,15 +37,54 @@ enum {
 };
 
 /* Slots of 128 bytes behind REF_WARP. 64-bit ones take two. */
-enum { WARP_TID_X, WARP_TID_Y, WARP_TID_Z, WARP_LANEID, WARP_WARPID, WARP_MASK_EQ, WARP_MASK_LE, WARP_MASK_LT,
-       WARP_MASK_GE, WARP_MASK_GT, WARP_FRAME, WARP_SLOTS = WARP_FRAME + 2 };
+enum {
+	WARP_TID_X,
+	WARP_TID_Y,
+	WARP_TID_Z,
+	WARP_LANEID,
+	WARP_WARPID,
+	WARP_MASK_EQ,
+	WARP_MASK_LE,
+	WARP_MASK_LT,
+	WARP_MASK_GE,
+	WARP_MASK_GT,
+	WARP_FRAME,
+	WARP_SLOTS = WARP_FRAME + 2
+};
 /* Behind REF_BLOCK. */
-enum { BLOCK_NTID_X, BLOCK_NTID_Y, BLOCK_NTID_Z, BLOCK_CTAID_X, BLOCK_CTAID_Y, BLOCK_CTAID_Z, BLOCK_NCTAID_X,
-       BLOCK_NCTAID_Y, BLOCK_NCTAID_Z, BLOCK_NWARPID, BLOCK_SMID, BLOCK_NSMID, BLOCK_GRIDID32, BLOCK_DYN_SMEM,
-       BLOCK_TOTAL_SMEM, BLOCK_SPARE, BLOCK_GRIDID, BLOCK_SLOTS = BLOCK_GRIDID + 2 };
+enum {
+	BLOCK_NTID_X,
+	BLOCK_NTID_Y,
+	BLOCK_NTID_Z,
+	BLOCK_CTAID_X,
+	BLOCK_CTAID_Y,
+	BLOCK_CTAID_Z,
+	BLOCK_NCTAID_X,
+	BLOCK_NCTAID_Y,
+	BLOCK_NCTAID_Z,
+	BLOCK_NWARPID,
+	BLOCK_SMID,
+	BLOCK_NSMID,
+	BLOCK_GRIDID32,
+	BLOCK_DYN_SMEM,
+	BLOCK_TOTAL_SMEM,
+	BLOCK_SPARE,
+	BLOCK_GRIDID,
+	BLOCK_SLOTS = BLOCK_GRIDID + 2
+};
 
 enum exec_type {
-	TY_U8, TY_S8, TY_U16, TY_S16, TY_U32, TY_S32, TY_U64, TY_S64, TY_F16, TY_F32, TY_F64,
+	TY_U8,
+	TY_S8,
+	TY_U16,
+	TY_S16,
+	TY_U32,
+	TY_S32,
+	TY_U64,
+	TY_S64,
+	TY_F16,
+	TY_F32,
+	TY_F64,
 	TY_F32Z, /* f32 with .ftz, where tables tell them apart */
 	TY_PRED,
 	TY_COUNT,
@@ -65,7 +104,8 @@ struct op;
 /* m: the lanes that take part; never 0. w->pc already points behind the operation. */
 typedef int (*op_fn)(struct warp *w, const struct op *o, uint32_t m);
 
-/* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and values in d, b, c, e. */
+/* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and
+ * values in d, b, c, e. */
 struct op {
 	op_fn fn;
 	uint32_t d, a, b, c, e;
@@ -100,8 +140,8 @@ struct exec_copy {
 };
 
 struct exec_call {
-	uint32_t target;			     /* pc of the callee */
-	uint32_t callee, caller;		     /* functions of the kernel, while decoding */
+	uint32_t target;	 /* pc of the callee */
+	uint32_t callee, caller; /* functions of the kernel, while decoding */
 	uint32_t step32, step64, step_pred, step_local; /* the caller's frame */
 	uint32_t n_in, n_out;
 	struct exec_copy *in, *out; /* owned */
@@ -142,7 +182,8 @@ struct exec_function {
 	uint32_t shared_static, shared_align;
 };
 
-/* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's list. */
+/* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's
+ * list. */
 enum group_state { GROUP_READY, GROUP_SYNC, GROUP_BARRIER };
 struct group {
 	uint32_t pc, mask;
@@ -158,9 +199,9 @@ struct warp {
 	uint32_t *preds;
 	const struct op *code;
 	uint32_t pc;
-	uint32_t mask;	  /* lanes of the current group; 0: none is chosen */
-	uint32_t idle;	  /* lanes that do not exist or have ended */
-	uint32_t stop_pc; /* where the current group may meet another one */
+	uint32_t mask;		/* lanes of the current group; 0: none is chosen */
+	uint32_t idle;		/* lanes that do not exist or have ended */
+	uint32_t stop_pc;	/* where the current group may meet another one */
 	enum group_state state; /* of the current group, after STEP_SWITCH */
 	uint8_t barrier;
 	uint32_t depth;
@@ -173,10 +214,10 @@ struct warp {
 	uint8_t *mem32, *mem64;
 	uint32_t *mem_pred;
 	uint32_t n_groups;
-	bool forced; /* the current group runs out of turn, for fairness */
+	bool forced;	  /* the current group runs out of turn, for fairness */
 	bool sync_forced; /* lanes that a .sync names will not come */
-	uint32_t streak;	/* operations since the groups were last shuffled */
-	uint64_t clock;		/* operations so far */
+	uint32_t streak;  /* operations since the groups were last shuffled */
+	uint64_t clock;	  /* operations so far */
 	struct group groups[EXEC_LANES];
 	uint32_t arrived[EXEC_BARRIERS]; /* lanes */
 	uint32_t red_in[EXEC_BARRIERS];	 /* their predicates for barrier.red */
@@ -199,7 +240,7 @@ struct exec_block {
 	uint8_t *local; /* lane after lane, local_stride each */
 	uint8_t *block_slots;
 	struct barrier barriers[EXEC_BARRIERS];
-	uint32_t barriers_used; /* those at which somebody has arrived */
+	uint32_t barriers_used;	 /* those at which somebody has arrived */
 	enum exec_status status; /* EXEC_BUDGET while it can run */
 	struct exec_fault fault;
 };
@@ -228,17 +269,18 @@ struct exec_module {
 	uint64_t address;
 };
 
-#define REF(T, w, r) ((T *)((w)->base[(r) & REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
-#define REF_SLOT32(i, kind) ((uint32_t)(i) * EXEC_SLOT32 | (kind))
-#define REF_SLOT64(i, kind) ((uint32_t)(i) * EXEC_SLOT64 | (kind))
+#define REF(T, w, r) ((T *)((w)->base[(r)&REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
+#define REF_SLOT32(i, kind) ((uint32_t)(i)*EXEC_SLOT32 | (kind))
+#define REF_SLOT64(i, kind) ((uint32_t)(i)*EXEC_SLOT64 | (kind))
 
 static ALWAYS_INLINE bool lane_in(uint32_t m, unsigned lane)
 {
 	return m >> lane & 1;
 }
 
-#define each_lane(m, i) \
-	for (uint32_t left_ = (m), i; left_ && (i = (uint32_t)__builtin_ctz(left_), true); left_ &= left_ - 1)
+#define each_lane(m, i)                                                                            \
+	for (uint32_t left_ = (m), i; left_ && (i = (uint32_t)__builtin_ctz(left_), true);         \
+	     left_ &= left_ - 1)
 
 static inline uint64_t lane_get(const struct warp *w, uint32_t ref, bool wide, unsigned lane)
 {
@@ -263,7 +305,7 @@ static ALWAYS_INLINE void pred_set(struct warp *w, uint16_t p, uint32_t m, uint3
 int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, unsigned lane,
 		   uint64_t address, const char *what) COLD;
 /* Where one lane's access lies in host memory; NULL with the fault set. */
-void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space, unsigned lane,
-			uint64_t address, unsigned bytes, bool write);
+void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind space,
+			unsigned lane, uint64_t address, unsigned bytes, bool write);
 
 #endif

@@ -1,5 +1,6 @@
-/* What needs no speed: directed rounding, unusual conversions, half precision, carries, clocks, predicates. Compiled with
- * -frounding-math, since it changes the rounding mode of the host thread around single operations. */
+/* What needs no speed: directed rounding, unusual conversions, half precision, carries, clocks,
+ * predicates. Compiled with -frounding-math, since it changes the rounding mode of the host thread
+ * around single operations. */
 #include <fenv.h>
 #include <math.h>
 #include <string.h>
@@ -7,8 +8,10 @@
 #include "base/clock.h"
 #include "soft/server/exec/handlers.h"
 
-static const int host_modes[] = { [ROUND_RN] = FE_TONEAREST, [ROUND_RZ] = FE_TOWARDZERO,
-				  [ROUND_RM] = FE_DOWNWARD, [ROUND_RP] = FE_UPWARD };
+static const int host_modes[] = { [ROUND_RN] = FE_TONEAREST,
+				  [ROUND_RZ] = FE_TOWARDZERO,
+				  [ROUND_RM] = FE_DOWNWARD,
+				  [ROUND_RP] = FE_UPWARD };
 
 static float as_float(uint64_t x)
 {
@@ -127,14 +130,14 @@ int op_round(struct warp *w, const struct op *o, uint32_t m)
 	uint64_t result[EXEC_LANES];
 
 	fesetround(host_modes[o->n]);
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t x = lane_get(w, o->a, wide, lane);
 		uint64_t y = round_sources[o->sub] > 1 ? lane_get(w, o->b, wide, lane) : 0;
 		uint64_t z = round_sources[o->sub] > 2 ? lane_get(w, o->c, wide, lane) : 0;
 
 		if (wide) {
-			result[lane] = double_bits(round_double(o->sub, as_double(x), as_double(y), as_double(z)));
+			result[lane] = double_bits(
+				round_double(o->sub, as_double(x), as_double(y), as_double(z)));
 			continue;
 		}
 		if (ftz) {
@@ -142,12 +145,12 @@ int op_round(struct warp *w, const struct op *o, uint32_t m)
 			y = flush_bits((uint32_t)y);
 			z = flush_bits((uint32_t)z);
 		}
-		result[lane] = finish_float(round_float(o->sub, as_float(x), as_float(y), as_float(z)), ftz,
-					    o->flags & FLAG_SAT);
+		result[lane] =
+			finish_float(round_float(o->sub, as_float(x), as_float(y), as_float(z)),
+				     ftz, o->flags & FLAG_SAT);
 	}
 	fesetround(FE_TONEAREST);
-	each_lane(m, i)
-	{
+	each_lane (m, i) {
 		lane_set(w, o->d, wide, i, result[i]);
 	}
 	return STEP_NEXT;
@@ -189,7 +192,8 @@ static uint16_t double_to_half(double v, unsigned mode)
 	scaled = ldexp(magnitude, 10 - exponent); /* below 2048; exact */
 	whole = floor(scaled);
 	if (scaled != whole) {
-		bool odd = fmod(whole, 2) != 0, more = scaled - whole > 0.5, tie = scaled - whole == 0.5;
+		bool odd = fmod(whole, 2) != 0, more = scaled - whole > 0.5,
+		     tie = scaled - whole == 0.5;
 
 		if (mode == ROUND_RN ? more || (tie && odd) : up) {
 			whole += 1;
@@ -284,9 +288,9 @@ static uint64_t float_to_int(double f, bool is_signed, unsigned bits)
 {
 	double low = is_signed ? -ldexp(1, (int)bits - 1) : 0;
 	double high = ldexp(1, (int)bits - (is_signed ? 1 : 0)); /* the first that is too large */
-	uint64_t max = is_signed ? (UINT64_C(1) << (bits - 1)) - 1 :
-		       bits == 64 ? UINT64_MAX :
-				    (UINT64_C(1) << bits) - 1;
+	uint64_t max = is_signed    ? (UINT64_C(1) << (bits - 1)) - 1
+		       : bits == 64 ? UINT64_MAX
+				    : (UINT64_C(1) << bits) - 1;
 
 	if (f != f) {
 		return 0;
@@ -303,9 +307,9 @@ static uint64_t float_to_int(double f, bool is_signed, unsigned bits)
 static uint64_t int_to_int(struct any v, bool is_signed, unsigned bits, bool sat)
 {
 	int64_t s = (int64_t)v.u;
-	uint64_t max = is_signed ? (UINT64_C(1) << (bits - 1)) - 1 :
-		       bits == 64 ? UINT64_MAX :
-				    (UINT64_C(1) << bits) - 1;
+	uint64_t max = is_signed    ? (UINT64_C(1) << (bits - 1)) - 1
+		       : bits == 64 ? UINT64_MAX
+				    : (UINT64_C(1) << bits) - 1;
 
 	if (!sat) {
 		return v.u;
@@ -323,17 +327,18 @@ static uint64_t to_integer(const struct op *o, struct any v)
 	static const struct {
 		bool is_signed;
 		uint8_t bits;
-	} ints[] = { [TY_U8] = { false, 8 },   [TY_S8] = { true, 8 },	[TY_U16] = { false, 16 },
+	} ints[] = { [TY_U8] = { false, 8 },   [TY_S8] = { true, 8 },	 [TY_U16] = { false, 16 },
 		     [TY_S16] = { true, 16 },  [TY_U32] = { false, 32 }, [TY_S32] = { true, 32 },
 		     [TY_U64] = { false, 64 }, [TY_S64] = { true, 64 } };
 	bool is_signed = ints[o->type].is_signed;
 	unsigned bits = ints[o->type].bits;
-	uint64_t u = v.is_float ? float_to_int(round_to_whole(v.f, o->n), is_signed, bits) :
-				  int_to_int(v, is_signed, bits, o->flags & FLAG_SAT);
+	uint64_t u = v.is_float ? float_to_int(round_to_whole(v.f, o->n), is_signed, bits)
+				: int_to_int(v, is_signed, bits, o->flags & FLAG_SAT);
 
 	/* Registers wider than the type get the value extended as the type says. */
 	if (bits < 64) {
-		u = is_signed ? (uint64_t)((int64_t)(u << (64 - bits)) >> (64 - bits)) : u & ((UINT64_C(1) << bits) - 1);
+		u = is_signed ? (uint64_t)((int64_t)(u << (64 - bits)) >> (64 - bits))
+			      : u & ((UINT64_C(1) << bits) - 1);
 	}
 	return u;
 }
@@ -356,7 +361,10 @@ static uint64_t to_float(const struct op *o, struct any v)
 		v.f = clamp_unit(v.f);
 	}
 	if (o->type == TY_F16) {
-		return double_to_half(v.is_float ? v.f : v.is_signed ? (double)(int64_t)v.u : (double)v.u, o->n);
+		return double_to_half(v.is_float    ? v.f
+				      : v.is_signed ? (double)(int64_t)v.u
+						    : (double)v.u,
+				      o->n);
 	}
 	if (!(o->flags & FLAG_INT_ROUND)) {
 		fesetround(host_modes[o->n]);
@@ -374,11 +382,11 @@ int op_cvt_any(struct warp *w, const struct op *o, uint32_t m)
 {
 	bool to_float_type = o->type == TY_F16 || o->type == TY_F32 || o->type == TY_F64;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		struct any v = read_any(o, lane_get(w, o->a, o->wide & WIDE_A, lane));
 
-		lane_set(w, o->d, o->wide & WIDE_D, lane, to_float_type ? to_float(o, v) : to_integer(o, v));
+		lane_set(w, o->d, o->wide & WIDE_D, lane,
+			 to_float_type ? to_float(o, v) : to_integer(o, v));
 	}
 	return STEP_NEXT;
 }
@@ -393,8 +401,8 @@ static double half_op(const struct op *o, double x, double y, double z)
 	case ALU_MUL:
 		return x * y;
 	case ALU_FMA:
-		/* Exact in double: 22 bits of product, and an exponent range of 40 + 22 that still fits 53 bits nearly
-		 * always; what is lost lies below half of the last place. */
+		/* Exact in double: 22 bits of product, and an exponent range of 40 + 22 that still
+		 * fits 53 bits nearly always; what is lost lies below half of the last place. */
 		return fma(x, y, z);
 	case ALU_MIN:
 		return fmin(x, y);
@@ -409,8 +417,7 @@ static double half_op(const struct op *o, double x, double y, double z)
 
 int op_f16(struct warp *w, const struct op *o, uint32_t m)
 {
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint32_t x = (uint32_t)lane_get(w, o->a, false, lane), y = 0, z = 0, r = 0;
 
 		if (o->sub != ALU_NEG && o->sub != ALU_ABS) {
@@ -423,7 +430,8 @@ int op_f16(struct warp *w, const struct op *o, uint32_t m)
 			double v = half_op(o, half_to_double((uint16_t)(x >> 16 * k)),
 					   half_to_double((uint16_t)(y >> 16 * k)),
 					   half_to_double((uint16_t)(z >> 16 * k)));
-			uint16_t h = double_to_half(o->flags & FLAG_SAT ? clamp_unit(v) : v, ROUND_RN);
+			uint16_t h =
+				double_to_half(o->flags & FLAG_SAT ? clamp_unit(v) : v, ROUND_RN);
 
 			if (o->flags & FLAG_FTZ && !(h & 0x7c00)) {
 				h &= 0x8000;
@@ -440,8 +448,7 @@ int op_testp(struct warp *w, const struct op *o, uint32_t m)
 	bool wide = o->type == TY_F64;
 	uint32_t bits = 0;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t raw = lane_get(w, o->a, wide, lane);
 		int class = wide ? fpclassify(as_double(raw)) : fpclassify(as_float(raw));
 		bool r;
@@ -480,8 +487,7 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 	uint64_t limit = wide ? UINT64_MAX : UINT32_MAX;
 	bool is_signed = o->type == TY_S32 || o->type == TY_S64;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t x = lane_get(w, o->a, wide, lane), y = lane_get(w, o->b, wide, lane);
 		unsigned __int128 sum, in = o->flags & CARRY_IN ? w->carry >> lane & 1 : 0;
 		bool carry;
@@ -494,8 +500,10 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 				unsigned __int128 product = (unsigned __int128)x * y;
 
 				if (is_signed) {
-					product = wide ? (unsigned __int128)((__int128)(int64_t)x * (int64_t)y) :
-							 (uint64_t)((int64_t)(int32_t)x * (int32_t)y);
+					product =
+						wide ? (unsigned __int128)((__int128)(int64_t)x *
+									   (int64_t)y)
+						     : (uint64_t)((int64_t)(int32_t)x * (int32_t)y);
 				}
 				product >>= o->sub == CARRY_MAD_HI ? (wide ? 64 : 32) : 0;
 				x = (uint64_t)product & limit;
@@ -514,9 +522,9 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 
 int op_dp4a(struct warp *w, const struct op *o, uint32_t m)
 {
-	each_lane(m, lane)
-	{
-		uint32_t a = (uint32_t)lane_get(w, o->a, false, lane), b = (uint32_t)lane_get(w, o->b, false, lane);
+	each_lane (m, lane) {
+		uint32_t a = (uint32_t)lane_get(w, o->a, false, lane),
+			 b = (uint32_t)lane_get(w, o->b, false, lane);
 		uint32_t r = (uint32_t)lane_get(w, o->c, false, lane);
 
 		for (unsigned k = 0; k < 32; k += 8) {
@@ -536,8 +544,7 @@ int op_clock(struct warp *w, const struct op *o, uint32_t m)
 	uint64_t v = o->sub >= CLOCK_TIMER ? clock_wall_ns() : clock_now_ns();
 
 	v = o->sub == CLOCK_CYCLES_HI || o->sub == CLOCK_TIMER_HI ? v >> 32 : v;
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		lane_set(w, o->d, o->wide & WIDE_D, lane, v);
 	}
 	return STEP_NEXT;
@@ -577,8 +584,7 @@ int op_isspacep(struct warp *w, const struct op *o, uint32_t m)
 {
 	uint32_t bits = 0;
 
-	each_lane(m, lane)
-	{
+	each_lane (m, lane) {
 		uint64_t at = lane_get(w, o->a, true, lane);
 		uint64_t window = at >> EXEC_WINDOW_SHIFT << EXEC_WINDOW_SHIFT;
 		bool r;

@@ -1,7 +1,8 @@
-/* The loop over one warp. Lanes that stand at the same place form a group and run together; normally there is one. When
- * lanes have parted, the group that is deepest in calls and then earliest in the code runs, until it reaches the place of
- * another one and they become one again. So that lanes which wait for other lanes of their warp cannot starve them, the
- * group that has not run for longest gets a turn from time to time. */
+/* The loop over one warp. Lanes that stand at the same place form a group and run together;
+ * normally there is one. When lanes have parted, the group that is deepest in calls and then
+ * earliest in the code runs, until it reaches the place of another one and they become one again.
+ * So that lanes which wait for other lanes of their warp cannot starve them, the group that has not
+ * run for longest gets a turn from time to time. */
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
@@ -11,9 +12,16 @@
 
 void exec_group_save(const struct warp *w, struct group *g)
 {
-	*g = (struct group){ .pc = w->pc, .mask = w->mask, .depth = w->depth, .off32 = w->off32,
-			     .off64 = w->off64, .off_pred = w->off_pred, .frame = w->frame,
-			     .state = w->state, .barrier = w->barrier, .stamp = w->clock };
+	*g = (struct group){ .pc = w->pc,
+			     .mask = w->mask,
+			     .depth = w->depth,
+			     .off32 = w->off32,
+			     .off64 = w->off64,
+			     .off_pred = w->off_pred,
+			     .frame = w->frame,
+			     .state = w->state,
+			     .barrier = w->barrier,
+			     .stamp = w->clock };
 }
 
 void exec_frame_set(struct warp *w)
@@ -46,8 +54,8 @@ static void group_load(struct warp *w, const struct group *g)
 
 static bool same_place(const struct group *a, const struct group *b)
 {
-	return a->pc == b->pc && a->depth == b->depth && a->off32 == b->off32 && a->off64 == b->off64 &&
-	       a->off_pred == b->off_pred && a->frame == b->frame &&
+	return a->pc == b->pc && a->depth == b->depth && a->off32 == b->off32 &&
+	       a->off64 == b->off64 && a->off_pred == b->off_pred && a->frame == b->frame &&
 	       (a->state == GROUP_BARRIER) == (b->state == GROUP_BARRIER);
 }
 
@@ -58,7 +66,8 @@ static void groups_merge(struct warp *w)
 		for (uint32_t j = i + 1; j < w->n_groups;) {
 			struct group *a = &w->groups[i], *b = &w->groups[j];
 
-			if (!same_place(a, b) || (a->state == GROUP_BARRIER && a->barrier != b->barrier)) {
+			if (!same_place(a, b) ||
+			    (a->state == GROUP_BARRIER && a->barrier != b->barrier)) {
 				j++;
 				continue;
 			}
@@ -82,8 +91,8 @@ static struct group *choose(struct warp *w, enum group_state state, bool oldest)
 		if (g->state != state) {
 			continue;
 		}
-		if (!best || (oldest ? g->stamp < best->stamp :
-				       g->depth > best->depth ||
+		if (!best || (oldest ? g->stamp < best->stamp
+				     : g->depth > best->depth ||
 					       (g->depth == best->depth && g->pc < best->pc))) {
 			best = g;
 		}
@@ -143,7 +152,8 @@ bool exec_warp_ready(const struct warp *w)
 	return sync && (!barrier || w->sync_forced);
 }
 
-/* The inner loop: until n operations are done, the group may meet another one, or a handler wants a switch. */
+/* The inner loop: until n operations are done, the group may meet another one, or a handler wants a
+ * switch. */
 static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct op *code = w->code;
