@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 1u
+#define SOFT_VERSION 2u
 
 #define SOFT_MAX_CLIENTS 64u
 #define SOFT_MAX_CONTEXTS 16u /* of one client */
@@ -19,13 +19,14 @@
 #define SOFT_MAX_MODULES 4096u
 #define SOFT_MAX_FUNCTIONS 65536u
 #define SOFT_MAX_ALLOCS 65536u /* of one context */
-#define SOFT_MAX_QUEUED 8192u  /* operations of one client that the server has taken from the ring \
-				*/
+#define SOFT_MAX_QUEUED                                                                            \
+	8192u /* operations of one client that the server has taken from the ring                  \
+	       */
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
-#define SOFT_MAX_CODE_BYTES (256u << 20)   /* PTX of one client */
+#define SOFT_MAX_CODE_BYTES (256u << 20)    /* PTX of one client */
 #define SOFT_BLOCK_BYTES_MAX (256ull << 20) /* local memory of one block's threads */
-#define SOFT_PRIORITY_GREATEST (-5) /* 0 is the least */
+#define SOFT_PRIORITY_GREATEST (-5)	    /* 0 is the least */
 
 #define SOFT_PAGE 4096u
 #define SOFT_RING_BYTES (1u << 20)
@@ -45,10 +46,11 @@ struct soft_stream_word {
 	uint32_t waiters; /* client: threads that wait for it by futex */
 };
 
+/* Only the time: that a record has been reached is seen in its stream's word, since an event may be
+ * recorded again, in another stream, before. */
 struct soft_event_word {
-	uint32_t done; /* server: count of the last record that has been reached */
-	uint32_t waiters;
-	uint64_t when_ns; /* server's clock at that time; written before done */
+	uint64_t
+		when_ns; /* server: its clock when the newest record that was reached was reached */
 };
 
 struct soft_shared {
@@ -128,10 +130,17 @@ struct soft_record_set {
 	uint64_t pad;
 };
 
-struct soft_record_event { /* RECORD and WAIT */
+struct soft_record_event {
 	struct soft_record r;
 	uint32_t event;
-	uint32_t count;
+	uint32_t count; /* of records of the event */
+	uint64_t pad;
+};
+
+struct soft_record_wait { /* until that many operations of that stream have ended */
+	struct soft_record r;
+	uint32_t stream;
+	uint32_t target;
 	uint64_t pad;
 };
 

@@ -92,7 +92,8 @@ struct CUevent_st {
 	struct object object;
 	CUcontext context;
 	uint32_t slot;
-	uint32_t count; /* of the last record; soft.ring_lock */
+	uint32_t stream_slot,
+		target; /* of the last record: where and when it is reached; soft.ring_lock */
 	bool recorded;
 	unsigned flags;
 };
@@ -192,7 +193,8 @@ int link_agent_start(void);
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
 CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 		  size_t more_bytes, uint32_t *ret_target);
-CUresult ring_put_event(CUstream s, CUevent e, enum soft_op op);
+CUresult ring_put_record(CUstream s, CUevent e);
+CUresult ring_put_wait(CUstream s, CUevent e);
 CUresult stream_wait(CUstream s, uint32_t target);
 CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
 bool word_reached(const uint32_t *done, uint32_t target);

@@ -1,4 +1,5 @@
-/* Events: counters in the shared page that records set in stream order. */
+/* Events: a record is an operation of its stream; the event remembers which one, and the shared
+ * page when it was reached. */
 #include "base/atomic.h"
 #include "soft/client/client.h"
 
@@ -75,7 +76,7 @@ static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)
 	if (flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return ring_put_event(s, ev, SOFT_OP_RECORD);
+	return ring_put_record(s, ev);
 }
 PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
 PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h,
@@ -99,7 +100,8 @@ CUresult cuEventQuery(CUevent ev)
 		return e;
 	}
 	e = soft_context_error(ev->context);
-	if (!e && ev->recorded && !word_reached(&soft.shared->events[ev->slot].done, ev->count)) {
+	if (!e && ev->recorded &&
+	    !word_reached(&soft.shared->streams[ev->stream_slot].done, ev->target)) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return e;
@@ -107,14 +109,14 @@ CUresult cuEventQuery(CUevent ev)
 
 CUresult cuEventSynchronize(CUevent ev)
 {
-	struct soft_event_word *w;
+	struct soft_stream_word *w;
 	CUresult e = check_event(ev);
 
 	if (e) {
 		return e;
 	}
-	w = &soft.shared->events[ev->slot];
-	return ev->recorded ? word_wait(&w->done, &w->waiters, ev->count, ev->context)
+	w = &soft.shared->streams[ev->stream_slot];
+	return ev->recorded ? word_wait(&w->done, &w->waiters, ev->target, ev->context)
 			    : soft_context_error(ev->context);
 }
 

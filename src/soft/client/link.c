@@ -46,7 +46,7 @@ static int socket_path(char *out, size_t cap)
 static int server_path(char *out, size_t cap)
 {
 	static const char *const places[] = { "../../../bin/gbpf-softgpu",
-						      "../../../../bin/gbpf-softgpu", "gbpf-softgpu" };
+					      "../../../../bin/gbpf-softgpu", "gbpf-softgpu" };
 	const char *given = getenv("GBPF_SOFTGPU");
 	char own[PATH_MAX], *slash;
 	Dl_info info;
@@ -279,11 +279,6 @@ void link_died(void)
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (load_relaxed(&s->streams[i].waiters)) {
 			futex_wake_shared(&s->streams[i].done, INT_MAX);
-		}
-	}
-	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
-		if (load_relaxed(&s->events[i].waiters)) {
-			futex_wake_shared(&s->events[i].done, INT_MAX);
 		}
 	}
 	futex_wake_shared(&s->tail, INT_MAX);

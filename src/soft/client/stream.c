@@ -276,7 +276,7 @@ static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return ev->recorded ? ring_put_event(s, ev, SOFT_OP_WAIT) : CUDA_SUCCESS;
+	return ev->recorded ? ring_put_wait(s, ev) : CUDA_SUCCESS;
 }
 PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
      flags)

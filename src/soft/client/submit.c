@@ -10,8 +10,9 @@
 #include "soft/client/client.h"
 
 #define SPIN_NS 30000u
-#define LOOK_NS 100000000u /* a lost wake-up or a dead server is noticed after this at the latest  \
-			    */
+#define LOOK_NS                                                                                    \
+	100000000u /* a lost wake-up or a dead server is noticed after this at the latest          \
+		    */
 
 static void ring_bell(void)
 {
@@ -103,18 +104,36 @@ CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *m
 	return e;
 }
 
-CUresult ring_put_event(CUstream s, CUevent ev, enum soft_op op)
+CUresult ring_put_record(CUstream s, CUevent ev)
 {
-	struct soft_record_event r = { .r.op = (uint16_t)op, .event = ev->slot };
+	struct soft_record_event r = { .r.op = SOFT_OP_RECORD, .event = ev->slot };
 	CUresult e;
 
 	pthread_mutex_lock(&soft.ring_lock);
-	r.count = op == SOFT_OP_RECORD ? soft.event_count[ev->slot] + 1 : ev->count;
+	r.count = soft.event_count[ev->slot] + 1;
 	e = put(s, &r.r, sizeof(r), NULL, 0);
-	if (!e && op == SOFT_OP_RECORD) {
-		ev->count = ++soft.event_count[ev->slot];
+	if (!e) {
+		soft.event_count[ev->slot]++;
+		ev->stream_slot = s->slot;
+		ev->target = s->submitted;
 		ev->recorded = true;
 	}
+	pthread_mutex_unlock(&soft.ring_lock);
+	if (!e) {
+		ring_bell();
+	}
+	return e;
+}
+
+CUresult ring_put_wait(CUstream s, CUevent ev)
+{
+	struct soft_record_wait r = { .r.op = SOFT_OP_WAIT };
+	CUresult e;
+
+	pthread_mutex_lock(&soft.ring_lock);
+	r.stream = ev->stream_slot;
+	r.target = ev->target;
+	e = put(s, &r.r, sizeof(r), NULL, 0);
 	pthread_mutex_unlock(&soft.ring_lock);
 	if (!e) {
 		ring_bell();

@@ -12,7 +12,7 @@ static const uint32_t sizes[SOFT_OP_COUNT] = {
 	[SOFT_OP_COPY] = sizeof(struct soft_record_copy),
 	[SOFT_OP_SET] = sizeof(struct soft_record_set),
 	[SOFT_OP_RECORD] = sizeof(struct soft_record_event),
-	[SOFT_OP_WAIT] = sizeof(struct soft_record_event),
+	[SOFT_OP_WAIT] = sizeof(struct soft_record_wait),
 	[SOFT_OP_HOST] = sizeof(struct soft_record_host),
 	[SOFT_OP_FREE] = sizeof(struct soft_record_free),
 	[SOFT_OP_VALUE] = sizeof(struct soft_record_value),
@@ -94,8 +94,9 @@ int check_record(const union record *r)
 	case SOFT_OP_SET:
 		return check_set(&r->set);
 	case SOFT_OP_RECORD:
-	case SOFT_OP_WAIT:
 		return r->event.event >= SOFT_MAX_EVENTS ? -EPROTO : 0;
+	case SOFT_OP_WAIT:
+		return r->wait.stream >= SOFT_MAX_STREAMS ? -EPROTO : 0;
 	case SOFT_OP_VALUE:
 		if ((r->value.unit != 4 && r->value.unit != 8) ||
 		    r->value.mode > SOFT_VALUE_WRITE) {

@@ -13,6 +13,7 @@ union record {
 	struct soft_record_copy copy;
 	struct soft_record_set set;
 	struct soft_record_event event;
+	struct soft_record_wait wait;
 	struct soft_record_host host;
 	struct soft_record_free free;
 	struct soft_record_value value;

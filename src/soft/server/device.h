@@ -74,6 +74,9 @@ struct op {
 			uint32_t index, count;
 		} event;
 		struct {
+			uint32_t slot, target;
+		} wait;
+		struct {
 			uint64_t cookie;
 		} host;
 		struct {
@@ -167,10 +170,10 @@ struct client {
 	struct group *groups[SOFT_MAX_CONTEXTS];
 	struct stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */
-	uint32_t events[SOFT_MAX_EVENTS]; /* counts that were reached */
+	uint32_t events[SOFT_MAX_EVENTS]; /* records that were reached */
 	struct module **modules;	  /* owned */
 	uint32_t n_modules;
-	uint64_t code_bytes; /* of PTX that is loaded */
+	uint64_t code_bytes;	    /* of PTX that is loaded */
 	struct function *functions; /* owned */
 	uint32_t n_functions, functions_cap;
 };
@@ -230,7 +233,6 @@ void group_progress(struct group *g);		  /* starts what can start at the streams
 void op_retire(struct op *op);			  /* the head of its stream has ended; frees it */
 void op_free(struct op *op);
 void stream_publish(struct client *c, uint32_t slot); /* one more operation has ended */
-void stream_record_event(struct client *c, const struct op *op);
 void stream_host_done(struct client *c, uint32_t slot);
 
 /* launch.c: lock held. */
@@ -266,7 +268,8 @@ int client_start(struct device *dev, int control, int pid); /* takes control */
 void client_drop(struct client *c, const char *why); /* lock held; its thread does the rest */
 void client_notice(struct client *c, const struct soft_notice *n, size_t bytes);
 
-/* request_module.c: forgets a module, its functions and globals; launches keep what they use. Lock held. */
+/* request_module.c: forgets a module, its functions and globals; launches keep what they use. Lock
+ * held. */
 void module_drop(struct client *c, uint32_t slot);
 
 /* An answer: len bytes of reply, descriptors that are closed after sending when own_fds is set. */

@@ -62,9 +62,12 @@ static int fill(struct client *c, struct group *g, struct op *op, const union re
 		fill_set(op, &r->set);
 		return 0;
 	case SOFT_OP_RECORD:
-	case SOFT_OP_WAIT:
 		op->event.index = r->event.event;
 		op->event.count = r->event.count;
+		return 0;
+	case SOFT_OP_WAIT:
+		op->wait.slot = r->wait.stream;
+		op->wait.target = r->wait.target;
 		return 0;
 	case SOFT_OP_HOST:
 		op->host.cookie = r->host.cookie;
@@ -86,7 +89,7 @@ static int fill(struct client *c, struct group *g, struct op *op, const union re
 /* Somebody may wait for it even after an error. */
 static bool still_counts(uint16_t kind)
 {
-	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST || kind == SOFT_OP_RECORD;
+	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST;
 }
 
 static int take(struct client *c, const union record *r)

@@ -117,9 +117,7 @@ void group_destroy(struct group *g)
 		uint32_t slot = s->slot, n = 0;
 
 		list_each (&s->ops, op, struct op, in_stream) {
-			if (op->kind == SOFT_OP_RECORD) {
-				stream_record_event(c, op);
-			}
+			(void)op;
 			n++;
 		}
 		stream_destroy(s);

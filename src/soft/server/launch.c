@@ -32,7 +32,8 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 		return NULL;
 	}
 	/* A guess is enough: it bounds what started blocks take together. */
-	l->host_bytes = l->shared_bytes + (uint64_t)l->threads * (info->local_bytes + 8ull * info->registers + 64);
+	l->host_bytes = l->shared_bytes +
+			(uint64_t)l->threads * (info->local_bytes + 8ull * info->registers + 64);
 	memcpy(l->params, r->params, r->param_bytes);
 	l->module = m->exec;
 	exec_module_ref(l->module);

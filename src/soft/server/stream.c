@@ -94,7 +94,11 @@ void op_retire(struct op *op)
 	bool destroy = op->kind == SOFT_OP_STREAM_DESTROY;
 	uint32_t slot = s->slot;
 
-	s->group->dirty = true;
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* waits order streams of all contexts */
+		if (c->groups[i]) {
+			c->groups[i]->dirty = true;
+		}
+	}
 	c->queued--;
 	op_free(op);
 	if (destroy) {
@@ -123,25 +127,13 @@ static bool in_order(const struct stream *s, const struct op *op)
 	return true;
 }
 
-void stream_record_event(struct client *c, const struct op *op)
+static void record_event(struct client *c, const struct op *op)
 {
-	struct soft_event_word *w = &c->shared->events[op->event.index];
 	uint32_t *own = &c->events[op->event.index];
 
-	if ((int32_t)(op->event.count - *own) <= 0) {
-		return; /* a later record of a reused event came first */
-	}
-	*own = op->event.count;
-	store_relaxed(&w->when_ns, clock_now_ns());
-	store_seqcst(&w->done, op->event.count);
-	if (load_relaxed(&w->waiters)) {
-		futex_wake_shared(&w->done, INT32_MAX);
-	}
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
-	     i++) { /* events order streams of all contexts of the client */
-		if (c->groups[i]) {
-			c->groups[i]->dirty = true;
-		}
+	if ((int32_t)(op->event.count - *own) > 0) { /* not when a later record came first */
+		*own = op->event.count;
+		store_release(&c->shared->events[op->event.index].when_ns, clock_now_ns());
 	}
 }
 
@@ -261,10 +253,10 @@ static bool start(struct group *g, struct op *op)
 	case SOFT_OP_SET:
 		return start_copy(g, op);
 	case SOFT_OP_RECORD:
-		stream_record_event(c, op);
+		record_event(c, op);
 		return true;
 	case SOFT_OP_WAIT:
-		return (int32_t)(c->events[op->event.index] - op->event.count) >= 0;
+		return (int32_t)(c->done[op->wait.slot] - op->wait.target) >= 0;
 	case SOFT_OP_HOST:
 		return start_host(c, op);
 	case SOFT_OP_FREE:
@@ -298,10 +290,6 @@ static void stream_progress(struct group *g, struct stream *s)
 			return;
 		}
 		if (g->error && op->kind != SOFT_OP_HOST) {
-			if (op->kind == SOFT_OP_RECORD) {
-				stream_record_event(g->client,
-						    op); /* nobody may wait for it in vain */
-			}
 			op_retire(op);
 		} else if (!in_order(s, op) || !start(g, op)) {
 			if (!g->error || op->kind == SOFT_OP_HOST) {

@@ -41,7 +41,8 @@ void rig_launch(CUfunction f, unsigned grid, unsigned block, CUstream s, void **
 
 /* Kernels: add(a, b, c, n); empty(); spin(out, n): n rounds, then out[block] = n; wild(): stores to
  * address 16; odd(p): stores 4 bytes to p + 2; until(flag): runs until *flag is not 0;
- * copy_first(to, from): one word. */
+ * copy_first(to, from): one word;
+ * stamp(counter, out): draws a number. */
 extern const char rig_ptx[];
 
 #endif

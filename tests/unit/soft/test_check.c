@@ -133,9 +133,15 @@ static void event_and_value_records_are_bounded(void **state)
 
 	(void)state;
 	memset(&r, 0, sizeof(r));
-	r.event = (struct soft_record_event){ .r = { sizeof(r.event), SOFT_OP_WAIT, 0, 0, 0 },
+	r.event = (struct soft_record_event){ .r = { sizeof(r.event), SOFT_OP_RECORD, 0, 0, 0 },
 					      .event = SOFT_MAX_EVENTS };
 	assert_int_equal(check_record(&r), -EPROTO);
+	memset(&r, 0, sizeof(r));
+	r.wait = (struct soft_record_wait){ .r = { sizeof(r.wait), SOFT_OP_WAIT, 0, 0, 0 },
+					    .stream = SOFT_MAX_STREAMS };
+	assert_int_equal(check_record(&r), -EPROTO);
+	r.wait.stream--;
+	assert_int_equal(check_record(&r), 0);
 	memset(&r, 0, sizeof(r));
 	r.value = (struct soft_record_value){ .r = { sizeof(r.value), SOFT_OP_VALUE, 0, 0, 0 },
 					      .address = 4,

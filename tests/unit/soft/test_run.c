@@ -398,6 +398,122 @@ static void twenty_thousand_launches_in_forty_streams_all_run(void **state)
 	assert_int_equal(rig_run(many_program, NULL), 0);
 }
 
+/* Random operations in streams of all kinds; each kernel draws a number, and whatever CUDA orders
+ * must have drawn in order. */
+enum { STREAMS = 7, STAMPS = 3000, EVENTS = 20 };
+
+struct plan {
+	CUstream streams[STREAMS]; /* 0: the legacy default stream, 1-3: blocking, 4-6: not */
+	int last[STREAMS]; /* newest stamp of each stream that the next one must follow, or -1 */
+	int waits[STREAMS]
+		 [STREAMS]; /* stamps that a wait for an event put before the stream's next one */
+	CUevent events[EVENTS];
+	int recorded[EVENTS][STREAMS]; /* stamps before the record; the first is the stream's own */
+	int (*before)[2 * STREAMS];    /* for each stamp, stamps that must have lower numbers */
+};
+
+static bool blocking_stream(int s)
+{
+	return s < 4;
+}
+
+static void note(int *list, int n, int stamp)
+{
+	for (int i = 0; stamp >= 0 && i < n; i++) {
+		if (list[i] < 0) {
+			list[i] = stamp;
+			return;
+		}
+	}
+}
+
+static void plan_stamp(struct plan *p, int s, int stamp)
+{
+	int *b = p->before[stamp];
+
+	note(b, 2 * STREAMS, p->last[s]);
+	for (int i = 0; i < STREAMS; i++) {
+		note(b, 2 * STREAMS, p->waits[s][i]);
+		p->waits[s][i] = -1;
+		if (s == 0 && i > 0 && blocking_stream(i)) {
+			note(b, 2 * STREAMS,
+			     p->last[i]); /* the legacy stream waits for all blocking ones */
+		}
+	}
+	if (s > 0 && blocking_stream(s)) {
+		note(b, 2 * STREAMS, p->last[0]); /* and they for it */
+	}
+	p->last[s] = stamp;
+}
+
+static void dag_program(void *arg)
+{
+	uint64_t x = 2463534242u + *(unsigned *)arg;
+	static int before[STAMPS][2 * STREAMS];
+	static uint32_t got[STAMPS];
+	CUdeviceptr counter, out;
+	struct plan p;
+	CUfunction f;
+
+	memset(before, -1, sizeof(before));
+	memset(&p, -1, sizeof(p));
+	p.before = before;
+	rig_context();
+	f = rig_function("stamp");
+	CU(cuMemAlloc_v2(&counter, 64));
+	CU(cuMemAlloc_v2(&out, sizeof(got)));
+	CU(cuMemsetD32_v2(counter, 0, 16));
+	p.streams[0] = NULL;
+	for (int i = 1; i < STREAMS; i++) {
+		CU(cuStreamCreateWithPriority(
+			&p.streams[i], blocking_stream(i) ? 0 : CU_STREAM_NON_BLOCKING, -(i % 4)));
+	}
+	for (int i = 0; i < EVENTS; i++) {
+		CU(cuEventCreate(&p.events[i], CU_EVENT_DISABLE_TIMING));
+	}
+	CU(cuCtxSynchronize());
+	for (int stamp = 0; stamp < STAMPS;) {
+		int s, e;
+
+		x = x * 6364136223846793005ull + 1442695040888963407ull;
+		s = (int)((x >> 33) % STREAMS);
+		e = (int)((x >> 45) % EVENTS);
+		if ((x >> 60) < 11) {
+			CUdeviceptr mine = out + 4 * (unsigned)stamp;
+
+			plan_stamp(&p, s, stamp++);
+			rig_launch(f, 1, 1, p.streams[s], (void *[]){ &counter, &mine });
+		} else if ((x >> 60) < 13) {
+			for (int i = 0; i < STREAMS;
+			     i++) { /* waits that no stamp has followed yet count too */
+				p.recorded[e][i] = p.waits[s][i];
+			}
+			note(p.recorded[e], STREAMS, p.last[s]);
+			CU(cuEventRecord(p.events[e], p.streams[s]));
+		} else {
+			for (int i = 0; i < STREAMS; i++) {
+				note(p.waits[s], STREAMS, p.recorded[e][i]);
+			}
+			CU(cuStreamWaitEvent(p.streams[s], p.events[e], 0));
+		}
+	}
+	CU(cuCtxSynchronize());
+	CU(cuMemcpyDtoH_v2(got, out, sizeof(got)));
+	for (int i = 0; i < STAMPS; i++) {
+		for (int k = 0; k < 2 * STREAMS && before[i][k] >= 0; k++) {
+			CHECK(got[before[i][k]] < got[i]);
+		}
+	}
+}
+
+static void random_programs_keep_their_order(void **state)
+{
+	(void)state;
+	for (unsigned seed = 0; seed < 8; seed++) {
+		assert_int_equal(rig_run(dag_program, &seed), 0);
+	}
+}
+
 static void async_memory_program(void *arg)
 {
 	size_t before, after, total;
@@ -563,6 +679,7 @@ int main(void)
 		cmocka_unit_test(the_default_streams_synchronize_as_documented),
 		cmocka_unit_test(events_tell_times),
 		cmocka_unit_test(twenty_thousand_launches_in_forty_streams_all_run),
+		cmocka_unit_test(random_programs_keep_their_order),
 		cmocka_unit_test(a_forked_child_is_not_initialized),
 		cmocka_unit_test(contexts_have_their_own_memory),
 	};
