@@ -128,7 +128,11 @@ static void detail(struct verifier *v, uint32_t pc)
 		}
 		buf_puts(out, "\n");
 	}
-	buf_printf(out, "  insn %u: ", pc);
+	if (v->subprog_of[pc]) {
+		buf_printf(out, "  insn %u (in %s): ", pc, v->prog->subprog_name[v->subprog_of[pc]]);
+	} else {
+		buf_printf(out, "  insn %u: ", pc);
+	}
 	ebpf_insn_text(&v->prog->insns[pc], pc, out);
 	if (v->log.len) {
 		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1,
