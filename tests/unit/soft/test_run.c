@@ -1,5 +1,6 @@
 /* Programs on the soft GPU: results, order, events, host functions. Each test is a process of its
  * own beside one server. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -514,6 +515,66 @@ static void random_programs_keep_their_order(void **state)
 	}
 }
 
+/* Threads of one process, each on its own default stream; their pageable copies share one staging
+ * buffer. */
+struct worker {
+	pthread_t thread;
+	CUcontext ctx;
+	CUfunction add;
+	unsigned index;
+};
+
+static void *thread_main(void *arg)
+{
+	struct worker *w = arg;
+	uint32_t n = 200000 + w->index * 1000, *h = malloc(n * 4), *back = malloc(n * 4);
+	CUdeviceptr a, b;
+
+	CU(cuCtxSetCurrent(w->ctx));
+	CU(cuMemAlloc_v2(&a, n * 4));
+	CU(cuMemAlloc_v2(&b, n * 4));
+	for (unsigned round = 0; round < 15; round++) {
+		for (uint32_t i = 0; i < n; i++) {
+			h[i] = i * (w->index + 1) + round;
+		}
+		CU(cuMemcpyHtoDAsync_v2_ptsz(a, h, n * 4, NULL));
+		CU(cuLaunchKernel_ptsz(w->add, (n + 255) / 256, 1, 1, 256, 1, 1, 0, NULL,
+				       (void *[]){ &a, &a, &b, &n }, NULL));
+		CU(cuMemcpyDtoHAsync_v2_ptsz(back, b, n * 4, NULL));
+		CU(cuStreamSynchronize_ptsz(NULL));
+		for (uint32_t i = 0; i < n; i++) {
+			CHECK(back[i] == 2 * h[i]);
+		}
+	}
+	CU(cuMemFree_v2(a));
+	CU(cuMemFree_v2(b));
+	free(h);
+	free(back);
+	return NULL;
+}
+
+static void threads_program(void *arg)
+{
+	struct worker w[8];
+	CUcontext ctx = rig_context();
+	CUfunction add = rig_function("add");
+
+	(void)arg;
+	for (unsigned i = 0; i < 8; i++) {
+		w[i] = (struct worker){ .ctx = ctx, .add = add, .index = i };
+		CHECK(pthread_create(&w[i].thread, NULL, thread_main, &w[i]) == 0);
+	}
+	for (unsigned i = 0; i < 8; i++) {
+		CHECK(pthread_join(w[i].thread, NULL) == 0);
+	}
+}
+
+static void threads_share_a_context(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(threads_program, NULL), 0);
+}
+
 static void async_memory_program(void *arg)
 {
 	size_t before, after, total;
@@ -679,6 +740,7 @@ int main(void)
 		cmocka_unit_test(the_default_streams_synchronize_as_documented),
 		cmocka_unit_test(events_tell_times),
 		cmocka_unit_test(twenty_thousand_launches_in_forty_streams_all_run),
+		cmocka_unit_test(threads_share_a_context),
 		cmocka_unit_test(random_programs_keep_their_order),
 		cmocka_unit_test(a_forked_child_is_not_initialized),
 		cmocka_unit_test(contexts_have_their_own_memory),
