@@ -71,8 +71,8 @@ static void welcome(struct session *s)
 	union wire_message m = { 0 };
 
 	m.welcome.tenant = (uint32_t)s->tenant;
-	m.welcome.class_id = s->class_id;
-	m.welcome.weight = s->weight;
+	m.welcome.class_id = s->told_class = s->class_id;
+	m.welcome.weight = s->told_weight = s->weight;
 	m.welcome.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.welcome.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
 	for (unsigned i = 0; i < WIRE_GPUS; i++) {
@@ -202,6 +202,9 @@ void session_mapped(struct session *s)
 	session_event(s, s->reattached ? "reattach" : "start", "%s (pid %d, class %s) %s tenant %d",
 		      s->name, (int)s->peer.pid, class_name(s->class_id),
 		      s->reattached ? "came back as" : "is", s->tenant);
+	if (s->told_class != s->class_id || s->told_weight != s->weight) {
+		session_tell(s); /* changed since the WELCOME */
+	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {
 		lc_publish(s);
 	}

@@ -55,7 +55,12 @@ static int open_directory(struct daemon *d)
 			d->generation = (uint32_t)clock_now_ns() | 1u;
 		}
 	}
-	return page_seal(&d->directory);
+	err = page_seal(&d->directory);
+	return err == -EINVAL
+		       ? runtime_fail(d, err,
+				      "this kernel cannot seal shared pages (F_SEAL_FUTURE_WRITE): "
+				      "Linux 5.1 or later is needed")
+		       : err;
 }
 
 static int open_parts(struct daemon *d)

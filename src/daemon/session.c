@@ -140,20 +140,25 @@ void session_refuse(struct session *s, int err, const char *fmt, ...)
 	session_end(s, END_REFUSED);
 }
 
-void session_set(struct session *s, uint32_t class_id, uint32_t weight)
+void session_tell(struct session *s)
 {
 	union wire_message m = { 0 };
 
-	s->class_id = class_id;
-	s->weight = weight;
-	if (s->state != SESSION_READY) {
-		return; /* WELCOME, or the publication that follows, will say so */
-	}
-	m.set.class_id = class_id;
-	m.set.weight = weight;
+	m.set.class_id = s->told_class = s->class_id;
+	m.set.weight = s->told_weight = s->weight;
 	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
 	session_send(s, &m, WIRE_SET, NULL, 0);
+}
+
+void session_set(struct session *s, uint32_t class_id, uint32_t weight)
+{
+	s->class_id = class_id;
+	s->weight = weight;
+	if (s->state != SESSION_READY) {
+		return; /* it hears of it in WELCOME, or when it has mapped its pages */
+	}
+	session_tell(s);
 	if (class_id == GBPF_CLASS_LATENCY && s->lc_slot < 0) {
 		lc_publish(s);
 	} else if (class_id != GBPF_CLASS_LATENCY && s->lc_slot >= 0) {

@@ -35,7 +35,8 @@ struct session {
 	int tenant; /* -1: none yet */
 	char name[WIRE_NAME], command[WIRE_TEXT];
 	uint32_t class_id, weight, gpus, gpu_mask;
-	uint32_t gpu_index[WIRE_GPUS]; /* number of gbpfd by the process's ordinal */
+	uint32_t told_class, told_weight; /* what the process knows */
+	uint32_t gpu_index[WIRE_GPUS];	  /* number of gbpfd by the process's ordinal */
 	uint64_t connected_ns;
 	bool reattached, told_queued;
 	uint64_t had_version; /* reattached: the version that it runs */
@@ -70,6 +71,7 @@ void session_drop(struct session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void session_refuse(struct session *s, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* class or weight changed: tells the process, publishes or withdraws its board. */
+void session_tell(struct session *s);
 void session_set(struct session *s, uint32_t class_id, uint32_t weight);
 
 /* hello.c. fds are taken. */
