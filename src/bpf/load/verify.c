@@ -121,8 +121,9 @@ static int start(struct verifier *v)
 	v->frames[0] = f;
 	v->info = calloc(n, 1);
 	v->subprog_of = calloc(n, 1);
-	v->nodes = calloc(n, sizeof(*v->nodes));
-	if (!f || !v->info || !v->subprog_of || !v->nodes) {
+	v->open = calloc(n, sizeof(*v->open));
+	v->closed = calloc(n, sizeof(*v->closed));
+	if (!f || !v->info || !v->subprog_of || !v->open || !v->closed) {
 		return -ENOMEM;
 	}
 	f->regs[1].type = REG_CTX;

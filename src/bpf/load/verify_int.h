@@ -158,9 +158,10 @@ struct verifier {
 	verify_probe_fn probe;
 	void *probe_arg;
 
-	uint8_t *info;	     /* owned; INSN_* of each slot */
-	uint8_t *subprog_of; /* owned */
-	struct node **nodes; /* owned; newest first, by instruction */
+	uint8_t *info;	      /* owned; INSN_* of each slot */
+	uint8_t *subprog_of;  /* owned */
+	struct node **open;   /* owned; by instruction: nodes of the running path, deepest first */
+	struct node **closed; /* owned; by instruction: nodes to end at, last closed first */
 	struct node *root;
 	struct pending *todo;
 	size_t bytes; /* of nodes and states */

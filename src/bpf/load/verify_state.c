@@ -59,8 +59,8 @@ static int add_node(struct verifier *v)
 	n->cost = v->cost;
 	n->written = v->written;
 	n->sources = v->sources;
-	n->next = v->nodes[v->pc];
-	v->nodes[v->pc] = n;
+	n->next = v->open[v->pc];
+	v->open[v->pc] = n;
 	v->at = n;
 	v->cost = 0;
 	v->since = 0;
@@ -93,6 +93,37 @@ static void merge_read(struct marks *into, const struct marks *read, const struc
 	}
 }
 
+/* Half of the memory is used: keep only what is most likely to be met again. */
+static int is_tight(const struct verifier *v)
+{
+	return v->bytes > VERIFY_MAX_BYTES / 2;
+}
+
+/* Pending branches are taken up last in, first out, so what was closed last is met first. */
+static void close_node(struct verifier *v, struct node *n)
+{
+	struct node **link = &v->closed[n->pc];
+
+	if (!n->state) {
+		free_node(v, n); /* in no list any more */
+		return;
+	}
+	v->open[n->pc] = n->next; /* the deepest node of an instruction closes first */
+	n->next = *link;
+	*link = n;
+	if (!is_tight(v)) {
+		return;
+	}
+	for (int keep = 8; keep > 0 && *link; keep--) {
+		link = &(*link)->next;
+	}
+	while (*link) {
+		n = *link;
+		*link = n->next;
+		free_node(v, n);
+	}
+}
+
 void verify_path_end(struct verifier *v, uint64_t tail)
 {
 	struct node *n = v->at;
@@ -103,9 +134,7 @@ void verify_path_end(struct verifier *v, uint64_t tail)
 
 		parent->best = MAX(parent->best, n->cost + n->best);
 		merge_read(&parent->read, &n->read, &n->written, &n->sources);
-		if (!n->state) {
-			free_node(v, n); /* in no list any more */
-		}
+		close_node(v, n);
 		n = parent;
 	}
 	v->at = NULL; /* until the next branch is taken up */
@@ -124,48 +153,77 @@ static int refuse_endless(struct verifier *v)
 			     "the loop makes no progress: the same state is reached again");
 }
 
-/* A node that only costs time leaves its list; an open one is still somebody's parent. */
-static int useless(const struct node *n)
+enum {
+	LOOKBACK = 16
+}; /* rounds of a loop in which an equal state is noticed at once; else the budget ends it */
+
+/* The same state twice on one path: an abstract run that never ends. */
+static int check_progress(struct verifier *v)
 {
-	return n->misses > (n->open ? 16 : n->hits * 3 + 3);
+	struct node **link = &v->open[v->pc], *n;
+
+	for (int i = 0; i < LOOKBACK && *link; i++) {
+		if (verify_same(v, (*link)->state)) {
+			return refuse_endless(v);
+		}
+		link = &(*link)->next;
+	}
+	n = *link;
+	if (n && n->parent && is_tight(v)) {
+		*link = n->next;
+		drop_state(v, n);
+	}
+	return 0;
+}
+
+/* A closed node that the running state lies in, or NULL. Those that only cost time are given up. */
+static struct node *find_closed(struct verifier *v)
+{
+	struct node **link = &v->closed[v->pc], *n;
+
+	while ((n = *link) != NULL) {
+		if (verify_within(v, n->state, &n->read)) {
+			n->hits += n->hits < UINT16_MAX / 4;
+			return n;
+		}
+		n->misses += n->misses < UINT16_MAX;
+		if (n->misses > n->hits * 3 + 3) {
+			*link = n->next;
+			free_node(v, n);
+		} else {
+			link = &n->next;
+		}
+	}
+	return NULL;
+}
+
+static int end_at(struct verifier *v, struct node *n)
+{
+	if (v->path_cost + n->best > v->hook->budget) {
+		v->path_cost += n->best;
+		return verify_over_budget(v);
+	}
+	merge_read(&v->at->read, &n->read, &v->written, &v->sources);
+	verify_path_end(v, n->best);
+	return 1;
 }
 
 int verify_meet(struct verifier *v)
 {
-	struct node **link = &v->nodes[v->pc], *n;
+	struct node *n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v);
+	int err;
 
-	while ((n = *link) != NULL) {
-		if (n->open) {
-			if (verify_same(v, n->state)) {
-				return refuse_endless(v);
-			}
-		} else if (!(v->flags & EBPF_VERIFY_NO_PRUNE) &&
-			   verify_within(v, n->state, &n->read)) {
-			n->hits += n->hits < UINT16_MAX / 4;
-			if (v->path_cost + n->best > v->hook->budget) {
-				v->path_cost += n->best;
-				return verify_over_budget(v);
-			}
-			merge_read(&v->at->read, &n->read, &v->written, &v->sources);
-			verify_path_end(v, n->best);
-			return 1;
-		}
-		n->misses += n->misses < UINT16_MAX;
-		if (n != v->root && useless(n)) {
-			*link = n->next;
-			n->next = NULL;
-			drop_state(v, n);
-			if (!n->open) {
-				free_node(v, n);
-			}
-			continue;
-		}
-		link = &n->next;
+	if (n) {
+		return end_at(v, n);
+	}
+	err = check_progress(v);
+	if (err) {
+		return err;
 	}
 	if (v->work > VERIFY_MAX_WORK) {
 		return too_much(v);
 	}
-	if (v->since >= node_distance(v) || !v->nodes[v->pc]) {
+	if (v->since >= node_distance(v) || (!v->open[v->pc] && !v->closed[v->pc])) {
 		return add_node(v);
 	}
 	return 0;
@@ -250,6 +308,16 @@ static void free_open(struct verifier *v)
 	}
 }
 
+static void free_list(struct verifier *v, struct node *n)
+{
+	while (n) {
+		struct node *next = n->next;
+
+		free_node(v, n);
+		n = next;
+	}
+}
+
 void verify_free(struct verifier *v)
 {
 	while (v->todo) {
@@ -261,18 +329,15 @@ void verify_free(struct verifier *v)
 	if (v->at && v->at->open) {
 		free_open(v);
 	}
-	for (uint32_t pc = 0; v->nodes && pc < v->prog->n_insns; pc++) {
-		while (v->nodes[pc]) {
-			struct node *n = v->nodes[pc];
-
-			v->nodes[pc] = n->next;
-			free_node(v, n);
-		}
+	for (uint32_t pc = 0; v->open && v->closed && pc < v->prog->n_insns; pc++) {
+		free_list(v, v->open[pc]);
+		free_list(v, v->closed[pc]);
 	}
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		free(v->frames[f]);
 	}
-	free(v->nodes);
+	free(v->open);
+	free(v->closed);
 	free(v->info);
 	free(v->subprog_of);
 	buf_finish(&v->log);
