@@ -191,6 +191,11 @@ static bool buffer_alloc(struct ptxt_buffer *b, uint32_t n)
 	return b->in && b->expect;
 }
 
+static int number_of(const char *text)
+{
+	return text ? (int)strtol(text, NULL, 10) : -1;
+}
+
 /* Values, "iota N", "fill N v"; up to a lone "=" or the end. Returns how many, or -1. */
 static int values(char **p, enum ptxt_kind k, struct ptxt_value *ret)
 {
@@ -199,7 +204,7 @@ static int values(char **p, enum ptxt_kind k, struct ptxt_value *ret)
 
 	while ((w = word(p)) && strcmp(w, "=") != 0) {
 		bool iota = strcmp(w, "iota") == 0, fill = strcmp(w, "fill") == 0;
-		int count = iota || fill ? atoi(word(p)) : 1;
+		int count = iota || fill ? number_of(word(p)) : 1;
 		struct ptxt_value v = { 0 };
 		char number[32];
 
@@ -264,9 +269,9 @@ static int read_kernel(struct reader *r, struct ptxt_case *c)
 		} else if (strcmp(what, "block") == 0) {
 			sscanf(p, "%u %u %u", &c->block[0], &c->block[1], &c->block[2]);
 		} else if (strcmp(what, "shared") == 0) {
-			c->shared = (uint32_t)atoi(p);
+			c->shared = (uint32_t)strtoul(p, NULL, 10);
 		} else if (strcmp(what, "budget") == 0) {
-			c->budget = (uint64_t)atoi(p);
+			c->budget = strtoull(p, NULL, 10);
 		} else if (strcmp(what, "fault") == 0) {
 			sscanf(p, "%15s %u", c->fault, &c->fault_line);
 		} else if (strcmp(what, "refused") == 0) {

@@ -145,6 +145,11 @@ DEF1(cvt_u32_f32, uint32_t, float, float, to_u32(X))
 DEF1(cvt_s32_f64, int32_t, double, double, to_s32(X))
 DEF1(cvt_u32_f64, uint32_t, double, double, to_u32(X))
 
+DEF1(cvt_s64_f32, int64_t, float, float, to_s64(X))
+DEF1(cvt_u64_f32, uint64_t, float, float, to_u64(X))
+DEF1(cvt_s64_f64, int64_t, double, double, to_s64(X))
+DEF1(cvt_u64_f64, uint64_t, double, double, to_u64(X))
+
 HANDLER(selp_32)
 {
 	const uint32_t *a = REF(const uint32_t, w, o->a), *b = REF(const uint32_t, w, o->b);
@@ -220,11 +225,13 @@ HANDLER(unpack_64)
 	{                                                                                          \
 		[TY_U32] = name##_u32, [TY_U64] = name##_u64,                                      \
 	}
+#define ROW_CVT_INT(to)                                                                            \
+	[TY_U8] = cvt_##to##_u8, [TY_S8] = cvt_##to##_s8, [TY_U16] = cvt_##to##_u16,               \
+	[TY_S16] = cvt_##to##_s16, [TY_U32] = cvt_##to##_u32, [TY_S32] = cvt_##to##_s32,           \
+	[TY_U64] = cvt_##to##_u64, [TY_S64] = cvt_##to##_s64
 #define ROW_CVT(to)                                                                                \
 	{                                                                                          \
-		[TY_U8] = cvt_##to##_u8, [TY_S8] = cvt_##to##_s8, [TY_U16] = cvt_##to##_u16,       \
-		[TY_S16] = cvt_##to##_s16, [TY_U32] = cvt_##to##_u32, [TY_S32] = cvt_##to##_s32,   \
-		[TY_U64] = cvt_##to##_u64, [TY_S64] = cvt_##to##_s64,                              \
+		ROW_CVT_INT(to)                                                                    \
 	}
 
 /* clang-format off */
@@ -294,6 +301,10 @@ const struct handlers EXEC_TABLE = {
 		[ALU_COS] = ROW_SINGLE(cos),
 		[ALU_TANH] = { [TY_F32] = tanh_f32 },
 		[ALU_COPYSIGN] = { [TY_F32] = copysign_f32, [TY_F64] = copysign_f64 },
+		[ALU_ROUND_N] = { [TY_F32] = round_n_f32, [TY_F64] = round_n_f64 },
+		[ALU_ROUND_Z] = { [TY_F32] = round_z_f32, [TY_F64] = round_z_f64 },
+		[ALU_ROUND_M] = { [TY_F32] = round_m_f32, [TY_F64] = round_m_f64 },
+		[ALU_ROUND_P] = { [TY_F32] = round_p_f32, [TY_F64] = round_p_f64 },
 		[ALU_MOV] = { [TY_U32] = mov_u32, [TY_U64] = mov_u64 },
 		[ALU_SELP] = { [TY_U32] = selp_32, [TY_U64] = selp_64 },
 		[ALU_PACK] = { [TY_U32] = pack_32, [TY_U64] = pack_64 },
@@ -328,8 +339,8 @@ const struct handlers EXEC_TABLE = {
 			     [TY_S16] = cvt_u32_s16, [TY_U32] = cvt_u32_u32, [TY_S32] = cvt_u32_s32,
 			     [TY_U64] = cvt_u32_u64, [TY_S64] = cvt_u32_s64, [TY_F32] = cvt_s32_f32,
 			     [TY_F64] = cvt_s32_f64 },
-		[TY_U64] = ROW_CVT(u64),
-		[TY_S64] = ROW_CVT(u64),
+		[TY_U64] = { ROW_CVT_INT(u64), [TY_F32] = cvt_u64_f32, [TY_F64] = cvt_u64_f64 },
+		[TY_S64] = { ROW_CVT_INT(u64), [TY_F32] = cvt_s64_f32, [TY_F64] = cvt_s64_f64 },
 		[TY_F32] = { [TY_U8] = cvt_f32_u8, [TY_S8] = cvt_f32_s8, [TY_U16] = cvt_f32_u16,
 			     [TY_S16] = cvt_f32_s16, [TY_U32] = cvt_f32_u32, [TY_S32] = cvt_f32_s32,
 			     [TY_U64] = cvt_f32_u64, [TY_S64] = cvt_f32_s64,

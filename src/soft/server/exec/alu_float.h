@@ -165,6 +165,15 @@ DEF2(copysign_f32, float, float, float,
 DEF2(copysign_f64, double, double, double,
      float64((bits64(Y) & INT64_MAX) | (bits64(X) & (UINT64_C(1) << 63))))
 
+/* To whole numbers; the host rounds to nearest, ties to even. */
+#define ROUND1(name, f32, f64)                                                                     \
+	DEF1(name##_f32, float, float, float, canonical(f32(X)))                                   \
+	DEF1(name##_f64, double, double, double, f64(X))
+ROUND1(round_n, __builtin_rintf, __builtin_rint)
+ROUND1(round_z, __builtin_truncf, __builtin_trunc)
+ROUND1(round_m, __builtin_floorf, __builtin_floor)
+ROUND1(round_p, __builtin_ceilf, __builtin_ceil)
+
 /* Towards zero, to the nearest end of the range, NaN to 0. */
 static ALWAYS_INLINE int32_t to_s32(double x)
 {
@@ -177,6 +186,16 @@ static ALWAYS_INLINE int32_t to_s32(double x)
 static ALWAYS_INLINE uint32_t to_u32(double x)
 {
 	return x >= 4294967295.0 ? UINT32_MAX : x > 0 ? (uint32_t)(int64_t)x : 0;
+}
+
+static ALWAYS_INLINE int64_t to_s64(double x)
+{
+	return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x == x ? INT64_MIN : 0;
+}
+
+static ALWAYS_INLINE uint64_t to_u64(double x)
+{
+	return x >= 0x1p64 ? UINT64_MAX : x > 0 ? (uint64_t)x : 0;
 }
 
 #endif

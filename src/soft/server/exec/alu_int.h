@@ -157,9 +157,9 @@ static ALWAYS_INLINE uint32_t popc32(uint32_t x)
 
 static ALWAYS_INLINE uint32_t brev32(uint32_t x)
 {
-	x = x >> 1 & 0x55555555 | (x & 0x55555555) << 1;
-	x = x >> 2 & 0x33333333 | (x & 0x33333333) << 2;
-	x = x >> 4 & 0x0f0f0f0f | (x & 0x0f0f0f0f) << 4;
+	x = (x >> 1 & 0x55555555) | (x & 0x55555555) << 1;
+	x = (x >> 2 & 0x33333333) | (x & 0x33333333) << 2;
+	x = (x >> 4 & 0x0f0f0f0f) | (x & 0x0f0f0f0f) << 4;
 	return __builtin_bswap32(x);
 }
 

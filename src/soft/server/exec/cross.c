@@ -13,10 +13,30 @@ bool exec_sync_ready(struct warp *w, uint32_t members)
 	return false;
 }
 
-/* The members' mask of a .sync instruction: the first lane's, as they must all name the same. */
-static uint32_t members_of(struct warp *w, uint32_t ref, uint32_t m)
+/* The members' mask of a .sync instruction may differ between lanes: a warp in tiles. Takes the
+ * lanes of *rest whose mask is the first one's. */
+static uint32_t take_party(const struct warp *w, uint32_t ref, uint32_t *rest)
 {
-	return REF(const uint32_t, w, ref)[__builtin_ctz(m)];
+	const uint32_t *members = REF(const uint32_t, w, ref);
+	uint32_t mask = members[__builtin_ctz(*rest)], party = 0;
+
+	each_lane (*rest, lane) {
+		party |= (uint32_t)(members[lane] == mask) << lane;
+	}
+	*rest &= ~party;
+	return party;
+}
+
+/* Waits for every lane that any of the lanes names. */
+static bool parties_ready(struct warp *w, uint32_t ref, uint32_t m)
+{
+	const uint32_t *members = REF(const uint32_t, w, ref);
+	uint32_t all = 0;
+
+	each_lane (m, lane) {
+		all |= members[lane];
+	}
+	return exec_sync_ready(w, all);
 }
 
 /* d = value of the lane that mode, b and c choose; p = whether it lay in range. e: members, with
@@ -29,7 +49,7 @@ int op_shfl(struct warp *w, const struct op *o, uint32_t m)
 	uint32_t *d = REF(uint32_t, w, o->d);
 	uint32_t value[EXEC_LANES], in_range = 0;
 
-	if (o->flags & FLAG_VOTE_SYNC && !exec_sync_ready(w, members_of(w, o->e, m))) {
+	if (o->flags & FLAG_VOTE_SYNC && !parties_ready(w, o->e, m)) {
 		return STEP_SWITCH;
 	}
 	each_lane (m, lane) {
@@ -68,32 +88,40 @@ int op_shfl(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* Of predicate r; sub = VOTE_*. ballot writes d, the others p. e: members. */
-int op_vote(struct warp *w, const struct op *o, uint32_t m)
+static void vote(struct warp *w, const struct op *o, uint32_t party, uint32_t bits)
 {
-	uint32_t bits = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
 	bool result;
 
-	if (o->flags & FLAG_VOTE_SYNC) {
-		uint32_t members = members_of(w, o->e, m);
-
-		if (!exec_sync_ready(w, members)) {
-			return STEP_SWITCH;
-		}
-	}
-	bits &= m;
+	bits &= party;
 	if (o->sub == VOTE_BALLOT) {
 		uint32_t *d = REF(uint32_t, w, o->d);
 
-		each_lane (m, lane) {
+		each_lane (party, lane) {
 			d[lane] = bits;
 		}
+		return;
+	}
+	result = o->sub == VOTE_ALL   ? bits == party
+		 : o->sub == VOTE_ANY ? bits != 0
+				      : bits == 0 || bits == party;
+	pred_set(w, o->p, party, result ? ~0u : 0);
+}
+
+/* Of predicate r; sub = VOTE_*. ballot writes d, the others p. e: members, with FLAG_VOTE_SYNC. */
+int op_vote(struct warp *w, const struct op *o, uint32_t m)
+{
+	uint32_t bits = w->preds[o->r] ^ (o->r_not ? ~0u : 0), rest = m;
+
+	if (!(o->flags & FLAG_VOTE_SYNC)) {
+		vote(w, o, m, bits);
 		return STEP_NEXT;
 	}
-	result = o->sub == VOTE_ALL   ? bits == m
-		 : o->sub == VOTE_ANY ? bits != 0
-				      : bits == 0 || bits == m;
-	pred_set(w, o->p, m, result ? ~0u : 0);
+	if (!parties_ready(w, o->e, m)) {
+		return STEP_SWITCH;
+	}
+	while (rest) {
+		vote(w, o, take_party(w, o->e, &rest), bits);
+	}
 	return STEP_NEXT;
 }
 
@@ -107,29 +135,38 @@ int op_activemask(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_match(struct warp *w, const struct op *o, uint32_t m)
+static void match(struct warp *w, const struct op *o, uint32_t party)
 {
 	uint32_t *d = REF(uint32_t, w, o->d), same[EXEC_LANES];
 	bool wide = o->wide & WIDE_A, all = true;
 
-	if (!exec_sync_ready(w, members_of(w, o->e, m))) {
-		return STEP_SWITCH;
-	}
-	each_lane (m, lane) {
+	each_lane (party, lane) {
 		uint64_t v = lane_get(w, o->a, wide, lane);
 
 		same[lane] = 0;
 		for (unsigned other = 0; other < EXEC_LANES; other++) {
 			same[lane] |= (uint32_t)(lane_get(w, o->a, wide, other) == v) << other;
 		}
-		same[lane] &= m;
-		all = all && same[lane] == m;
+		same[lane] &= party;
+		all = all && same[lane] == party;
 	}
-	each_lane (m, lane) {
-		d[lane] = o->sub == 0 ? same[lane] : all ? m : 0;
+	each_lane (party, lane) {
+		d[lane] = o->sub == 0 ? same[lane] : all ? party : 0;
 	}
 	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, all ? ~0u : 0);
+		pred_set(w, o->p, party, all ? ~0u : 0);
+	}
+}
+
+int op_match(struct warp *w, const struct op *o, uint32_t m)
+{
+	uint32_t rest = m;
+
+	if (!parties_ready(w, o->e, m)) {
+		return STEP_SWITCH;
+	}
+	while (rest) {
+		match(w, o, take_party(w, o->e, &rest));
 	}
 	return STEP_NEXT;
 }
@@ -155,21 +192,25 @@ static uint32_t reduce(const struct op *o, uint32_t r, uint32_t v)
 int op_redux(struct warp *w, const struct op *o, uint32_t m)
 {
 	const uint32_t *a = REF(const uint32_t, w, o->a);
-	uint32_t *d = REF(uint32_t, w, o->d), first = (uint32_t)__builtin_ctz(m), r = a[first];
+	uint32_t *d = REF(uint32_t, w, o->d), rest = m;
 
-	if (!exec_sync_ready(w, members_of(w, o->e, m))) {
+	if (!parties_ready(w, o->e, m)) {
 		return STEP_SWITCH;
 	}
-	each_lane (m &(m - 1), lane) {
-		r = reduce(o, r, a[lane]);
-	}
-	each_lane (m, lane) {
-		d[lane] = r;
+	while (rest) {
+		uint32_t party = take_party(w, o->e, &rest), r = a[__builtin_ctz(party)];
+
+		each_lane (party &(party - 1), lane) {
+			r = reduce(o, r, a[lane]);
+		}
+		each_lane (party, lane) {
+			d[lane] = r;
+		}
 	}
 	return STEP_NEXT;
 }
 
 int op_warp_sync(struct warp *w, const struct op *o, uint32_t m)
 {
-	return exec_sync_ready(w, members_of(w, o->e, m)) ? STEP_NEXT : STEP_SWITCH;
+	return parties_ready(w, o->e, m) ? STEP_NEXT : STEP_SWITCH;
 }

@@ -52,6 +52,9 @@ int dec_emit(struct decoder *d, const struct op *op)
 	if (!op->fn) {
 		return dec_fail(d, "this combination is not supported");
 	}
+	if (d->module->operations++ >= DECODE_MODULE_MAX) {
+		return dec_fail(d, "the module's kernels have too many operations");
+	}
 	if (d->code.len >= (size_t)DECODE_CODE_MAX * sizeof(*op)) {
 		return dec_fail(d, "a kernel has more than %u operations", DECODE_CODE_MAX);
 	}

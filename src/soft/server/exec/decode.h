@@ -8,11 +8,13 @@
 #include "ptx/module.h"
 #include "soft/server/exec/handlers.h"
 
-#define DECODE_CODE_MAX (1u << 22)	/* operations of one kernel */
-#define DECODE_SLOTS_MAX 32768u		/* registers of a kind in one function */
-#define DECODE_CONSTANTS_MAX (1u << 26) /* bytes */
-#define DECODE_FUNCTIONS_MAX 1024u	/* that one kernel can call */
-#define DECODE_LOCAL_MAX (1u << 24)	/* bytes of a function's frame */
+#define DECODE_CODE_MAX (1u << 22)	      /* operations of one kernel */
+#define DECODE_MODULE_MAX (UINT64_C(1) << 23) /* operations of all kernels of a module */
+#define DECODE_RANGES_MAX (1u << 24)	      /* registers declared in a kernel */
+#define DECODE_SLOTS_MAX 32768u		      /* registers of a kind in one function */
+#define DECODE_CONSTANTS_MAX (1u << 26)	      /* bytes */
+#define DECODE_FUNCTIONS_MAX 1024u	      /* that one kernel can call */
+#define DECODE_LOCAL_MAX (1u << 24)	      /* bytes of a function's frame */
 #define DECODE_SHARED_MAX (1u << 24)
 
 enum symbol_kind {
@@ -79,6 +81,7 @@ struct decoder {
 	struct scope *root;	      /* module-scope shared variables that this kernel uses */
 	struct symbol *owned;
 	uint32_t shared_bytes, shared_align;
+	uint32_t ranges; /* registers declared so far */
 
 	struct function_shape *shapes;
 	uint32_t n_shapes;

@@ -370,6 +370,9 @@ static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
 			       ? d->h->cvt[to][from]
 			       : NULL;
 	}
+	if (int_round && from == to && !(op->flags & FLAG_FTZ)) {
+		return d->h->alu[ALU_ROUND_N + round][to];
+	}
 	if (int_round || (round > ROUND_RN) || (op->flags & FLAG_FTZ && from == TY_F64)) {
 		return NULL;
 	}

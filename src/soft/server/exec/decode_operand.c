@@ -134,21 +134,30 @@ int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t add
 	struct exec_reloc r = {
 		.kind = kind, .offset = (uint32_t)d->constants.len, .wide = wide, .addend = addend
 	};
-	const struct exec_reloc *known = (const struct exec_reloc *)d->relocs.data;
+	/* Longer than the key of a plain constant. */
+	struct {
+		int64_t addend;
+		uint8_t wide, kind;
+	} PACKED key = { addend, wide, (uint8_t)kind };
+	uintptr_t known =
+		(uintptr_t)strmap_get_n(&d->constant_index, (const char *)&key, sizeof(key));
 
-	for (size_t i = 0; i < d->relocs.len / sizeof(r); i++) {
-		if (known[i].kind == kind && known[i].wide == wide && known[i].addend == addend) {
-			*ret = known[i].offset | REF_CONST;
-			return 0;
-		}
+	if (known) {
+		*ret = (uint32_t)(known - 1) | REF_CONST;
+		return 0;
 	}
-	if (r.offset > DECODE_CONSTANTS_MAX || d->relocs.len > DECODE_CONSTANTS_MAX) {
+	if (r.offset > DECODE_CONSTANTS_MAX) {
 		return dec_fail(d, "a kernel has too many constants");
 	}
 	buf_add(&d->constants, zero, wide ? EXEC_SLOT64 : EXEC_SLOT32);
 	buf_add(&d->relocs, &r, sizeof(r));
 	*ret = r.offset | REF_CONST;
-	return d->constants.failed || d->relocs.failed ? dec_no_memory(d) : 0;
+	if (d->constants.failed || d->relocs.failed ||
+	    strmap_add_n(&d->constant_index, (const char *)&key, sizeof(key),
+			 (void *)((uintptr_t)r.offset + 1)) < 0) {
+		return dec_no_memory(d);
+	}
+	return 0;
 }
 
 static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_type t,

@@ -194,7 +194,9 @@ static int declare_registers(struct decoder *d, const struct ptx_variable *v)
 		s->type = type;
 		return dec_new_register(d, type, &s->ref);
 	}
-	if (v->range > 1u << 20 || strlen(v->name) > sizeof(key) - 2) {
+	d->ranges += MIN(v->range, DECODE_RANGES_MAX);
+	if (d->ranges > DECODE_RANGES_MAX || v->range > 1u << 20 ||
+	    strlen(v->name) > sizeof(key) - 2) {
 		return dec_fail(d, "%s<%u> is too long", v->name, v->range);
 	}
 	memcpy(key, v->name, strlen(v->name));

@@ -62,6 +62,10 @@ enum alu {
 	ALU_COPYSIGN,
 	ALU_MIN_NAN,
 	ALU_MAX_NAN,
+	ALU_ROUND_N,
+	ALU_ROUND_Z,
+	ALU_ROUND_M,
+	ALU_ROUND_P, /* to whole numbers, in the order of ROUND_* */
 	ALU_MOV,
 	ALU_SELP,
 	ALU_PACK,   /* d = a | b << half */

@@ -326,8 +326,29 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lane)
 		}                                                                                  \
 		return STEP_NEXT;                                                                  \
 	}
-BY_LANE(load_local, SP_LOCAL, false, load_lane)
-BY_LANE(store_local, SP_LOCAL, true, store_lane)
+
+/* Each lane has its own piece of memory, all of one size. */
+#define IN_LOCAL(name, write, one)                                                                 \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		const uint64_t stride = w->block->f->local_stride;                                 \
+		const unsigned bytes = o->size * (unsigned)o->n;                                   \
+		uint8_t *p = w->block->local + w->index * EXEC_LANES * stride;                     \
+		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		struct mem_span span;                                                              \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		if (unlikely(!mem_span(at, 0, bytes, m, &span) || span.high >= stride ||           \
+			     stride - span.high < bytes)) {                                        \
+			return mem_fault(w, o, m, SP_LOCAL, write);                                \
+		}                                                                                  \
+		each_lane (m, i) {                                                                 \
+			one(w, o, i, p + i * stride + at[i]);                                      \
+		}                                                                                  \
+		return STEP_NEXT;                                                                  \
+	}
+IN_LOCAL(load_local, false, load_lane)
+IN_LOCAL(store_local, true, store_lane)
 BY_LANE(load_param_lanes, SP_PARAM, false, load_lane)
 BY_LANE(load_generic, SP_GENERIC, false, load_lane)
 BY_LANE(store_generic, SP_GENERIC, true, store_lane)

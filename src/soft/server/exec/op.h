@@ -267,6 +267,7 @@ struct exec_module {
 	struct exec_init_reloc *relocs; /* owned */
 	uint32_t n_relocs;
 	uint64_t address;
+	uint64_t operations; /* decoded so far, of all kernels */
 };
 
 #define REF(T, w, r) ((T *)((w)->base[(r)&REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
