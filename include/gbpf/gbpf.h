@@ -1,5 +1,6 @@
-/* libgbpf: how programs talk to gbpfd. One handle is one connection to the control socket; a handle may move between
- * threads but is used by one at a time. Results are JSON texts as docs/PROTOCOL.md describes them.
+/* libgbpf: how programs talk to gbpfd. One handle is one connection to the control socket; a handle
+ *may move between threads but is used by one at a time. Results are JSON texts as docs/PROTOCOL.md
+ *describes them.
  *
  *	struct gbpf *g;
  *	char *json;
@@ -11,8 +12,9 @@
  *	free(json);
  *	gbpf_close(g);
  *
- * Every call returns 0 (or a count) or -Exxx. Texts given in are borrowed for the call; texts handed out through a
- * char ** are the caller's to free(), and untouched on failure; a NULL char ** means that the result is not wanted. */
+ * Every call returns 0 (or a count) or -Exxx. Texts given in are borrowed for the call; texts
+ *handed out through a char ** are the caller's to free(), and untouched on failure; a NULL char **
+ *means that the result is not wanted. */
 #ifndef GBPF_GBPF_H
 #define GBPF_GBPF_H
 
@@ -41,12 +43,13 @@ enum gbpf_exit {
 	GBPF_EXIT_TIMEOUT = 8,
 };
 
-/* What went wrong in the last call. No text is NULL; hint and detail may be empty. Valid until the next call on the
- * handle. */
+/* What went wrong in the last call. No text is NULL; hint and detail may be empty. Valid until the
+ * next call on the handle. */
 struct gbpf_error {
-	int err;	     /* -Exxx that the call returned, 0 after a success */
-	int exit;	     /* enum gbpf_exit */
-	const char *code;    /* short stable word: "verify", "unreachable", "permission", "timeout" ... */
+	int err;  /* -Exxx that the call returned, 0 after a success */
+	int exit; /* enum gbpf_exit */
+	const char
+		*code; /* short stable word: "verify", "unreachable", "permission", "timeout" ... */
 	const char *message; /* one sentence without a full stop: what, and why */
 	const char *hint;    /* what to do */
 	const char *detail;  /* more lines, for example the verifier's state and the source line */
@@ -55,14 +58,16 @@ struct gbpf_error {
 /* ---- the connection ---- */
 
 enum {
-	GBPF_OPEN_START = 1,	   /* start gbpfd when none listens (as gbpf_start_daemon with its defaults) */
+	GBPF_OPEN_START =
+		1, /* start gbpfd when none listens (as gbpf_start_daemon with its defaults) */
 	GBPF_OPEN_NO_CONNECT = 2, /* only make the handle; the first call connects */
 };
 
-/* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR, /run/gbpf for root,
- * $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a path that ends in /control.sock stands for its directory.
- * *ret is set even on failure, so that the error can be read, and must be closed in any case (NULL only with -ENOMEM).
- * 0, -ECONNREFUSED (nobody listens), -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
+/* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR,
+ * /run/gbpf for root, $XDG_RUNTIME_DIR/gbpf, else /tmp/gbpf-<uid>; a path that ends in
+ * /control.sock stands for its directory. *ret is set even on failure, so that the error can be
+ * read, and must be closed in any case (NULL only with -ENOMEM). 0, -ECONNREFUSED (nobody listens),
+ * -EACCES, -EPROTONOSUPPORT (another protocol version), -ETIMEDOUT, -errno. */
 int gbpf_open(struct gbpf **ret, const char *runtime_dir, unsigned flags);
 void gbpf_close(struct gbpf *g); /* NULL is fine */
 
@@ -76,8 +81,8 @@ void gbpf_set_timeout(struct gbpf *g, unsigned timeout_ms);
 struct gbpf_hello {
 	size_t size; /* of this struct, as this library knows it */
 	int protocol, pid, uid;
-	uint32_t generation; /* changes with every start of gbpfd */
-	int off;	     /* 1: shims pass everything through */
+	uint32_t generation;	      /* changes with every start of gbpfd */
+	int off;		      /* 1: shims pass everything through */
 	const char *version, *device; /* device: "soft", "nvidia" or "none" */
 };
 const struct gbpf_hello *gbpf_hello(const struct gbpf *g);
@@ -85,25 +90,28 @@ const struct gbpf_hello *gbpf_hello(const struct gbpf *g);
 const char *gbpf_version(void); /* of this library */
 const char *gbpf_socket_path(const struct gbpf *g);
 
-/* Any method. params: a JSON object, or NULL for {}. fd: passed beside the line (borrowed), or -1. *ret_json: the result
- * object. An error that gbpfd answered gives its negative errno where one fits (-EACCES refused by the verifier, -EPERM
- * permission, -ENOENT not found, -E2BIG or -ENOSPC limit, -EINVAL usage, -ETIMEDOUT), else -EIO, with all in
- * gbpf_last_error. A connection that broke is made anew by the next call. */
+/* Any method. params: a JSON object, or NULL for {}. fd: passed beside the line (borrowed), or -1.
+ * *ret_json: the result object. An error that gbpfd answered gives its negative errno where one
+ * fits (-EACCES refused by the verifier, -EPERM permission, -ENOENT not found, -E2BIG or -ENOSPC
+ * limit, -EINVAL usage, -ETIMEDOUT), else -EIO, with all in gbpf_last_error. A connection that
+ * broke is made anew by the next call. */
 int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, char **ret_json);
 
 /* ---- policies ---- */
 
 enum {
-	GBPF_LOAD_SWAP = 1, /* replace the active policy; without it loading over one that the operator chose is refused */
+	GBPF_LOAD_SWAP = 1, /* replace the active policy; without it loading over one that the
+			       operator chose is refused */
 };
 
-/* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and hands it to gbpfd. name NULL: from the file's name without
- * .bpf.o. -EACCES: refused by the verifier; -EINVAL: not a usable object; -EEXIST: another is active and
- * GBPF_LOAD_SWAP was not given. */
-int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags, char **ret_json);
+/* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and hands it to gbpfd. name NULL: from the
+ * file's name without .bpf.o. -EACCES: refused by the verifier; -EINVAL: not a usable object;
+ * -EEXIST: another is active and GBPF_LOAD_SWAP was not given. */
+int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigned flags,
+		     char **ret_json);
 /* The same from memory. */
-int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name, unsigned flags,
-			   char **ret_json);
+int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name,
+			   unsigned flags, char **ret_json);
 /* Back to a kept version; 0: the one before the active one. -ENOENT: no such version. */
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
 int gbpf_policy_unload(struct gbpf *g, char **ret_json);
@@ -114,40 +122,46 @@ int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json); /* 0: t
 
 int gbpf_ps(struct gbpf *g, char **ret_json);
 /* class_name: "latency", "normal", "batch" or NULL (unchanged); weight 1-10000, 0: unchanged. */
-int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t weight, char **ret_json);
+int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t weight,
+	     char **ret_json);
 int gbpf_device_list(struct gbpf *g, char **ret_json);
 int gbpf_status(struct gbpf *g, char **ret_json);
-int gbpf_off(struct gbpf *g, int off, char **ret_json); /* 1: shims pass everything through; 0: back to work */
+int gbpf_off(struct gbpf *g, int off,
+	     char **ret_json); /* 1: shims pass everything through; 0: back to work */
 int gbpf_shutdown(struct gbpf *g);
 
 /* ---- events ---- */
 
-/* One event as a JSON object (borrowed). Anything but 0 ends the walk and is returned by gbpf_events. */
+/* One event as a JSON object (borrowed). Anything but 0 ends the walk and is returned by
+ * gbpf_events. */
 typedef int (*gbpf_event_fn)(void *arg, const char *event_json);
 
 enum { GBPF_EVENTS_FOLLOW = 1 };
 
-/* Calls fn for each event of the history with a sequence above since, then, with GBPF_EVENTS_FOLLOW, for each new one
- * as it happens, until fn returns non-zero or gbpfd goes (-ECONNRESET). idle_ms: longest wait for the next event while
- * following (-ETIMEDOUT), 0: no limit. After following the connection is closed; the next call makes another.
- * -EINTR: a signal arrived while waiting; call again with the last sequence seen, or stop. */
-int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn, void *arg);
+/* Calls fn for each event of the history with a sequence above since, then, with
+ * GBPF_EVENTS_FOLLOW, for each new one as it happens, until fn returns non-zero or gbpfd goes
+ * (-ECONNRESET). idle_ms: longest wait for the next event while following (-ETIMEDOUT), 0: no
+ * limit. After following the connection is closed; the next call makes another. -EINTR: a signal
+ * arrived while waiting; call again with the last sequence seen, or stop. */
+int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn,
+		void *arg);
 
 /* ---- starting gbpfd ---- */
 
 struct gbpf_start_options {
-	size_t size;		 /* sizeof(struct gbpf_start_options) */
-	const char *program;	 /* NULL: gbpfd beside the running program, or from $GBPF_BINDIR */
-	const char *device;	 /* "soft", "nvidia", "auto"; NULL: gbpfd's default */
-	const char *policy;	 /* policy to begin with; NULL: the stored one, or fair */
-	const char *state_dir;	 /* NULL: gbpfd's default */
-	unsigned idle_exit_s;	 /* gbpfd leaves when it had no session for so long; 0: never */
-	unsigned timeout_ms;	 /* for it to get ready; 0: 5000 */
+	size_t size;	       /* sizeof(struct gbpf_start_options) */
+	const char *program;   /* NULL: gbpfd beside the running program, or from $GBPF_BINDIR */
+	const char *device;    /* "soft", "nvidia", "auto"; NULL: gbpfd's default */
+	const char *policy;    /* policy to begin with; NULL: the stored one, or fair */
+	const char *state_dir; /* NULL: gbpfd's default */
+	unsigned idle_exit_s;  /* gbpfd leaves when it had no session for so long; 0: never */
+	unsigned timeout_ms;   /* for it to get ready; 0: 5000 */
 };
 
-/* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is ready, and connects.
- * Several callers at once start one. Its log goes to gbpfd.log in the runtime directory. 0 (also when one was running),
- * -ENOENT (program missing), -ETIMEDOUT, -errno; what gbpfd said is in the error's message. o may be NULL. */
+/* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is
+ * ready, and connects. Several callers at once start one. Its log goes to gbpfd.log in the runtime
+ * directory. 0 (also when one was running), -ENOENT (program missing), -ETIMEDOUT, -errno; what
+ * gbpfd said is in the error's message. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus

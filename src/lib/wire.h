@@ -1,8 +1,10 @@
-/* Messages of the session socket (SOCK_SEQPACKET, <runtime>/session.sock): fixed structs with descriptors beside them.
- * The only place that packs or checks messages. (The control socket speaks JSON lines: docs/PROTOCOL.md.)
+/* Messages of the session socket (SOCK_SEQPACKET, <runtime>/session.sock): fixed structs with
+ * descriptors beside them. The only place that packs or checks messages. (The control socket speaks
+ * JSON lines: docs/PROTOCOL.md.)
  *
- * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals board and statistics
- * and serves PREPARE / BOARD_ADD ... Every PREPARE is answered by PREPARED. Either side closes by closing. */
+ * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals
+ * board and statistics and serves PREPARE / BOARD_ADD ... Every PREPARE is answered by PREPARED.
+ * Either side closes by closing. */
 #ifndef GBPF_LIB_WIRE_H
 #define GBPF_LIB_WIRE_H
 
@@ -11,24 +13,29 @@
 #include <sys/types.h>
 
 #define WIRE_MAGIC 0x53706267u
-#define WIRE_VERSION 1u /* of the protocol; a peer of another version is refused with both numbers in the message */
+#define WIRE_VERSION                                                                               \
+	1u /* of the protocol; a peer of another version is refused with both numbers in the       \
+	      message */
 #define WIRE_NAME 64
 #define WIRE_TEXT 256
 #define WIRE_GPUS 16
 
 enum wire_type {
-	WIRE_HELLO = 1,	    /* c>d; when reattaching, descriptors: board, statistics, [tenant region of policy_version] */
-	WIRE_WELCOME,	    /* d>c; descriptors: directory, board, statistics (reattached: directory only) */
-	WIRE_REFUSED,	    /* d>c */
-	WIRE_BOARD_MAPPED,  /* c>d */
-	WIRE_PREPARE,	    /* d>c; descriptors: image [, global region][, tenant region] by the bits of regions */
-	WIRE_PREPARED,	    /* c>d */
-	WIRE_DROP,	    /* d>c: the version is no longer wanted */
-	WIRE_BOARD_ADD,	    /* d>c; descriptor: board */
-	WIRE_BOARD_REMOVE,  /* d>c */
-	WIRE_SET,	    /* d>c: class, weight, limits */
-	WIRE_NOTE,	    /* c>d: something for the history */
-	WIRE_QUEUED,	    /* d>c: admit said wait; WELCOME or REFUSED follows */
+	WIRE_HELLO = 1, /* c>d; when reattaching, descriptors: board, statistics, [tenant region of
+			   policy_version] */
+	WIRE_WELCOME, /* d>c; descriptors: directory, board, statistics (reattached: directory only)
+		       */
+	WIRE_REFUSED, /* d>c */
+	WIRE_BOARD_MAPPED, /* c>d */
+	WIRE_PREPARE,	/* d>c; descriptors: image [, global region][, tenant region] by the bits of
+			   regions */
+	WIRE_PREPARED,	/* c>d */
+	WIRE_DROP,	/* d>c: the version is no longer wanted */
+	WIRE_BOARD_ADD, /* d>c; descriptor: board */
+	WIRE_BOARD_REMOVE, /* d>c */
+	WIRE_SET,	   /* d>c: class, weight, limits */
+	WIRE_NOTE,	   /* c>d: something for the history */
+	WIRE_QUEUED,	   /* d>c: admit said wait; WELCOME or REFUSED follows */
 };
 
 struct wire_head {
@@ -105,9 +112,10 @@ union wire_message {
 /* Fills the head for its type and sends. 0, -EAGAIN (peer's buffer is full), -EPIPE, -errno. */
 int wire_send(int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds);
 
-/* Receives one message and checks magic, version, type and exact size, terminates every text, and closes descriptors that
- * the type does not allow. 1: received; 0: peer closed; -EAGAIN; -EPROTO (garbage); -EPROTONOSUPPORT (other version:
- * m->head.version says which). Descriptors are the caller's. */
+/* Receives one message and checks magic, version, type and exact size, terminates every text, and
+ * closes descriptors that the type does not allow. 1: received; 0: peer closed; -EAGAIN; -EPROTO
+ * (garbage); -EPROTONOSUPPORT (other version: m->head.version says which). Descriptors are the
+ * caller's. */
 int wire_recv(int sock, union wire_message *m, int fds[8], unsigned *nfds);
 
 #endif
