@@ -20,13 +20,10 @@ cli_setup() {
 
 # Processes that carry our runtime directory in their environment: gbpfd, the soft GPU's server, forgotten programs.
 cli_processes() {
-	local p
-	for p in /proc/[0-9]*; do
-		if [ "${p#/proc/}" != $$ ] && [ "${p#/proc/}" != "$BASHPID" ] &&
-			tr '\0' '\n' 2>/dev/null <"$p/environ" | grep -qx "GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR" &&
-			case $(readlink "$p/exe") in "$GBPF_PREFIX"/*) true ;; *) false ;; esac; then
-			echo "${p#/proc/}"
-		fi
+	local f p
+	for f in $(grep -lszx "GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR" /proc/[0-9]*/environ); do
+		p=${f#/proc/} p=${p%/environ}
+		case $(readlink "/proc/$p/exe") in "$(readlink -f "$GBPF_PREFIX")"/*) echo "$p" ;; esac
 	done
 }
 
@@ -67,10 +64,14 @@ json() {
 		}
 }
 
-# The policy objects of tests/data/cli, built into $1.
+# The policy objects of tests/data/cli, built once for a file of tests, copied into $1.
 build_policies() {
-	local f
-	for f in "$REPO"/tests/data/cli/*.bpf.c; do
-		clang-14 -target bpf -mcpu=v3 -g -O2 -I "$REPO/include" -c "$f" -o "$1/$(basename "$f" .c).o"
-	done
+	local f objects=$BATS_FILE_TMPDIR/objects
+	if [ ! -d "$objects" ]; then
+		mkdir "$objects"
+		for f in "$REPO"/tests/data/cli/*.bpf.c; do
+			clang-14 -target bpf -mcpu=v3 -g -O2 -I "$REPO/include" -c "$f" -o "$objects/$(basename "$f" .c).o"
+		done
+	fi
+	cp "$objects"/*.o "$1"
 }
