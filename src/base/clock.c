@@ -76,16 +76,16 @@ static NOINLINE uint64_t take_base(void)
 {
 	uint64_t before = __rdtsc(), now = read_clock(CLOCK_MONOTONIC), after = __rdtsc();
 
+	last_ns = MAX(now, last_ns);
+	base_cycles = 0; /* far away: the next call comes here again */
+	if (after - before >= BRIDGE_CYCLES / 512) {
+		return last_ns; /* interrupted between the readings: they do not belong together */
+	}
 	if (load_acquire(&rate) == RATE_UNKNOWN) {
 		learn_rate(now, before + (after - before) / 2);
 	}
-	if (after - before < BRIDGE_CYCLES / 64) { /* not interrupted between the two readings */
-		base_ns = now;
-		base_cycles = before + (after - before) / 2;
-	} else {
-		base_cycles = 0;
-	}
-	last_ns = MAX(now, last_ns);
+	base_ns = now;
+	base_cycles = before + (after - before) / 2;
 	return last_ns;
 }
 
