@@ -212,11 +212,47 @@ static struct ebpf_map_def *new_map(struct obj_parse *p, const char *name, int *
 	return d;
 }
 
+/* Where a map lies in .maps: its symbol says it. (clang leaves the offsets of BTF's section description to be relocated, so
+ * they are all zero in an object that no linker has touched.) */
+static int map_offset(struct obj_parse *p, const char *name, uint32_t *ret_offset)
+{
+	for (uint32_t i = 1; i < p->n_syms; i++) {
+		const Elf64_Sym *sym = &p->syms[i];
+
+		if (sym->st_shndx < p->n_secs && p->secs[sym->st_shndx].role == OBJ_MAPS &&
+		    ELF64_ST_TYPE(sym->st_info) != STT_SECTION && !strcmp(obj_symbol_name(p, sym), name)) {
+			*ret_offset = (uint32_t)sym->st_value;
+			return 0;
+		}
+	}
+	return obj_refuse(p, -EINVAL, ".maps", 0, "map %s has no symbol", name);
+}
+
+static int place_map(struct obj_parse *p, const char *name, size_t section_bytes, uint32_t *ret_offset)
+{
+	int err = map_offset(p, name, ret_offset);
+
+	if (err) {
+		return err;
+	}
+	if (*ret_offset >= section_bytes) {
+		return obj_refuse(p, -EINVAL, ".maps", *ret_offset, "map %s lies outside the section's %zu bytes", name,
+				  section_bytes);
+	}
+	for (uint32_t i = 0; i < p->n_map_at; i++) {
+		if (p->map_at[i].offset == *ret_offset) {
+			return obj_refuse(p, -EINVAL, ".maps", *ret_offset, "map %s lies where another map begins", name);
+		}
+	}
+	return 0;
+}
+
 static int declared_map(struct obj_parse *p, const struct btf_var_secinfo *at, size_t section_bytes)
 {
 	const struct btf_type *var = btf__type_by_id(p->btf, at->type);
 	const struct btf_type *t = var && btf_is_var(var) ? resolve(p, var->type) : NULL;
 	struct ebpf_map_def *d;
+	uint32_t offset = 0;
 	int err = 0;
 
 	if (!t || !btf_is_struct(t)) {
@@ -224,10 +260,9 @@ static int declared_map(struct obj_parse *p, const struct btf_var_secinfo *at, s
 				  "%s is not a map definition (an anonymous struct)",
 				  var ? name_of(p, var->name_off) : "type");
 	}
-	if (at->offset >= section_bytes) {
-		return obj_refuse(p, -EINVAL, ".maps", at->offset,
-				  "map %s lies outside the section's %zu bytes",
-				  name_of(p, var->name_off), section_bytes);
+	err = place_map(p, name_of(p, var->name_off), section_bytes, &offset);
+	if (err) {
+		return err;
 	}
 	d = new_map(p, name_of(p, var->name_off), &err);
 	if (!d) {
@@ -240,7 +275,7 @@ static int declared_map(struct obj_parse *p, const struct btf_var_secinfo *at, s
 		err = check_map(p, d);
 	}
 	if (err == 0) {
-		p->map_at[p->n_map_at++] = (struct obj_map_at){ at->offset, p->o->n_maps++ };
+		p->map_at[p->n_map_at++] = (struct obj_map_at){ offset, p->o->n_maps++ };
 	}
 	return err;
 }
