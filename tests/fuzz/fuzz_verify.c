@@ -103,8 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	find_functions(&p);
 	report_init(&r);
 	buf_init(&text);
-	/* explaining a million steps only costs the fuzzer time */
-	err = ebpf_verify(&p, maps, ARRAY_SIZE(maps), data[0] & (size < 128 ? 3 : 1), &stats, &r);
+	/* explaining a million steps, or walking every path, only costs the fuzzer time */
+	err = ebpf_verify(&p, maps, ARRAY_SIZE(maps),
+			  size < 128 ? data[0] & EBPF_VERIFY_EXPLAIN : 0, &stats, &r);
 	if (err && !r.message.len) {
 		abort();
 	}
