@@ -97,6 +97,36 @@ static void add_clean(struct buf *out, const char *text, size_t max)
 	}
 }
 
+/* A path as it was compiled, without its "dir/.." and "./" steps. */
+static void add_path(struct buf *out, const char *path)
+{
+	size_t start = out->len;
+
+	while (*path && out->len - start < 240) {
+		size_t n = strcspn(path, "/");
+		int up = n == 2 && path[0] == '.' && path[1] == '.';
+		size_t last = out->len;
+
+		while (last > start && out->data[last - 1] != '/') {
+			last--;
+		}
+		/* last: where the step before begins, without the slash behind it */
+		if (up && out->len > last && strcmp(out->data + last, "..") != 0) {
+			out->len = last > start + 1 ? last - 1 : last;
+			out->data[out->len] = 0;
+		} else if (!(n == 1 && path[0] == '.') && (n > 0 || out->len == start)) {
+			if (out->len > start && out->data[out->len - 1] != '/') {
+				buf_puts(out, "/");
+			}
+			add_clean(out, path, n);
+			if (n == 0) {
+				buf_puts(out, "/");
+			}
+		}
+		path += n + (path[n] == '/');
+	}
+}
+
 static void place(struct verifier *v, uint32_t pc)
 {
 	const struct ebpf_line *l = line_of(v->prog, pc);
@@ -107,7 +137,7 @@ static void place(struct verifier *v, uint32_t pc)
 		return;
 	}
 	buf_init(&file);
-	add_clean(&file, strncmp(l->file, "./", 2) == 0 ? l->file + 2 : l->file, 200);
+	add_path(&file, l->file);
 	report_place(v->r, "%s insn %u (%s:%u)", v->hook->name, pc, buf_text(&file), l->line);
 	buf_finish(&file);
 }
@@ -129,7 +159,8 @@ static void detail(struct verifier *v, uint32_t pc)
 		buf_puts(out, "\n");
 	}
 	if (v->subprog_of[pc]) {
-		buf_printf(out, "  insn %u (in %s): ", pc, v->prog->subprog_name[v->subprog_of[pc]]);
+		buf_printf(out, "  insn %u (in %s): ", pc,
+			   v->prog->subprog_name[v->subprog_of[pc]]);
 	} else {
 		buf_printf(out, "  insn %u: ", pc);
 	}
