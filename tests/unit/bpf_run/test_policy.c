@@ -25,6 +25,7 @@
 
 static char **objects;
 static int n_objects;
+static const char *dead_helper;
 static uint64_t rng;
 
 static uint64_t rnd(void)
@@ -255,18 +256,36 @@ static void damaged_objects_leave_nothing(void **state)
 	assert_int_equal(count_descriptors(), open_before);
 }
 
+/* The verifier walks only what can run; an image may hold nothing else that its opener refuses. */
+static void unknown_helpers_are_refused_even_where_nothing_leads(void **state)
+{
+	struct ebpf_built b;
+	struct report r;
+	struct buf elf;
+
+	buf_init(&elf);
+	report_init(&r);
+	assert_int_equal(buf_read_file(&elf, dead_helper, 16u << 20), 0);
+	assert_int_equal(ebpf_policy_build(&b, elf.data, elf.len, dead_helper, 5, 0, &r), -EACCES);
+	assert_non_null(strstr(buf_text(&r.message), "helper 9999"));
+	report_finish(&r);
+	buf_finish(&elf);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shipped_policies_decide_alike_on_both_engines),
 		cmocka_unit_test(images_carry_what_was_verified),
 		cmocka_unit_test(damaged_objects_leave_nothing),
+		cmocka_unit_test(unknown_helpers_are_refused_even_where_nothing_leads),
 	};
 
-	if (argc < 2) {
+	if (argc < 3) {
 		return 2;
 	}
-	objects = argv + 1;
-	n_objects = argc - 1;
+	dead_helper = argv[1];
+	objects = argv + 2;
+	n_objects = argc - 2;
 	return cmocka_run_group_tests_name("bpf policy", tests, NULL, NULL);
 }
