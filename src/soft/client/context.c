@@ -42,6 +42,17 @@ static void destroy_on_server(uint32_t slot)
 	link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
+/* Work of a context that is kept from running must not keep it from ending. */
+static void schedule_again(uint32_t slot)
+{
+	struct soft_request q = {
+		.op = SOFT_REQ_GROUP, .context = slot, .object = SOFT_GROUP_SCHEDULE, .value = 1
+	};
+	struct soft_reply r;
+
+	link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
 static CUresult fill(CUcontext ctx)
 {
 	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE };
@@ -102,6 +113,7 @@ CUresult context_new(unsigned flags, CUcontext *ret)
 
 CUresult context_end(CUcontext ctx)
 {
+	schedule_again(ctx->slot);
 	context_drain(ctx);
 	destroy_on_server(ctx->slot);
 	memory_forget(ctx);

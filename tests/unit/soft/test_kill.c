@@ -403,6 +403,9 @@ static void schedule_program(void *arg)
 	CHECK(c.blocks_done == 4 && c.launches_done == 1 && c.run_ns > 0 && c.switches_in > 0);
 	CU(t->server_pid(&pid));
 	CHECK(pid == rig_server);
+	CU(t->schedule(ctx, 0));
+	rig_launch(rig_function("spin"), 4, 32, NULL, (void *[]){ &out, &n });
+	CU(cuCtxDestroy_v2(ctx)); /* ends all the same */
 }
 
 static void the_private_table_controls_the_group(void **state)

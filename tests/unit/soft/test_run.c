@@ -515,6 +515,89 @@ static void random_programs_keep_their_order(void **state)
 	}
 }
 
+static void forms_program(void *arg)
+{
+	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = -1 };
+	CUlaunchConfig config = { .gridDimX = 1,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = 1,
+				  .blockDimY = 1,
+				  .blockDimZ = 1,
+				  .attrs = &attr,
+				  .numAttrs = 1 };
+	CUdeviceptr counter, out, params[2];
+	size_t bytes = sizeof(params), global_bytes;
+	uint32_t got[6], seven = 7;
+	CUlibrary library;
+	CUkernel kernel;
+	CUfunction f, same;
+	CUmodule m;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+	unsigned n = 0;
+	int value;
+
+	(void)arg;
+	rig_context();
+	CU(cuModuleLoadData(&m, rig_ptx));
+	CU(cuModuleGetFunction(&f, m, "stamp"));
+	CU(cuModuleGetFunction(&same, m, "stamp"));
+	CHECK(f == same);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&same, m, "nothing"));
+	CU(cuModuleGetFunctionCount(&n, m));
+	CHECK(n == 8);
+	CU(cuModuleGetGlobal_v2(&counter, &global_bytes, m, "counter"));
+	CHECK(global_bytes == 4);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal_v2(&out, NULL, m, "nothing"));
+	CU(cuMemcpyHtoD_v2(counter, &seven, 4));
+	CU(cuMemAlloc_v2(&out, sizeof(got)));
+
+	params[0] = counter;
+	params[1] = out;
+	CU(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &params[0], &params[1] },
+			  NULL));
+	params[1] = out + 4;
+	CU(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+	params[1] = out + 8;
+	CU(cuLaunchKernelEx(&config, f, (void *[]){ &params[0], &params[1] }, NULL));
+	CU(cuLibraryLoadData(&library, rig_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&kernel, library, "stamp"));
+	params[1] = out + 12;
+	CU(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL,
+			  (void *[]){ &params[0], &params[1] }, NULL));
+	params[1] = out + 16;
+	CU(cuFuncSetBlockShape(f, 1, 1, 1));
+	CU(cuParamSetSize(f, sizeof(params)));
+	CU(cuParamSetv(f, 0, params, sizeof(params)));
+	CU(cuLaunchGrid(f, 1, 1));
+	CU(cuMemcpyDtoH_v2(got, out, 20));
+	for (uint32_t i = 0; i < 5; i++) {
+		CHECK(got[i] == 7 + i);
+	}
+	attr.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+	attr.value.cooperative = 1;
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+	      cuLaunchKernelEx(&config, f, (void *[]){ &params[0], &params[1] }, NULL));
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ 0, 0 }, NULL));
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      cuLaunchKernel(f, 1, 1, 1, 2000, 1, 1, 0, NULL, (void *[]){ 0, 0 }, NULL));
+	CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, f, 256, 0));
+	CHECK(value >= 1 && value <= 32);
+	CU(cuLibraryUnload(library));
+	CU(cuModuleUnload(m));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE,
+	      cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ 0, 0 }, NULL));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(counter, &seven, 4));
+}
+
+static void launches_of_all_forms_run(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(forms_program, NULL), 0);
+}
+
 /* Threads of one process, each on its own default stream; their pageable copies share one staging
  * buffer. */
 struct worker {
@@ -740,6 +823,7 @@ int main(void)
 		cmocka_unit_test(the_default_streams_synchronize_as_documented),
 		cmocka_unit_test(events_tell_times),
 		cmocka_unit_test(twenty_thousand_launches_in_forty_streams_all_run),
+		cmocka_unit_test(launches_of_all_forms_run),
 		cmocka_unit_test(threads_share_a_context),
 		cmocka_unit_test(random_programs_keep_their_order),
 		cmocka_unit_test(a_forked_child_is_not_initialized),
