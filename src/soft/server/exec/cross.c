@@ -137,7 +137,7 @@ int op_activemask(struct warp *w, const struct op *o, uint32_t m)
 
 static void match(struct warp *w, const struct op *o, uint32_t party)
 {
-	uint32_t *d = REF(uint32_t, w, o->d), same[EXEC_LANES];
+	uint32_t *d = REF(uint32_t, w, o->d), same[EXEC_LANES] = { 0 };
 	bool wide = o->wide & WIDE_A, all = true;
 
 	each_lane (party, lane) {
