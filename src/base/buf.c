@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static int reserve(struct buf *b, size_t more)
 		return 0;
 	}
 	while (cap < need) {
-		cap = cap > need / 2 ? need : cap * 2;
+		cap = cap > SIZE_MAX / 2 ? need : cap * 2;
 	}
 	data = realloc(b->data, cap);
 	if (!data) {

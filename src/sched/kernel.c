@@ -69,7 +69,7 @@ static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 	if (seen < 4) {
 		return 1;
 	}
-	return est_ns < 50000 ? 32 : est_ns < 500000 ? 4 : 1;
+	return est_ns < MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
 }
 
 void estimate_learn(struct estimate *e, uint64_t measured_ns)

@@ -28,11 +28,31 @@ static void release(struct sched *s, struct sched_marker *m)
 	}
 }
 
+/* Before the driver's call, not after it: the call ends with a write to the device, for which the
+ * locked additions would have to wait (~100 ns on an H200). So a marker that another thread puts
+ * meanwhile may count a launch that it does not cover; it is then retired a launch early. */
+static void take_into_account(struct sched_queue *q, const struct sched_launch *l)
+{
+	uint64_t acc = ACC(1, l->est_ns);
+
+	(void)add_relaxed(&q->s->inflight, acc);
+	(void)add_acqrel(&q->total, acc);
+}
+
+static void take_back(struct sched_queue *q, const struct sched_launch *l)
+{
+	uint64_t acc = ACC(1, l->est_ns);
+
+	(void)__atomic_fetch_sub(&q->total, acc, __ATOMIC_ACQ_REL);
+	(void)__atomic_fetch_sub(&q->s->inflight, acc, __ATOMIC_RELAXED);
+}
+
 void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
 {
 	struct sched *s = q->s;
 	struct estimate *e;
 
+	take_into_account(q, l);
 	l->sample.event = NULL;
 	if (l->phase == PHASE_LATENCY && (load_relaxed(&q->left) & 63)) {
 		return; /* latency queues are measured rarely */
@@ -47,9 +67,11 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 }
 
 /* More markers wait: farther apart, so that the ring reaches over a deep queue. */
-static uint64_t mark_distance(const struct sched_queue *q)
+static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 {
-	return (uint64_t)MARK_NS << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
+	uint64_t least = est_ns < MARK_NS ? MARK_SHORT_NS : MARK_NS;
+
+	return least << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
 }
 
 static void put_mark(struct sched_queue *q, struct sched_launch *l)
@@ -83,14 +105,14 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 {
 	struct sched *s = q->s;
-	uint64_t acc = ACC(1, l->est_ns), since;
+	uint64_t since;
 
 	if (l->phase == PHASE_PASS) {
 		return;
 	}
-	if (likely(ok)) {
-		(void)add_relaxed(&s->inflight, acc);
-		(void)add_acqrel(&q->total, acc);
+	if (unlikely(!ok)) {
+		take_back(q, l);
+	} else {
 		if (l->kernel) {
 			store_relaxed(&l->kernel->count, load_relaxed(&l->kernel->count) + 1);
 		}
@@ -125,7 +147,7 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	}
 	since = load_relaxed(&q->unmarked_ns) + l->est_ns;
 	store_relaxed(&q->unmarked_ns, since);
-	if (since >= mark_distance(q) || (!l->est_ns && estimate_of(s, l))) {
+	if (since >= mark_distance(q, l->est_ns) || (!l->est_ns && estimate_of(s, l))) {
 		put_mark(q, l);
 		(void)queue_retire_reached(q);
 	}

@@ -21,6 +21,8 @@
 #define BYTE_CLASSES 40u
 #define RING 64u
 #define MARK_NS 50000u /* a marker after so much estimated work */
+#define MARK_SHORT_NS                                                                              \
+	250000u /* ... of launches shorter than that: a marker costs some microseconds */
 #define MAX_EST_NS 60000000000u
 #define WAIT_CAP_NS 2000000u	 /* longest single wait; then off, swaps and limits are looked at */
 #define POLL_NS 30000u		 /* polling own work */

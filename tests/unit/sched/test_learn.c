@@ -122,7 +122,7 @@ static void short_kernels_get_few_markers(void **state)
 		fake_finish(&o.fq);
 	}
 	assert_true(o.fq.seq - before - 1000 <
-		    120); /* 2 ms of work, a marker each 50 us, and samples */
+		    120); /* 2 ms of work, a marker each 250 us, and samples */
 	one_finish(&o);
 }
 
