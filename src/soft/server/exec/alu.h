@@ -14,7 +14,12 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 	1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
 };
 
-#define LANES_LOOP _Pragma("GCC ivdep") for (unsigned i = 0; i < EXEC_LANES; i++)
+#if defined(__clang__) /* compiles this for analysis and fuzzing only */
+#define LANES_PRAGMA
+#else
+#define LANES_PRAGMA _Pragma("GCC ivdep")
+#endif
+#define LANES_LOOP LANES_PRAGMA for (unsigned i = 0; i < EXEC_LANES; i++)
 
 #define STORE_LANES(D, expr)                                                                       \
 	do {                                                                                       \
