@@ -24,7 +24,7 @@ struct account {
 	u64 vtime_ns; /* GPU time / weight * 100 */
 	u64 seen_ns;  /* last asked to launch */
 	u64 put_off_ns; /* last put off */
-	u64 out;      /* launches that have not retired */
+	u64 out;      /* launches that have not retired, about */
 };
 
 struct {
@@ -61,9 +61,6 @@ int GBPF_PROG(fair_submit, submit)
 		return GBPF_GO;
 	}
 	a->seen_ns = now;
-	if (!ctx->inflight) {
-		a->out = 0; /* nothing is out: forget what was counted but refused by the driver */
-	}
 	if (a->vtime_ns < lowest) {
 		a->vtime_ns = lowest;
 	}
@@ -83,7 +80,7 @@ int GBPF_PROG(fair_submit, submit)
 		}
 		return GBPF_HOLD;
 	}
-	__sync_fetch_and_add(&a->out, 1);
+	a->out = ctx->inflight + 1; /* a plain store: an atomic one would cost more than the rest of this program */
 	return GBPF_GO;
 }
 

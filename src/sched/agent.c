@@ -14,11 +14,13 @@ void wake_agent(struct sched *s, uint32_t depth)
 	}
 }
 
-/* Work that does not allow this depth of sleep has come meanwhile. */
+/* Work that does not allow this depth of sleep has come meanwhile. (A launch adds itself to
+ * inflight, calls the driver, whose locks are full barriers, and then looks whether the agent
+ * sleeps.) */
 static bool work_came(struct sched *s, uint32_t depth)
 {
 	return requests_any(s) || load_seqcst(&s->deferred) ||
-	       (depth == AGENT_ASLEEP && ACC_COUNT(load_seqcst(&s->inflight)));
+	       (depth == AGENT_ASLEEP && ACC_COUNT(tally_sum(&s->inflight)));
 }
 
 uint64_t sched_agent_step(struct sched *s)

@@ -89,7 +89,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 		return false;
 	}
 	ask_submit(q, l, now, since_ns(l->begin_ns, now), q->asked++, a);
-	why = hold_why(a, load_relaxed(&s->inflight));
+	why = hold_why(a, tally_sum(&s->inflight));
 	if (a->verdict != GBPF_GO) {
 		if (share_left(s, l, l->begin_ns, now)) {
 			q->retry_ns = now + (a->verdict == GBPF_DEFER

@@ -115,7 +115,7 @@ static void wait_change(struct sched *s, const struct ask *a, uint64_t ns)
 {
 	if (a->word) {
 		(void)futex_wait_shared(a->word, a->seq, ns);
-	} else if (ACC_COUNT(load_relaxed(&s->inflight))) {
+	} else if (ACC_COUNT(tally_sum(&s->inflight))) {
 		clock_sleep_ns(MIN(ns, (uint64_t)POLL_NS));
 	} else {
 		clock_sleep_ns(ns);
@@ -127,7 +127,7 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 {
 	struct sched *s = q->s;
 	uint64_t until = now + MIN(MIN(a->hold_ns, left), (uint64_t)3600000000000u);
-	uint64_t inflight = load_relaxed(&s->inflight);
+	uint64_t inflight = tally_sum(&s->inflight);
 	bool off = false;
 	uint64_t version = version_word(q, &off);
 
@@ -144,7 +144,7 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 		}
 		if (a->verdict == GBPF_HOLD) {
 			(void)retire_all(s);
-			if (a->word || load_relaxed(&s->inflight) != inflight) {
+			if (a->word || tally_sum(&s->inflight) != inflight) {
 				return;
 			}
 		}
@@ -178,7 +178,7 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a)
 		queue_mark_end(q); /* so that the end of our own work is seen */
 	}
 	while (a->verdict != GBPF_GO) {
-		why = hold_why(a, load_relaxed(&s->inflight));
+		why = hold_why(a, tally_sum(&s->inflight));
 		left = share_left(s, l, l->begin_ns, now);
 		if (!left) {
 			share_take(s, l, now);

@@ -92,7 +92,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 			       const struct sched_launch *l, uint64_t now, uint64_t held_ns)
 {
 	struct sched *s = q->s;
-	uint64_t inflight = load_relaxed(&s->inflight);
+	uint64_t inflight = tally_sum(&s->inflight);
 
 	c->now_ns = now;
 	c->kernel = l->kernel ? l->kernel->hash : 0;

@@ -57,7 +57,7 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->priority = priority;
 	q->class_fixed = false;
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
-	store_relaxed(&q->total, (uint64_t)0);
+	tally_set(&q->total, 0);
 	store_relaxed(&q->entered, (uint64_t)0);
 	store_relaxed(&q->left, (uint64_t)0);
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
@@ -124,7 +124,7 @@ void sched_queue_close(struct sched_queue *q)
 	if (load_acquire(&q->deferred)) {
 		(void)sched_flush(s, q);
 	}
-	hook_queue_destroy(q, ACC_COUNT(load_acquire(&q->total)));
+	hook_queue_destroy(q, ACC_COUNT(tally_sum(&q->total)));
 	store_seqcst(&q->closing, 1u);
 	for (unsigned round = 0; load_seqcst(&q->users); round++) {
 		clock_sleep_ns(round < 100 ? 5000 : 200000);

@@ -65,7 +65,7 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
-	uint64_t total = load_acquire(&q->total);
+	uint64_t total = tally_sum(&q->total);
 	int idle;
 
 	if (left != entered) {

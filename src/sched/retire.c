@@ -35,16 +35,16 @@ static void take_into_account(struct sched_queue *q, const struct sched_launch *
 {
 	uint64_t acc = ACC(1, l->est_ns);
 
-	(void)add_relaxed(&q->s->inflight, acc);
-	(void)add_acqrel(&q->total, acc);
+	tally_add(&q->s->inflight, acc);
+	tally_add(&q->total, acc);
 }
 
 static void take_back(struct sched_queue *q, const struct sched_launch *l)
 {
 	uint64_t acc = ACC(1, l->est_ns);
 
-	(void)__atomic_fetch_sub(&q->total, acc, __ATOMIC_ACQ_REL);
-	(void)__atomic_fetch_sub(&q->s->inflight, acc, __ATOMIC_RELAXED);
+	tally_sub(&q->total, acc);
+	tally_sub(&q->s->inflight, acc);
 }
 
 void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
@@ -90,7 +90,7 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 		release(s, &m.start);
 		return;
 	}
-	m.total = load_acquire(&q->total);
+	m.total = tally_sum(&q->total);
 	if (q->head - q->tail == RING ||
 	    s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0) {
 		release(s, &m.start);
@@ -181,7 +181,7 @@ static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *
 	store_release(&q->retired, upto);
 	r->count += ACC_COUNT(done);
 	r->duration_ns += ACC_NS(done);
-	(void)__atomic_fetch_sub(&s->inflight, done, __ATOMIC_RELAXED);
+	tally_sub(&s->inflight, done);
 	return done != 0;
 }
 
@@ -239,7 +239,7 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 		store_release(&q->retired, total);
 		r.count += ACC_COUNT(done);
 		r.duration_ns += ACC_NS(done);
-		(void)__atomic_fetch_sub(&q->s->inflight, done, __ATOMIC_RELAXED);
+		tally_sub(&q->s->inflight, done);
 		some = true;
 	}
 	r.hash = q->retired_hash;
@@ -286,7 +286,7 @@ void queue_mark_end(struct sched_queue *q)
 	if (!load_relaxed(&q->unmarked_ns) || !ring_try(q)) {
 		return;
 	}
-	m.total = load_acquire(&q->total);
+	m.total = tally_sum(&q->total);
 	m.hash = q->retired_hash;
 	m.version = q->retired_version;
 	if (q->head - q->tail < RING &&
@@ -304,15 +304,14 @@ void queue_drop_marks(struct sched_queue *q)
 		release(q->s, &q->ring[q->tail % RING].start);
 		release(q->s, &q->ring[q->tail % RING].end);
 	}
-	(void)__atomic_fetch_sub(&q->s->inflight, load_acquire(&q->total) - q->retired,
-				 __ATOMIC_RELAXED);
-	store_relaxed(&q->retired, load_acquire(&q->total));
+	tally_sub(&q->s->inflight, tally_sum(&q->total) - q->retired);
+	store_relaxed(&q->retired, tally_sum(&q->total));
 }
 
 /* Idle, or nothing is known about it and it has been quiet for a while. */
 static bool finished(struct sched_queue *q, uint64_t now)
 {
-	uint64_t total = load_acquire(&q->total);
+	uint64_t total = tally_sum(&q->total);
 	int idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
 
 	if (idle != -EAGAIN) {
@@ -336,7 +335,7 @@ uint64_t inflight_step(struct sched *s, uint64_t now)
 
 	queues_each(s, q)
 	{
-		uint64_t total = load_acquire(&q->total);
+		uint64_t total = tally_sum(&q->total);
 
 		if (total == load_acquire(&q->retired) || !queue_use(q)) {
 			continue;
@@ -346,7 +345,7 @@ uint64_t inflight_step(struct sched *s, uint64_t now)
 		    load_relaxed(&q->head) == load_relaxed(&q->tail) && finished(q, now)) {
 			(void)queue_retire_idle(q, total);
 		}
-		if (load_acquire(&q->retired) != load_acquire(&q->total)) {
+		if (load_acquire(&q->retired) != tally_sum(&q->total)) {
 			sleep = PENDING_POLL_NS;
 		}
 		queue_unuse(q);

@@ -13,6 +13,7 @@
 #include "sched/ctx.h"
 #include "sched/pin.h"
 #include "sched/sched.h"
+#include "sched/tally.h"
 
 #define MAX_PREPARED 8u
 #define NO_PREPARED MAX_PREPARED /* index of an entry that is always empty */
@@ -73,7 +74,7 @@ struct sched_queue {
 	void *dev_queue;	       /* borrowed until close */
 	uint32_t gpu, index, class_id; /* class_id [atomic] */
 	int32_t priority;
-	uint64_t total;	      /* [atomic] ACC of launches that the driver took */
+	struct tally total;   /* [atomic] ACC of launches that the driver took */
 	uint64_t entered;     /* [atomic] launches of a latency queue that came in ... */
 	uint64_t left;	      /* [atomic] ... and that the driver has taken or refused */
 	uint64_t unmarked_ns; /* [atomic] about */
@@ -129,7 +130,7 @@ struct sched {
 	uint32_t gpu_index[SCHED_MAX_GPUS]; /* [atomic] gbpfd's number; SCHED_MAX_GPUS: unknown to
 					       it */
 	uint32_t hint[SCHED_MAX_GPUS];	    /* [atomic] prepared[] entry that a GPU uses */
-	uint64_t inflight ALIGNED(64);	    /* [atomic] ACC over all queues */
+	struct tally inflight ALIGNED(64);  /* [atomic] ACC over all queues */
 	uint64_t limit_ns ALIGNED(64);	    /* [atomic] configuration */
 	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
 	uint32_t share_ppm, class_id, weight; /* [atomic] */

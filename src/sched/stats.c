@@ -49,7 +49,7 @@ void stats_count_kind(struct sched_queue *q, uint32_t kind)
 
 void stats_publish_queue(struct sched_queue *q)
 {
-	uint64_t total = load_acquire(&q->total), n = ACC_COUNT(total - q->published);
+	uint64_t total = tally_sum(&q->total), n = ACC_COUNT(total - q->published);
 
 	q->published = total;
 	if (n) {
@@ -60,14 +60,14 @@ void stats_publish_queue(struct sched_queue *q)
 
 void stats_publish(struct sched *s, uint64_t now)
 {
-	uint64_t inflight = load_relaxed(&s->inflight);
+	uint64_t inflight = tally_sum(&s->inflight);
 	struct pin_slot *pin;
 	struct sched_stats *st;
 
 	pthread_mutex_lock(&s->lock);
 	queues_each(s, q)
 	{
-		if (load_relaxed(&q->live) && load_relaxed(&q->total) != q->published) {
+		if (load_relaxed(&q->live) && tally_sum(&q->total) != q->published) {
 			stats_publish_queue(q);
 		}
 	}

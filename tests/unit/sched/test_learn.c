@@ -49,7 +49,7 @@ static void one_finish(struct one *o)
 {
 	sched_queue_close(o->q);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(o->r.s->inflight, 0);
+	assert_int_equal(tally_sum(&o->r.s->inflight), 0);
 	rig_finish(&o->r);
 	regions_free(&o->m);
 }
@@ -160,14 +160,14 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	for (int i = 0; i < 200; i++) { /* more than the ring has markers */
 		launch(&o, 100000);
 	}
-	assert_int_equal(ACC_COUNT(o.r.s->inflight), 200);
-	assert_int_equal(ACC_NS(o.r.s->inflight), 200 * 100000);
+	assert_int_equal(ACC_COUNT(tally_sum(&o.r.s->inflight)), 200);
+	assert_int_equal(ACC_NS(tally_sum(&o.r.s->inflight)), 200 * 100000);
 	fake_finish(&o.fq);
 	begin = clock_now_ns();
 	do {
 		(void)sched_agent_step(o.r.s);
-	} while (o.r.s->inflight && clock_now_ns() - begin < 1000000000);
-	assert_int_equal(o.r.s->inflight, 0);
+	} while (tally_sum(&o.r.s->inflight) && clock_now_ns() - begin < 1000000000);
+	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
 	assert_int_equal(o.m.tenant[1], 201);
 	assert_in_range(o.m.tenant[0], 201 * 99000, 201 * 101000);
 	assert_int_equal(o.r.stats.launches, 201);
@@ -187,10 +187,10 @@ static void the_tail_without_a_marker_retires_when_the_queue_is_idle(void **stat
 		launch(&o, 1000);
 	}
 	assert_true(sched_agent_step(o.r.s) <= PENDING_POLL_NS);
-	assert_true(o.r.s->inflight != 0);
+	assert_true(tally_sum(&o.r.s->inflight) != 0);
 	fake_finish(&o.fq);
 	(void)sched_agent_step(o.r.s);
-	assert_int_equal(o.r.s->inflight, 0);
+	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
 	assert_int_equal(o.m.tenant[1], 41);
 	one_finish(&o);
 }
@@ -206,11 +206,11 @@ static void refused_launches_and_captures_leave_no_trace(void **state)
 	assert_true(l.sample.event != NULL);
 	sched_submitted(o.q, &l, false);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(o.r.s->inflight, 0);
+	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
 	o.fq.refuse_marks = 1;
 	launch(&o, 1000);
 	assert_int_equal(fake_live_markers, 0);
-	assert_int_equal(ACC_COUNT(o.r.s->inflight), 1);
+	assert_int_equal(ACC_COUNT(tally_sum(&o.r.s->inflight)), 1);
 	one_finish(&o);
 }
 

@@ -129,9 +129,9 @@ static void fifo_lets_everything_go(void **state)
 
 	one_init(&o, FIFO, GBPF_CLASS_BATCH);
 	o.r.other.gpu[0].open = 1;
-	o.r.s->inflight = ACC(100, 100000000);
+	tally_set(&o.r.s->inflight, ACC(100, 100000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_GO);
-	o.r.s->inflight = 0;
+	tally_set(&o.r.s->inflight, 0);
 	one_finish(&o);
 }
 
@@ -159,12 +159,12 @@ static void lc_first_bounds_what_is_in_flight(void **state)
 
 	one_init(&o, LC_FIRST, GBPF_CLASS_BATCH);
 	assert_int_equal(ask(o.q, 50000000).verdict, GBPF_GO); /* one may always run */
-	o.r.s->inflight = ACC(1, 500000);
+	tally_set(&o.r.s->inflight, ACC(1, 500000));
 	assert_int_equal(ask(o.q, 500000).verdict, GBPF_GO);
-	o.r.s->inflight = ACC(2, 1000000);
+	tally_set(&o.r.s->inflight, ACC(2, 1000000));
 	assert_int_equal(ask(o.q, 1000000).verdict, GBPF_HOLD);
 	assert_int_equal(ask(o.q, 0).verdict, GBPF_HOLD);
-	o.r.s->inflight = 0;
+	tally_set(&o.r.s->inflight, 0);
 	one_finish(&o);
 }
 
@@ -372,11 +372,11 @@ static void fair_bounds_what_is_in_flight(void **state)
 	struct fair f;
 
 	fair_init(&f, &a, &b);
-	a.r.s->inflight = ACC(8, 8000000);
+	tally_set(&a.r.s->inflight, ACC(8, 8000000));
 	assert_int_equal(ask(a.q, 1000000).verdict, GBPF_HOLD);
-	a.r.s->inflight = ACC(1, 50000000);
+	tally_set(&a.r.s->inflight, ACC(1, 50000000));
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_HOLD);
-	a.r.s->inflight = 0;
+	tally_set(&a.r.s->inflight, 0);
 	assert_int_equal(ask(a.q, 50000000).verdict, GBPF_GO);
 	fair_finish(&f);
 }

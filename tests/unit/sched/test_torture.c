@@ -218,7 +218,7 @@ static void everything_at_once(void **state)
 		clock_sleep_ns(100000);
 	}
 	assert_int_equal(r.own.gpu[0].open, 0);
-	assert_int_equal(r.s->inflight, 0);
+	assert_int_equal(tally_sum(&r.s->inflight), 0);
 	assert_int_equal(r.s->deferred, 0);
 	assert_int_equal(fake_live_markers, 0);
 	rig_finish(&r);
