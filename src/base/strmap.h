@@ -33,7 +33,7 @@ void *strmap_del(struct strmap *m, const char *key);
 uint64_t hash_bytes(const void *data, size_t len); /* FNV-1a, 64 bits, finished by a multiply-xor */
 
 #define strmap_each(m, e) \
-	for (struct strmap_entry *e = (m)->entries; e < (m)->entries + (m)->n; e++) \
+	for (struct strmap_entry *e = (m)->entries; (m)->n && e < (m)->entries + (m)->n; e++) \
 		if (e->key)
 
 #endif
