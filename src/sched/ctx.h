@@ -1,4 +1,5 @@
-/* The contexts and constants of hooks.def as the C side sees them: the layout that programs were verified against. */
+/* The contexts and constants of hooks.def as the C side sees them: the layout that programs were
+ * verified against. */
 #ifndef GBPF_SCHED_CTX_H
 #define GBPF_SCHED_CTX_H
 
@@ -11,14 +12,17 @@
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) SCHED_TYPE_##type name;
-#define GBPF_CTX_END(hook) };
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
 #ifndef GBPF_CONSTANTS
 #define GBPF_CONSTANTS
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #endif
 #include "gbpf/hooks.def"
 
-/* "naturally aligned without holes": what the verifier computes by adding sizes is what the compiler laid out. */
+/* "naturally aligned without holes": what the verifier computes by adding sizes is what the
+ * compiler laid out. */
 #define GBPF_CTX_BEGIN(hook) _Static_assert(sizeof(struct gbpf_##hook##_ctx) == (0
 #define GBPF_CTX(hook, type, name, access, doc) +sizeof(SCHED_TYPE_##type)
 #define GBPF_CTX_END(hook) +7) / 8 * 8, "no holes in the context of " #hook);

@@ -1,6 +1,7 @@
-/* The shared pages between gbpfd and the processes of tenants. Fixed layout; every page is a memfd of its own, sealed in
- * size. Who writes: in parentheses. A reader trusts no word of a page that somebody else writes: indexes and sizes come
- * from private copies, each word is read once, and whoever waits on one waits with a timeout. */
+/* The shared pages between gbpfd and the processes of tenants. Fixed layout; every page is a memfd
+ * of its own, sealed in size. Who writes: in parentheses. A reader trusts no word of a page that
+ * somebody else writes: indexes and sizes come from private copies, each word is read once, and
+ * whoever waits on one waits with a timeout. */
 #ifndef GBPF_SCHED_PAGES_H
 #define GBPF_SCHED_PAGES_H
 
@@ -15,8 +16,9 @@
 #define SCHED_ABI 1u
 #define SCHED_DIRECTORY_MAGIC 0x64627067u
 
-/* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a GPU is what a swap
- * flips: processes that have prepared that version use it from their next hook call on. */
+/* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a
+ * GPU is what a swap flips: processes that have prepared that version use it from their next hook
+ * call on. */
 struct sched_directory {
 	uint32_t magic;
 	uint32_t abi;
@@ -57,15 +59,16 @@ struct sched_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
 	uint64_t submit_calls, verdict_errors, helper_errors;
-	uint64_t busy_ns;      /* device time of retired launches, measured or estimated */
+	uint64_t busy_ns; /* device time of retired launches, measured or estimated */
 	uint64_t inflight, inflight_ns;
 	uint64_t requests, request_ns;
 	uint64_t version_in_use; /* policy version of the last hook call */
 	uint64_t swap_stall_ns;	 /* longest pause of a hook call by a swap */
 	uint32_t queues;
-	uint32_t why;		 /* enum sched_why of the last hold */
-	uint64_t why_kernel;	 /* its kernel's hash */
-	uint64_t request_hist[SCHED_HIST_BUCKETS]; /* request durations; bucket by sched_hist_bucket(ns) */
+	uint32_t why;				   /* enum sched_why of the last hold */
+	uint64_t why_kernel;			   /* its kernel's hash */
+	uint64_t request_hist[SCHED_HIST_BUCKETS]; /* request durations; bucket by
+						      sched_hist_bucket(ns) */
 	struct sched_stats_kernel {
 		uint64_t hash, count, est_ns;
 		char name[SCHED_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
@@ -75,7 +78,8 @@ struct sched_stats {
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");
 _Static_assert(sizeof(struct sched_stats) <= SCHED_STATS_BYTES, "statistics fit their pages");
 
-/* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket. */
+/* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket.
+ */
 unsigned sched_hist_bucket(uint64_t ns);
 uint64_t sched_hist_floor(unsigned bucket);
 

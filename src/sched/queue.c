@@ -162,10 +162,23 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 	pthread_mutex_unlock(&s->lock);
 }
 
+const uint8_t *sched_queue_touched(const struct sched_queue *q)
+{
+	return &q->s->touched[q->index];
+}
+
 static void drained(struct sched_queue *q, uint64_t now)
 {
-	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
+	uint8_t *touched = &q->s->touched[q->index];
+	uint64_t left, entered;
 
+	if (!load_relaxed(touched)) {
+		return;
+	}
+	store_relaxed(touched,
+		      (uint8_t)0); /* whoever submits from now on sets it again afterwards */
+	left = load_seqcst(&q->left);
+	entered = load_seqcst(&q->entered);
 	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
 		store_relaxed(&q->sync_ns, now);
 		store_release(&q->sync_seq, entered);
@@ -183,7 +196,7 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 	if (sched_idle(s)) {
 		return;
 	}
-	now = clock_now_ns();
+	now = clock_fast_ns();
 	if (only) {
 		drained(only, now);
 		return;

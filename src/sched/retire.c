@@ -110,6 +110,7 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	if (l->phase == PHASE_PASS) {
 		return;
 	}
+	store_relaxed(&s->touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
 	} else {

@@ -1,11 +1,13 @@
-/* The scheduling mechanism of one process: queues, requests, hook calls, holding, deferring, learned durations. Decisions
- * are the policy's: without one nothing is held, reordered or delayed.
+/* The scheduling mechanism of one process: queues, requests, hook calls, holding, deferring,
+ * learned durations. Decisions are the policy's: without one nothing is held, reordered or delayed.
  *
- * Life of a launch: the shim's gate fills a struct sched_launch and calls sched_submit; on SCHED_GO it calls the driver and
- * then sched_submitted. In a process that has latency queues beside others sched_submit may answer SCHED_DEFER: the gate
- * then hands over a copy of the call with sched_defer, and the agent thread issues it later, in order.
+ * Life of a launch: the shim's gate fills a struct sched_launch and calls sched_submit; on SCHED_GO
+ * it calls the driver and then sched_submitted. In a process that has latency queues beside others
+ * sched_submit may answer SCHED_DEFER: the gate then hands over a copy of the call with
+ * sched_defer, and the agent thread issues it later, in order.
  *
- * Threads: sched_submit and friends from any application thread; sched_agent_step from one agent thread only. */
+ * Threads: sched_submit and friends from any application thread; sched_agent_step from one agent
+ * thread only. */
 #ifndef GBPF_SCHED_SCHED_H
 #define GBPF_SCHED_SCHED_H
 
@@ -25,12 +27,13 @@ struct sched_config {
 	uint32_t tenant;
 	uint32_t class_id; /* GBPF_CLASS_* */
 	uint32_t weight;
-	uint64_t hold_limit_ns;	    /* default 100 ms */
-	uint32_t min_share_ppm;	    /* of time that a held tenant gets all the same; default 20000 (2 %) */
+	uint64_t hold_limit_ns; /* default 100 ms */
+	uint32_t min_share_ppm; /* of time that a held tenant gets all the same; default 20000 (2 %)
+				 */
 	const struct sched_device_ops *device;
 	void *dev;
-	/* Called when the agent thread should run soon (first open request, first deferred call): any thread, async-signal
-	 * not needed, must be cheap (an eventfd or futex). */
+	/* Called when the agent thread should run soon (first open request, first deferred call):
+	 * any thread, async-signal not needed, must be cheap (an eventfd or futex). */
 	void (*wake_agent)(void *arg);
 	/* Something worth an event in gbpfd's history: rate-limited by sched. text is borrowed. */
 	void (*note)(void *arg, const char *what, const char *text);
@@ -42,15 +45,17 @@ void sched_destroy(struct sched *s); /* no other thread may be inside */
 
 /* ---- what the session tells (agent thread) ---- */
 
-/* Pages are borrowed until sched_destroy or the next call with another; NULL takes them away (gbpfd is gone: the last
- * policy stays in force, boards of others count as closed). */
+/* Pages are borrowed until sched_destroy or the next call with another; NULL takes them away (gbpfd
+ * is gone: the last policy stays in force, boards of others count as closed). */
 void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
 		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS]);
-/* tenant's board at a slot 0..SCHED_MAX_LC-1; the mapping stays valid until sched_board_remove has returned and all calls
- * that were inside have left (sched waits for that). */
-int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant, const struct sched_board *board);
+/* tenant's board at a slot 0..SCHED_MAX_LC-1; the mapping stays valid until sched_board_remove has
+ * returned and all calls that were inside have left (sched waits for that). */
+int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
+		    const struct sched_board *board);
 void sched_board_remove(struct sched *s, uint32_t slot);
-/* First phase of a swap: maps the version and keeps it ready; the directory's version word activates it. 0 or -errno. */
+/* First phase of a swap: maps the version and keeps it ready; the directory's version word
+ * activates it. 0 or -errno. */
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3]);
 /* Forgets a version that is no longer active: unmapped when no call is inside any more. */
 void sched_policy_drop(struct sched *s, uint64_t version);
@@ -59,19 +64,22 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight);
 void sched_set_off(struct sched *s, bool off);
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm);
 
-/* Closes finished requests, retires reached markers, issues deferred calls. Returns nanoseconds until it wants to be
- * called again (20-50 us while something is open), or UINT64_MAX when it may sleep until wake_agent. */
+/* Closes finished requests, retires reached markers, issues deferred calls. Returns nanoseconds
+ * until it wants to be called again (20-50 us while something is open), or UINT64_MAX when it may
+ * sleep until wake_agent. */
 uint64_t sched_agent_step(struct sched *s);
 
 /* ---- queues ---- */
 
-/* dev_queue identifies the stream to the device ops (borrowed); gpu is the process's device ordinal. NULL: no memory or
- * more than SCHED_MAX_QUEUES. Runs the hook queue_create. */
-struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu, int32_t priority);
+/* dev_queue identifies the stream to the device ops (borrowed); gpu is the process's device
+ * ordinal. NULL: no memory or more than SCHED_MAX_QUEUES. Runs the hook queue_create. */
+struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t gpu,
+				     int32_t priority);
 /* Waits for its deferred calls to be issued first. Runs queue_destroy. */
 void sched_queue_close(struct sched_queue *q);
 
-/* A kernel by name: learned durations live here. Never freed before sched_destroy; at most 65536, then NULL. */
+/* A kernel by name: learned durations live here. Never freed before sched_destroy; at most 65536,
+ * then NULL. */
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
 
 /* ---- the launch path ---- */
@@ -84,16 +92,18 @@ enum sched_answer {
 struct sched_launch {
 	struct sched_kernel *kernel; /* NULL for other kinds */
 	uint64_t blocks, bytes;
-	uint32_t kind, flags;	     /* GBPF_KIND_*, GBPF_F_* */
+	uint32_t kind, flags; /* GBPF_KIND_*, GBPF_F_* */
 	uint32_t threads, smem_bytes;
-	bool may_hold; /* false: capture, inside a host function, inside a collective: counted, never held */
+	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
+			  never held */
 	/* filled by sched_submit, read by sched_submitted */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
 	uint8_t phase;
 };
 
-/* True while launches may skip everything else: no policy, no latency class, nothing deferred, or off. One load. */
+/* True while launches may skip everything else: no policy, no latency class, nothing deferred, or
+ * off. One load. */
 static inline bool sched_idle(const struct sched *s);
 
 /* Opens the request of a latency queue, runs `submit`, holds the caller as decided. */
@@ -101,24 +111,32 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l);
 /* After the driver took (or refused: ok false) the launch. Puts markers when due. */
 void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok);
 
-/* A deferred call: a copy that owns all that it points to. run is called once, by the agent thread or by a thread that
- * flushes, in the order of the queue; then sched calls sched_submitted itself when is_launch, then free. */
+/* A deferred call: a copy that owns all that it points to. run is called once, by the agent thread
+ * or by a thread that flushes, in the order of the queue; then sched calls sched_submitted itself
+ * when is_launch, then free. */
 struct sched_call {
 	struct sched_call *next; /* sched's */
-	int (*run)(struct sched_call *c); /* 0, or the driver's error, which is remembered for the queue */
+	int (*run)(struct sched_call
+			   *c); /* 0, or the driver's error, which is remembered for the queue */
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */
 };
 void sched_defer(struct sched_queue *q, struct sched_call *c); /* takes c */
-/* True while calls of this queue are waiting: whatever is ordered behind them must be deferred or flush first. */
+/* True while calls of this queue are waiting: whatever is ordered behind them must be deferred or
+ * flush first. */
 bool sched_queue_deferred(const struct sched_queue *q);
-/* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued to the driver; bounded
- * by the hold limit, after which they are issued in order whatever the policy says. Returns the first error that a deferred
- * call met since the last flush, or 0. */
+/* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued
+ * to the driver; bounded by the hold limit, after which they are issued in order whatever the
+ * policy says. Returns the first error that a deferred call met since the last flush, or 0. */
 int sched_flush(struct sched *s, struct sched_queue *q);
 
-/* A synchronization returned, so everything submitted to the queue before (NULL: to all queues) has finished. */
+/* A byte that is 0 while sched_drained would have nothing to do for the queue: a process has dozens
+ * of streams and synchronizes often. Valid as long as the queue is open. */
+const uint8_t *sched_queue_touched(const struct sched_queue *q);
+
+/* A synchronization returned, so everything submitted to the queue before (NULL: to all queues) has
+ * finished. */
 void sched_drained(struct sched *s, struct sched_queue *q);
 
 struct sched_shared { /* first member of struct sched: what the inline test reads */

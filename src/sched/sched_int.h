@@ -142,12 +142,15 @@ struct sched {
 	struct estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
 
 	pthread_mutex_t lock; /* queue table, kernels, settings */
-	struct sched_queue
-		*queues[SCHED_MAX_QUEUES]; /* [L] to write; entries never change once set */
-	uint32_t n_queues;		   /* [atomic] entries ever used */
-	uint32_t open_queues;		   /* [L] */
-	struct sched_queue *free_queues;   /* [L] */
-	struct strmap kernels;		   /* [L] */
+	/* [L] to write; entries never change once set */
+	struct sched_queue *queues[SCHED_MAX_QUEUES];
+	/* [atomic] By queue: launched since it was last drained. Together, so that looking at all
+	 * of them touches few lines. */
+	uint8_t touched[SCHED_MAX_QUEUES];
+	uint32_t n_queues;			     /* [atomic] entries ever used */
+	uint32_t open_queues;			     /* [L] */
+	struct sched_queue *free_queues;	     /* [L] */
+	struct strmap kernels;			     /* [L] */
 	struct sched_kernel *by_slot[SCHED_KERNELS]; /* [L] shown in the statistics */
 
 	pthread_mutex_t share_lock; /* held launches' minimum share */

@@ -107,6 +107,7 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 		free_list = q;
 		return NULL;
 	}
+	q->touched = sched_queue_touched(q->sched);
 	q->next = buckets[b];
 	buckets[b] = q;
 	q->next_live = live;
@@ -249,7 +250,7 @@ void queue_drain_context(CUcontext ctx)
 	}
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->next_live) {
-		if (q->dev.ctx == ctx) {
+		if (q->dev.ctx == ctx && load_relaxed(q->touched)) {
 			sched_drained(shim.sched, q->sched);
 		}
 	}

@@ -13,6 +13,7 @@ enum queue_kind { QUEUE_LEGACY, QUEUE_OWN, QUEUE_CREATED };
  */
 struct shim_queue {
 	struct sched_queue *sched; /* NULL: closed */
+	const uint8_t *touched;	   /* sched's: there is something to drain */
 	struct gpu_queue dev;	   /* stream and context */
 	enum queue_kind kind;
 	bool blocking;		 /* ordered with the legacy default stream of its context */

@@ -187,6 +187,13 @@ int sched_flush(struct sched *s, struct sched_queue *only)
 	return 0;
 }
 
+const uint8_t *sched_queue_touched(const struct sched_queue *q)
+{
+	static const uint8_t always = 1;
+
+	return &always;
+}
+
 void sched_drained(struct sched *s, struct sched_queue *q)
 {
 	q->drained++;
