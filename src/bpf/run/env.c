@@ -54,10 +54,9 @@ static uint64_t help_bpf_get_prandom_u32(ARGS)
 static uint64_t help_gbpf_tenant_lookup(ARGS)
 {
 	const struct ebpf_map *map = ptr(a1);
+	uint32_t index = ebpf_map_index(ptr(a3));
 	uint8_t *base = NULL;
-	uint32_t index;
 
-	memcpy(&index, ptr(a3), sizeof(index));
 	if (env->tenants && env->tenants->region && a2 <= UINT32_MAX &&
 	    map->region == EBPF_REGION_TENANT && index < map->max_entries) {
 		base = env->tenants->region(env->tenants->ctx, (uint32_t)a2);

@@ -117,9 +117,8 @@ void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, 
 
 void *ebpf_map_lookup(const struct ebpf_map *map, const void *key)
 {
-	uint32_t index;
+	uint32_t index = ebpf_map_index(key);
 
-	memcpy(&index, key, sizeof(index));
 	if (index >= map->max_entries || !map->data) {
 		return NULL;
 	}

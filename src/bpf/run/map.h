@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define EBPF_NAME_BYTES 32
 #define EBPF_MAX_ENTRIES 1000000u
@@ -55,6 +56,17 @@ int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_ma
 
 /* Sets ->data of all maps of a region to base + region_offset; base NULL clears them. */
 void ebpf_maps_bind(struct ebpf_map *maps, unsigned n, enum ebpf_region region, void *base);
+
+/* A key may lie in memory that another process changes at any time (a tenant's map): it is read
+ * once, and the compiler is kept from reading it again between the check and the use. */
+static inline uint32_t ebpf_map_index(const void *key)
+{
+	uint32_t index;
+
+	memcpy(&index, key, sizeof(index));
+	__asm__ volatile("" : "+r"(index));
+	return index;
+}
 
 /* The operations behind the helpers. Lookup: pointer to the value or NULL. Update: 0 or -EINVAL, -ENOENT (index), -EEXIST,
  * -EPERM (constant, or mapped read-only here).
