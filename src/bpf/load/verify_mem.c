@@ -138,43 +138,84 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 	}
 }
 
-static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access, const char *what)
+/* The context field in which a byte lies, or NULL. */
+static const struct verify_field *field_at(const struct verifier *v, int64_t off)
 {
 	uint32_t n;
 	const struct verify_field *f = verify_fields(&n);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (f[i].hook != v->hook->id || off < f[i].offset ||
-		    off >= (int64_t)f[i].offset + f[i].bytes) {
-			continue;
+		if (f[i].hook == v->hook->id && off >= f[i].offset &&
+		    off < (int64_t)f[i].offset + f[i].bytes) {
+			return &f[i];
 		}
-		if (off + bytes > (int64_t)f[i].offset + f[i].bytes) {
-			return verify_refuse(v, v->pc, "ctx",
-					     "%s: %u bytes at offset %lld reach beyond ctx->%s",
-					     what, bytes, (long long)off, f[i].name);
-		}
-		if (off % bytes) {
-			return verify_refuse(v, v->pc, "align",
-					     "%s: %u bytes at offset %lld of the context", what,
-					     bytes, (long long)off);
-		}
-		if (!(access & ACCESS_WRITE)) {
-			return 0;
-		}
-		if (!f[i].writable) {
-			return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read",
-					     what, f[i].name);
-		}
-		if (bytes != f[i].bytes) {
-			return verify_refuse(v, v->pc, "ctx",
-					     "%s: ctx->%s is written whole, in %u bytes", what,
-					     f[i].name, f[i].bytes);
-		}
-		return 0;
 	}
-	return verify_refuse(v, v->pc, "ctx",
-			     "%s: %s has no field at offset %lld (its context has %u bytes)", what,
-			     v->hook->name, (long long)off, v->hook->ctx_bytes);
+	return NULL;
+}
+
+/* An access to bytes that reach beyond field f: compilers merge accesses to neighbours into one, so
+ * it may cover whole fields exactly. */
+static int covers_fields(const struct verifier *v, const struct verify_field *f, int64_t off,
+			 int64_t end)
+{
+	while (f && f->offset == off) {
+		off += f->bytes;
+		if (off >= end) {
+			return off == end;
+		}
+		f = field_at(v, off);
+	}
+	return 0;
+}
+
+static int check_field_write(struct verifier *v, const struct verify_field *f, unsigned bytes,
+			     int merged, const char *what)
+{
+	if (!f->writable) {
+		if (merged) {
+			report_hint(v->r,
+				    "drop the store to %s: the compiler has merged it with "
+				    "the one to the field beside it",
+				    f->name);
+		}
+		return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read", what,
+				     f->name);
+	}
+	if (bytes < f->bytes) {
+		return verify_refuse(v, v->pc, "ctx", "%s: ctx->%s is written whole, in %u bytes",
+				     what, f->name, f->bytes);
+	}
+	return 0;
+}
+
+static int check_ctx(struct verifier *v, int64_t off, unsigned bytes, int access, const char *what)
+{
+	const struct verify_field *f = field_at(v, off);
+	int64_t end = off + bytes;
+	int merged = f && end > (int64_t)f->offset + f->bytes, err = 0;
+
+	if (!f) {
+		return verify_refuse(
+			v, v->pc, "ctx",
+			"%s: %s has no field at offset %lld (its context has %u bytes)", what,
+			v->hook->name, (long long)off, v->hook->ctx_bytes);
+	}
+	if (merged && !covers_fields(v, f, off, end)) {
+		return verify_refuse(v, v->pc, "ctx",
+				     "%s: %u bytes at offset %lld reach beyond ctx->%s", what,
+				     bytes, (long long)off, f->name);
+	}
+	if (access & ACCESS_WRITE) {
+		for (; err == 0 && f && f->offset < end; f = field_at(v, f->offset + f->bytes)) {
+			err = check_field_write(v, f, bytes, merged, what);
+		}
+	}
+	if (err == 0 && off % bytes) {
+		return verify_refuse(v, v->pc, "align",
+				     "%s: %u bytes at offset %lld of the context", what, bytes,
+				     (long long)off);
+	}
+	return err;
 }
 
 /* A whole constant of .rodata is known when the caller gave us its contents. */

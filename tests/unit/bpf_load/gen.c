@@ -109,8 +109,9 @@ static void ctx_load(struct gen *g)
 	unsigned dst = target(g);
 
 	if (below(g, 2)) {
-		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 6, 8 * (int)below(g, g->daemon ? 3 : 8),
-		     0);
+		/* whole fields: one of eight bytes or two of four */
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, dst, 6,
+		     8 * (int)below(g, g->daemon ? 4 : 16), 0);
 	} else {
 		static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W };
 		unsigned size = sizes[below(g, 3)];
