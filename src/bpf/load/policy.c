@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bpf/load/jit.h"
-#include "bpf/run/decode.h"
 
 #define FIRST_CODE_BYTES (64u << 10)
 #define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
@@ -57,27 +56,6 @@ static int check_maps(struct build *c, struct report *r)
 	return 0;
 }
 
-/* The verifier walks only what can run, the image's opener looks at every instruction. */
-static int check_whole(const struct ebpf_prog *prog, uint32_t n_maps, struct report *r)
-{
-	uint32_t pc = 0;
-	const struct ebpf_insn *i;
-
-	if (!ebpf_program_check(prog->insns, prog->n_insns, n_maps, &pc)) {
-		return 0;
-	}
-	i = &prog->insns[pc];
-	report_place(r, "%s insn %u", prog->name, pc);
-	report_hint(r, "remove it, although no path leads there");
-	if (i->code == (EBPF_JMP | EBPF_CALL)) {
-		return report_set(r, -EACCES, "verify", "helper: there is no helper %d", i->imm);
-	}
-	if (i->code == EBPF_LD_IMM64) {
-		return report_set(r, -EACCES, "verify", "map: map %d of %u", i->imm, n_maps);
-	}
-	return report_set(r, -EACCES, "verify", "opcode: the instruction is not well formed");
-}
-
 static int verify_all(struct build *c, unsigned flags, struct report *r)
 {
 	struct ebpf_object *o = &c->out->object;
@@ -98,7 +76,6 @@ static int verify_all(struct build *c, unsigned flags, struct report *r)
 		}
 		err = ebpf_verify(prog, o->maps, o->n_maps, flags & ~(unsigned)EBPF_BUILD_NO_JIT,
 				  &stats, r);
-		err = err ? err : check_whole(prog, o->n_maps, r);
 		if (err) {
 			return err;
 		}

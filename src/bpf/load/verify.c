@@ -52,15 +52,23 @@ static int step(struct verifier *v)
 	return err ? err : 1;
 }
 
-static int account(struct verifier *v)
+static int give_up(struct verifier *v)
 {
-	if (++v->visited > EBPF_VERIFY_EFFORT) {
-		report_hint(
-			v->r,
-			"split the program into simpler parts, or bound its loops more tightly");
+	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+	if (v->visited > EBPF_VERIFY_EFFORT) {
 		return verify_refuse_err(v, -E2BIG, v->pc, "effort",
 					 "gave up after %u instructions on all paths together",
 					 EBPF_VERIFY_EFFORT);
+	}
+	return verify_refuse_err(v, -E2BIG, v->pc, "effort",
+				 "too many states to compare, or too much of the stack in reach of "
+				 "accesses at variable places");
+}
+
+static int account(struct verifier *v)
+{
+	if (++v->visited > EBPF_VERIFY_EFFORT || v->work > VERIFY_MAX_WORK) {
+		return give_up(v);
 	}
 	v->cost++;
 	v->since++;

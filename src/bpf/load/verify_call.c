@@ -14,14 +14,11 @@ enum {
 #include "gbpf/hooks.def"
 };
 
-static int check_map_index(struct verifier *v, const struct ebpf_insn *in)
+/* verify_cfg has checked that the map and the place in it exist. */
+static int check_map_use(struct verifier *v, const struct ebpf_insn *in)
 {
-	const struct ebpf_map_def *m;
+	const struct ebpf_map_def *m = &v->maps[in->imm];
 
-	if (in->imm < 0 || (uint32_t)in->imm >= v->n_maps) {
-		return verify_refuse(v, v->pc, "map", "map %d of %u", in->imm, v->n_maps);
-	}
-	m = &v->maps[in->imm];
 	if ((m->flags & GBPF_F_DAEMON) && !v->hook->daemon) {
 		report_hint(v->r, "drop GBPF_F_DAEMON, or use the map in hooks that run in gbpfd "
 				  "(admit, tick)");
@@ -49,15 +46,9 @@ int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
 			  (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
 		return 0;
 	}
-	err = check_map_index(v, in);
+	err = check_map_use(v, in);
 	if (err) {
 		return err;
-	}
-	if (in->src == EBPF_PSEUDO_MAP_VALUE &&
-	    (uint32_t)in[1].imm >= v->maps[in->imm].value_bytes) {
-		return verify_refuse(v, v->pc, "map", "offset %u of %s, whose values have %u bytes",
-				     (uint32_t)in[1].imm, v->maps[in->imm].name,
-				     v->maps[in->imm].value_bytes);
 	}
 	dst = verify_write(v, in->dst);
 	memset(dst, 0, sizeof(*dst));
@@ -72,6 +63,7 @@ struct call {
 	const struct verify_helper *helper;
 	const struct ebpf_map_def *map;
 	unsigned map_index;
+	uint32_t cost;
 	const char *what; /* its name */
 };
 
@@ -187,6 +179,14 @@ static int check_mem_arg(struct verifier *v, const struct call *c, const struct 
 				  kind == ARG_MEM_UNINIT);
 }
 
+/* A key or a value, which the helper copies: hooks.def says what that costs. */
+static int check_map_memory(struct verifier *v, struct call *c, const struct reg *r, unsigned reg,
+			    uint32_t bytes)
+{
+	c->cost += bytes / 16;
+	return check_memory(v, c, r, reg, bytes, bytes, 0);
+}
+
 static int check_arg(struct verifier *v, struct call *c, unsigned i)
 {
 	unsigned reg = i + 1;
@@ -202,12 +202,9 @@ static int check_arg(struct verifier *v, struct call *c, unsigned i)
 	case ARG_CONST_MAP:
 		return check_map_arg(v, c, r, reg);
 	case ARG_MAP_KEY:
-	case ARG_MAP_VALUE: {
-		uint32_t bytes =
-			c->helper->args[i] == ARG_MAP_KEY ? c->map->key_bytes : c->map->value_bytes;
-
-		return check_memory(v, c, r, reg, bytes, bytes, 0);
-	}
+		return check_map_memory(v, c, r, reg, c->map->key_bytes);
+	case ARG_MAP_VALUE:
+		return check_map_memory(v, c, r, reg, c->map->value_bytes);
 	case ARG_MEM:
 	case ARG_MEM_UNINIT:
 		return check_mem_arg(v, c, r, i);
@@ -233,13 +230,11 @@ static void clobber(struct verifier *v)
 
 static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 {
-	struct call c = { .helper = verify_helper(in->imm) };
+	struct call c = { .helper = verify_helper(in->imm) }; /* it exists: verify_cfg */
 	struct reg *r0;
 
-	if (!c.helper) {
-		return verify_refuse(v, v->pc, "helper", "there is no helper %d", in->imm);
-	}
 	c.what = c.helper->name;
+	c.cost = c.helper->cost;
 	if (!(c.helper->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL))) {
 		report_hint(v->r, "use it in hooks that run %s",
 			    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
@@ -269,8 +264,8 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 	default:
 		reg_none(r0);
 	}
-	v->cost += c.helper->cost;
-	v->path_cost += c.helper->cost;
+	v->cost += c.cost;
+	v->path_cost += c.cost;
 	v->pc++;
 	return v->path_cost > v->hook->budget ? verify_over_budget(v) : 0;
 }

@@ -98,15 +98,43 @@ static int refuse_encoding(struct verifier *v, uint32_t pc)
 			     in->code, in->dst, in->src, in->off, in->imm);
 }
 
+/* What an operand names exists. Also where no path leads: the image's opener looks everywhere. */
+static int check_operand(struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_insn *in = &v->prog->insns[pc];
+	const struct ebpf_map_def *m;
+
+	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src != EBPF_CALL_LOCAL &&
+	    !verify_helper(in->imm)) {
+		return verify_refuse(v, pc, "helper", "there is no helper %d", in->imm);
+	}
+	if (in->code != EBPF_LD_IMM64 || in->src == EBPF_PSEUDO_CONST) {
+		return 0;
+	}
+	if (in->imm < 0 || (uint32_t)in->imm >= v->n_maps) {
+		return verify_refuse(v, pc, "map", "map %d of %u", in->imm, v->n_maps);
+	}
+	m = &v->maps[in->imm];
+	if (in->src == EBPF_PSEUDO_MAP_VALUE && (uint32_t)in[1].imm >= m->value_bytes) {
+		return verify_refuse(v, pc, "map", "offset %u of %s, whose values have %u bytes",
+				     (uint32_t)in[1].imm, m->name, m->value_bytes);
+	}
+	return 0;
+}
+
 static int check_encodings(struct verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
 
 	for (uint32_t pc = 0; pc < n;) {
-		int slots = ebpf_insn_slots(v->prog->insns, n, pc);
+		int slots = ebpf_insn_slots(v->prog->insns, n, pc), err;
 
 		if (slots <= 0) {
 			return refuse_encoding(v, pc);
+		}
+		err = check_operand(v, pc);
+		if (err) {
+			return err;
 		}
 		v->info[pc] |= INSN_START;
 		pc += (uint32_t)slots;

@@ -182,7 +182,8 @@ struct verifier {
 };
 
 #define VERIFY_MAX_BYTES (48u << 20)
-#define VERIFY_MAX_WORK 100000000u /* registers copied and compared: a second or two */
+#define VERIFY_MAX_WORK                                                                            \
+	100000000u /* registers copied and compared, slots accessed: a second or two */
 
 /* ebpf_verify with an observer. */
 int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def *maps,

@@ -79,6 +79,12 @@ static void forget_spill(struct slot *s)
 	}
 }
 
+/* Slots from low to high: what an access costs the verifier. */
+static void count_work(struct verifier *v, int64_t low, int64_t high)
+{
+	v->work += 2 * (1 + slot_of(low) - slot_of(high - 1));
+}
+
 /* A load inside one slot that hits the spilled bytes: 1 when out was set. */
 static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigned bytes,
 		      struct reg *out)
@@ -112,6 +118,7 @@ static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64
 			  int *all_zero)
 {
 	*all_zero = 1;
+	count_work(v, low, high);
 	for (int64_t off = low; off < high; off++) {
 		const struct slot *s = &v->frames[frame]->slots[slot_of(off)];
 		unsigned kind = s->kind[byte_of(off)];
@@ -157,17 +164,22 @@ static void write_somewhere(struct verifier *v, unsigned frame, int64_t low, int
 {
 	struct frame *f = v->frames[frame];
 
-	for (int64_t off = low; off < high; off++) {
-		struct slot *s = &f->slots[slot_of(off)];
-		uint8_t *kind = &s->kind[byte_of(off)];
+	count_work(v, low, high);
+	for (int64_t off = low; off < high;) {
+		unsigned n = slot_of(off), first = byte_of(off);
+		unsigned end = (unsigned)MIN(8u, first + (uint64_t)(high - off));
+		struct slot *s = &f->slots[n];
 
 		forget_spill(s);
-		if (*kind == BYTE_ZERO && !zero) {
-			*kind = BYTE_MISC;
+		for (unsigned i = first; i < end; i++) {
+			if (s->kind[i] == BYTE_ZERO && !zero) {
+				s->kind[i] = BYTE_MISC;
+			}
 		}
 		/* what the state keeps of the slot depends on what it was: the old contents count
 		 * as read */
-		mark_slot_read(v, frame, slot_of(off));
+		mark_slot_read(v, frame, n);
+		off += end - first;
 	}
 }
 
@@ -175,6 +187,7 @@ static void write_here(struct verifier *v, unsigned frame, int64_t low, int64_t 
 {
 	struct frame *f = v->frames[frame];
 
+	count_work(v, low, high);
 	for (int64_t off = low; off < high;) {
 		unsigned n = slot_of(off), first = byte_of(off);
 		unsigned count = (unsigned)MIN(8 - first, (uint64_t)(high - off));

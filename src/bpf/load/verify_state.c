@@ -140,12 +140,6 @@ void verify_path_end(struct verifier *v, uint64_t tail)
 	v->at = NULL; /* until the next branch is taken up */
 }
 
-static int too_much(struct verifier *v)
-{
-	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
-	return verify_refuse_err(v, -E2BIG, v->pc, "effort", "too many states to compare");
-}
-
 static int refuse_endless(struct verifier *v)
 {
 	report_hint(v->r, "let something that the loop's condition reads change in every round");
@@ -219,9 +213,6 @@ int verify_meet(struct verifier *v)
 	err = check_progress(v);
 	if (err) {
 		return err;
-	}
-	if (v->work > VERIFY_MAX_WORK) {
-		return too_much(v);
 	}
 	if (v->since >= node_distance(v) || (!v->open[v->pc] && !v->closed[v->pc])) {
 		return add_node(v);

@@ -1,5 +1,5 @@
-/* expected: refused when it is built, with the helper's number.
- * The call can never run, since .rodata says so, and the verifier only walks what can. The image's
+/* refuse: helper: there is no helper 9999 */
+/* The call can never run, since .rodata says so, and the verifier only walks what can. The image's
  * opener refuses unknown helpers anywhere, so a policy that was built could not be opened. */
 #include "gbpf/gbpf.bpf.h"
 

@@ -91,11 +91,21 @@ static int holds(const struct world *w, const struct reg *r, uint64_t value)
 	}
 }
 
-static uint32_t helper_cost(int32_t id)
+/* What hooks.def says; r1 is the map where there is one. */
+static uint32_t helper_cost(const struct world *w, int32_t id, uint64_t r1)
 {
 	const struct verify_helper *h = verify_helper(id);
+	const struct ebpf_map *m;
+	uint32_t cost = h->cost;
 
-	return h ? h->cost : 0;
+	for (int i = 0; i < 5; i++) {
+		if (h->args[i] == ARG_MAP_VALUE) {
+			m = (const struct ebpf_map *)(uintptr_t)r1;
+			assert_in_range(m - w->t.env.maps, 0, GEN_MAPS - 1);
+			cost += m->value_bytes / 16;
+		}
+	}
+	return cost;
 }
 
 static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11])
@@ -105,8 +115,10 @@ static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[
 	int best = -1, culprit = 0;
 
 	w->fp[frame] = regs[10];
-	w->cost +=
-		1 + (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0 ? helper_cost(in->imm) : 0);
+	w->cost += 1;
+	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0) {
+		w->cost += helper_cost(w, in->imm, regs[1]);
+	}
 	if (w->wrong[0] || w->n_seen == MAX_SEEN) {
 		return;
 	}
