@@ -53,8 +53,10 @@ enum sched_why {
 #define SCHED_HIST_BUCKETS (48u * SCHED_HIST_SUB)
 #define SCHED_KERNELS 64u
 #define SCHED_KERNEL_NAME 64u
+#define SCHED_NOTES 16u
 
-/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. */
+/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
+ * words are appended: where an older process writes, they stay 0. */
 struct sched_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
@@ -73,6 +75,9 @@ struct sched_stats {
 		uint64_t hash, count, est_ns;
 		char name[SCHED_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
 	} kernel[SCHED_KERNELS];
+	uint64_t notes_version;	     /* policy version that the notes belong to; 0: none */
+	uint64_t notes[SCHED_NOTES]; /* gbpf_note() of its programs in this process, since it was
+					prepared here */
 };
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");

@@ -58,6 +58,29 @@ void stats_publish_queue(struct sched_queue *q)
 	}
 }
 
+/* Versions come and go on this thread only. The version is taken away while the notes change, so
+ * that a reader does not take them for those of another. */
+static void publish_notes(struct sched *s, struct sched_stats *st)
+{
+	uint64_t version = load_relaxed(&st->version_in_use);
+	const struct prepared *p = NULL;
+
+	_Static_assert(SCHED_NOTES == EBPF_NOTES, "every note has its word");
+	for (uint32_t i = 0; version && i < MAX_PREPARED; i++) {
+		p = load_relaxed(&s->prepared[i].version) == version ? &s->prepared[i] : p;
+	}
+	if (load_relaxed(&st->notes_version) != (p ? version : 0)) {
+		store_relaxed(&st->notes_version, UINT64_C(0));
+		fence_release();
+	}
+	for (uint32_t i = 0; p && i < SCHED_NOTES; i++) {
+		store_relaxed(&st->notes[i], load_relaxed(&p->policy.env.notes[i]));
+	}
+	if (p) {
+		store_release(&st->notes_version, version);
+	}
+}
+
 void stats_publish(struct sched *s, uint64_t now)
 {
 	uint64_t inflight = tally_sum(&s->inflight);
@@ -77,6 +100,7 @@ void stats_publish(struct sched *s, uint64_t now)
 	st = load_acquire(&s->stats);
 	store_relaxed(&st->inflight, (uint64_t)ACC_COUNT(inflight));
 	store_relaxed(&st->inflight_ns, ACC_NS(inflight));
+	publish_notes(s, st);
 	pin_leave(pin);
 	if (now - s->last_kernels_ns > 200000000u) {
 		s->last_kernels_ns = now;

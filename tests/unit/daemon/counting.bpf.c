@@ -38,9 +38,6 @@ int GBPF_PROG(counting_admit, admit)
 	}
 	if (ctx->weight == 15) {
 		ctx->class_id = GBPF_CLASS_BATCH;
-		asm volatile("" ::
-				     : "memory"); /* or clang stores both fields at once, which is
-						     refused */
 		ctx->weight = 3;
 	}
 	return GBPF_ADMIT;

@@ -418,6 +418,39 @@ static void list_and_show_tell_what_is_kept(void **state)
 	json_decref(show);
 }
 
+static json_int_t note_shown(struct gd *d, unsigned i)
+{
+	json_t *show = gd_call(d, "policy.show", NULL);
+	json_t *notes = json_object_get(json_object_get(show, "counters"), "notes");
+	json_int_t n = json_integer_value(json_array_get(notes, i));
+
+	json_decref(show);
+	return n;
+}
+
+static void show_adds_up_the_tenants_notes_on_that_version(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	load_now(d, "plain");
+	fake_enter(&a, d, BATCH, "a");
+	fake_prepare(&a, 0);
+	fake_enter(&b, d, BATCH, "b");
+	fake_prepare(&b, 0);
+	store_relaxed(&a.stats->notes[15], UINT64_C(7));
+	assert_int_equal(note_shown(d, 15), 0); /* of no version */
+	store_release(&a.stats->notes_version, UINT64_C(1));
+	store_relaxed(&b.stats->notes[15], UINT64_C(100));
+	store_release(&b.stats->notes_version, UINT64_C(1));
+	assert_int_equal(note_shown(d, 15), 107);
+	assert_int_equal(note_shown(d, 14), 0);
+	store_release(&b.stats->notes_version, UINT64_C(9)); /* another */
+	assert_int_equal(note_shown(d, 15), 7);
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
 static void at_most_64_versions_are_kept(void **state)
 {
 	struct gd *d = *state;
@@ -575,6 +608,7 @@ int main(void)
 		WITH_GBPFD(unload_ends_every_policy),
 		WITH_GBPFD(list_and_show_tell_what_is_kept),
 		WITH_GBPFD(at_most_64_versions_are_kept),
+		WITH_GBPFD(show_adds_up_the_tenants_notes_on_that_version),
 		WITH_GBPFD(tick_runs_while_somebody_is_active_and_writes_everybodys_memory),
 		WITH_GBPFD(admit_may_reject_and_change_the_class),
 		WITH_GBPFD(admit_may_let_wait_until_another_has_left),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/shm.h"
+#include "sched/sched_int.h"
 
 #define THREADS 4
 
@@ -217,6 +218,43 @@ static void boards_leave_under_readers(void **state)
 	rig_finish(&r);
 }
 
+/* gbpf_note(3, 5) */
+static const struct ebpf_insn noting[] = {
+	I_MOV(1, 3),	   I_MOV(2, 5), { .code = EBPF_JMP | EBPF_CALL, .imm = 1003 },
+	I_MOV(0, GBPF_GO), I_EXIT,
+};
+
+static void the_page_shows_the_notes_of_the_version_in_use(void **state)
+{
+	struct fake_queue fq = { .eager = 1 };
+	struct sched_launch l = kernel_launch(NULL);
+	struct prog p = PROG(submit, noting);
+	struct sched_queue *q;
+	struct rig r;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, 0);
+	POLICY_USE(&r, 5, noting);
+	go(q, &fq, &l);
+	go(q, &fq, &l);
+	stats_publish(r.s, clock_now_ns());
+	assert_int_equal(r.stats.notes_version, 5);
+	assert_int_equal(r.stats.notes[3], 10);
+	assert_int_equal(r.stats.notes[2], 0);
+
+	assert_int_equal(policy_prepare(&r, 6, &p, 1, NULL), 0);
+	r.dir.version[0] = 6;
+	go(q, &fq, &l);
+	stats_publish(r.s, clock_now_ns());
+	assert_int_equal(r.stats.notes_version, 6);
+	assert_int_equal(r.stats.notes[3], 5); /* another version begins at 0 */
+
+	sched_policy_drop(r.s, 6);
+	stats_publish(r.s, clock_now_ns());
+	assert_int_equal(r.stats.notes_version, 0); /* nobody's */
+	rig_finish(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +262,7 @@ int main(void)
 		cmocka_unit_test(an_unprepared_version_leaves_the_one_in_use),
 		cmocka_unit_test(preparing_is_bounded_and_checked),
 		cmocka_unit_test(boards_leave_under_readers),
+		cmocka_unit_test(the_page_shows_the_notes_of_the_version_in_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
