@@ -301,8 +301,8 @@ static void call_with_known_registers(const void *code, struct ebpf_env *env, st
 			 "48(%%rax)\n\t"
 			 "pop %%r15; pop %%r14; pop %%r13; pop %%r12; pop %%rbp; pop %%rbx; lea "
 			 "128(%%rsp), %%rsp"
-			 : "+S"(env)
-			 : [code] "a"(code), [k] "d"(k)
+			 : "+S"(env), [code] "+a"(code), [k] "+d"(k)
+			 :
 			 : "rcx", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
 }
 

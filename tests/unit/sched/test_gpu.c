@@ -16,7 +16,22 @@
 struct drv_event {
 	CUcontext ctx;
 	int recorded;
+	struct drv_event *next;
 };
+
+static struct drv_event *all_events; /* a driver frees them with their context; here the end does */
+
+static int free_events(void **state)
+{
+	(void)state;
+	while (all_events) {
+		struct drv_event *e = all_events;
+
+		all_events = e->next;
+		free(e);
+	}
+	return 0;
+}
 
 static __thread CUcontext current;
 static __thread int depth;
@@ -63,8 +78,12 @@ static CUresult event_create(CUevent *ret, unsigned flags)
 	struct drv_event *e = calloc(1, sizeof(*e));
 
 	assert_int_equal(flags, CU_EVENT_DEFAULT); /* timed */
+	assert_non_null(e);
 	e->ctx = current;
 	(void)add_acqrel(&events_made, 1u);
+	e->next = load_acquire(&all_events);
+	while (!cas_acqrel(&all_events, &e->next, e)) {
+	}
 	*ret = (CUevent)e;
 	return CUDA_SUCCESS;
 }
@@ -282,5 +301,5 @@ int main(void)
 		cmocka_unit_test(pools_stand_many_threads),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, free_events);
 }
