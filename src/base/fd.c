@@ -2,8 +2,12 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +24,73 @@ int fd_close(int fd)
 	if (fd >= 0) {
 		close(fd);
 	}
+	errno = saved;
+	return -1;
+}
+
+#define MAX_CLOSERS 16u
+#define MAX_TO_CLOSE 1024u
+#define SCM_MAX_FDS 253u /* the kernel's limit of a message */
+
+/* Descriptors that threads of their own close. All closers wait in close() only while somebody
+ * takes pains to keep them there; then the rest waits here, and what does not fit stays open:
+ * better that than a process that hangs. */
+static struct {
+	pthread_mutex_t lock;
+	unsigned threads, n;
+	int fds[MAX_TO_CLOSE];
+} closing = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void *closer(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&closing.lock);
+	while (closing.n) {
+		int fd = closing.fds[--closing.n];
+
+		pthread_mutex_unlock(&closing.lock);
+		close(fd);
+		pthread_mutex_lock(&closing.lock);
+	}
+	closing.threads--;
+	pthread_mutex_unlock(&closing.lock);
+	return NULL;
+}
+
+static void start_closer(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, closer, NULL) == 0) {
+		closing.threads++;
+	} /* else the next one that comes takes them all */
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int fd_close_foreign(int fd)
+{
+	static const struct linger no_linger;
+	int saved = errno;
+
+	if (fd < 0 || fcntl(fd, F_GET_SEALS) >= 0) { /* a memfd, as it should be */
+		return fd_close(fd);
+	}
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
+	pthread_mutex_lock(&closing.lock);
+	if (closing.n < MAX_TO_CLOSE) {
+		closing.fds[closing.n++] = fd;
+	}
+	if (closing.threads < MAX_CLOSERS) {
+		start_closer();
+	}
+	pthread_mutex_unlock(&closing.lock);
 	errno = saved;
 	return -1;
 }
@@ -74,6 +145,7 @@ int msg_send(int sock, const void *data, size_t len, const int *fds, unsigned nf
 	return n < 0 ? -errno : 0;
 }
 
+/* All that came is taken, since the kernel would close the rest, and wait for it. */
 static unsigned take_fds(struct msghdr *m, int fds[FD_PASS_MAX], int *overflow)
 {
 	unsigned n = 0;
@@ -92,7 +164,7 @@ static unsigned take_fds(struct msghdr *m, int fds[FD_PASS_MAX], int *overflow)
 			if (n < FD_PASS_MAX) {
 				fds[n++] = fd;
 			} else {
-				close(fd);
+				fd_close_foreign(fd);
 				*overflow = 1;
 			}
 		}
@@ -100,33 +172,73 @@ static unsigned take_fds(struct msghdr *m, int fds[FD_PASS_MAX], int *overflow)
 	return n;
 }
 
-ssize_t msg_recv(int sock, void *data, size_t cap, int fds[FD_PASS_MAX], unsigned *nfds)
+static ssize_t receive(int sock, void *data, size_t cap, int flags, int fds[FD_PASS_MAX],
+		       unsigned *nfds, bool *ret_control)
 {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * FD_PASS_MAX)];
+		char bytes[CMSG_SPACE(sizeof(int) * SCM_MAX_FDS) +
+			   CMSG_SPACE(sizeof(struct ucred))];
 	} ctl;
 	struct iovec iov = { .iov_base = data, .iov_len = cap };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.bytes,
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = ctl.bytes,
 			    .msg_controllen = sizeof(ctl.bytes) };
 	int overflow = 0;
 	ssize_t n;
 
 	*nfds = 0;
 	do {
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | flags);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0) {
 		return -errno;
 	}
+	*ret_control = m.msg_controllen > 0;
 	*nfds = take_fds(&m, fds, &overflow);
 	if (overflow || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
 		while (*nfds) {
-			close(fds[--*nfds]);
+			fd_close_foreign(fds[--*nfds]);
 		}
 		return -EMSGSIZE;
 	}
 	return n;
+}
+
+ssize_t msg_recv(int sock, void *data, size_t cap, int fds[FD_PASS_MAX], unsigned *nfds)
+{
+	bool control;
+
+	return receive(sock, data, cap, 0, fds, nfds, &control);
+}
+
+/* Where messages may be empty, credentials are asked for: an empty message brings these, the end of
+ * the queue does not. */
+int fd_close_peer(int sock)
+{
+	int fds[FD_PASS_MAX], type = SOCK_STREAM, one = 1, saved = errno;
+	socklen_t len = sizeof(type);
+	bool more;
+
+	if (sock < 0) {
+		return -1;
+	}
+	shutdown(sock, SHUT_RDWR); /* nothing comes any more: what is there is finite */
+	getsockopt(sock, SOL_SOCKET, SO_TYPE, &type, &len);
+	setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
+	do {
+		char junk[4096];
+		unsigned n;
+		ssize_t got = receive(sock, junk, sizeof(junk), MSG_DONTWAIT, fds, &n, &more);
+
+		while (n) {
+			fd_close_foreign(fds[--n]);
+		}
+		more = got > 0 || got == -EMSGSIZE || (got == 0 && more && type == SOCK_SEQPACKET);
+	} while (more);
+	errno = saved;
+	return fd_close(sock);
 }
 
 int fd_peer(int sock, struct peer *ret_peer)
@@ -185,7 +297,8 @@ int unix_listen(const char *path, int type, unsigned mode)
 		return -errno;
 	}
 	unlink(path);
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(path, mode) < 0 || listen(fd, 128) < 0) {
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(path, mode) < 0 ||
+	    listen(fd, 128) < 0) {
 		err = -errno;
 		close(fd);
 		return err;

@@ -26,7 +26,7 @@ int daemon_accept(struct daemon *d, int listen_fd)
 	}
 	d->spare_fd = fd_close(d->spare_fd);
 	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-	fd_close(fd);
+	fd_close_peer(fd);
 	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return -EAGAIN;
 }

@@ -9,11 +9,14 @@
 #include <sys/socket.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "daemon/text.h"
 
 #define MAX_CONNECTIONS 256u
 #define MAX_FOREIGN 32u /* of one user that is neither root nor the daemon's */
 #define MAX_LINE (1u << 20)
+#define LINES_AT_ONCE 64
+#define TIME_AT_ONCE_NS 1000000u
 #define MAX_OUT (4u << 20)    /* while more waits to be read, no further request is looked at */
 #define MAX_FOLLOW (1u << 20) /* a follower that lags behind by so much is closed */
 
@@ -25,6 +28,7 @@ struct connection {
 	uint64_t number;
 	struct peer peer;
 	bool greeted, following, closing, ended;
+	bool more; /* lines wait that have been received: nothing is read meanwhile */
 	struct buf in, out;
 	size_t scanned;
 };
@@ -50,8 +54,8 @@ static void destroy(struct connection *c)
 {
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
-	fd_close(c->sock);
-	fd_close(c->fd);
+	fd_close_peer(c->sock);
+	fd_close_foreign(c->fd);
 	buf_finish(&c->in);
 	buf_finish(&c->out);
 	free(c);
@@ -96,9 +100,11 @@ static void flush(struct connection *c)
 		end(c);
 	}
 	if (!c->ended) {
-		sd_event_source_set_io_events(
-			c->io, (c->out.len < MAX_OUT && !c->closing ? (uint32_t)EPOLLIN : 0u) |
-				       (c->out.len ? (uint32_t)EPOLLOUT : 0u));
+		bool reads = c->out.len < MAX_OUT && !c->closing && !c->more;
+
+		sd_event_source_set_io_events(c->io,
+					      (reads ? (uint32_t)EPOLLIN : 0u) |
+						      (c->out.len ? (uint32_t)EPOLLOUT : 0u));
 	}
 }
 
@@ -231,34 +237,47 @@ static void take_line(struct connection *c, const char *line, size_t len)
 	method_call(&call, method, c->greeted);
 	json_decref(params);
 	json_decref(j);
-	c->fd = fd_close(c->fd); /* belonged to that line */
+	c->fd = fd_close_foreign(c->fd); /* belonged to that line */
+}
+
+/* Some of the lines that have been received; true when there may be more of them. */
+static bool take_some(struct connection *c)
+{
+	uint64_t begin = clock_now_ns();
+	size_t at = 0;
+	bool more = true;
+
+	for (int i = 0; i < LINES_AT_ONCE && more && clock_now_ns() - begin < TIME_AT_ONCE_NS;
+	     i++) {
+		const char *text = buf_text(&c->in) + at, *nl;
+
+		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
+			break;
+		}
+		nl = c->in.len > at + c->scanned
+			     ? memchr(text + c->scanned, '\n', c->in.len - at - c->scanned)
+			     : NULL;
+		if (nl) {
+			take_line(c, text, (size_t)(nl - text));
+			at += (size_t)(nl - text) + 1;
+		}
+		c->scanned = nl ? 0 : c->in.len - at;
+		more = nl != NULL;
+	}
+	buf_drop(&c->in, at);
+	if (!more && c->in.len > MAX_LINE) {
+		fatal(c, 0, "limit", "a line has more than 1 MiB");
+	}
+	return more;
 }
 
 static void take_lines(struct connection *c)
 {
-	for (int i = 0; i < 64; i++) {
-		const char *text = buf_text(&c->in), *nl;
-		size_t len;
-
-		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
-			return;
-		}
-		nl = c->in.len > c->scanned
-			     ? memchr(text + c->scanned, '\n', c->in.len - c->scanned)
-			     : NULL;
-		if (!nl) {
-			c->scanned = c->in.len;
-			if (c->in.len > MAX_LINE) {
-				fatal(c, 0, "limit", "a line has more than 1 MiB");
-			}
-			return;
-		}
-		len = (size_t)(nl - text);
-		take_line(c, text, len);
-		buf_drop(&c->in, len + 1);
-		c->scanned = 0;
+	c->more = take_some(c);
+	flush(c);
+	if (c->more && !c->ended && !c->closing && c->out.len < MAX_OUT) {
+		sd_event_source_set_enabled(c->again, SD_EVENT_ONESHOT); /* others first */
 	}
-	sd_event_source_set_enabled(c->again, SD_EVENT_ONESHOT); /* others first */
 }
 
 static int on_again(sd_event_source *src, void *arg)
@@ -278,7 +297,7 @@ static ssize_t receive(struct connection *c, char *data, size_t cap)
 		if (i == 0 && c->fd < 0 && got > 0) {
 			c->fd = fds[0];
 		} else {
-			fd_close(fds[i]); /* one a line is all that a method takes */
+			fd_close_foreign(fds[i]); /* one a line is all that a method takes */
 		}
 	}
 	return got;
@@ -293,10 +312,9 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	(void)src;
 	(void)fd;
 	if (revents & EPOLLOUT) {
-		flush(c);
 		take_lines(c);
 	}
-	if (c->ended || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
+	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
 		return 0;
 	}
 	n = receive(c, chunk, sizeof(chunk));
@@ -350,7 +368,7 @@ static void welcome(struct control *k, int sock)
 		c = calloc(1, sizeof(*c));
 	}
 	if (!c) {
-		fd_close(sock);
+		fd_close_peer(sock);
 		return;
 	}
 	*c = (struct connection){
@@ -362,9 +380,8 @@ static void welcome(struct control *k, int sock)
 		return;
 	}
 	sd_event_source_set_enabled(c->again, SD_EVENT_OFF);
-	sd_event_source_set_priority(c->io,
-				     SD_EVENT_PRIORITY_NORMAL + 10); /* after sessions and ticks */
-	sd_event_source_set_priority(c->again, SD_EVENT_PRIORITY_NORMAL + 11);
+	/* Of the same priority as sessions: who waits longest is next, so that a process which
+	 * sends without end cannot keep the operator out. */
 	c->next = k->first;
 	k->first = c;
 	k->n++;

@@ -137,23 +137,25 @@ int devices_open(struct devices *t, const char *want, const char *proc, const ch
 	return 0;
 }
 
-int devices_get(struct devices *t, const uint8_t uuid[16])
+int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned may_name)
 {
 	int free_slot = -1;
+	unsigned named = 0;
 
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		if (t->d[i].used && memcmp(t->d[i].uuid, uuid, 16) == 0) {
 			t->d[i].tenants++;
 			return i;
 		}
+		named += t->d[i].used && !t->d[i].pinned && t->d[i].named_by == uid;
 		if (!t->d[i].used && free_slot < 0) {
 			free_slot = i;
 		}
 	}
-	if (free_slot < 0) {
+	if (free_slot < 0 || named >= may_name) {
 		return -ENOSPC;
 	}
-	t->d[free_slot] = (struct device){ .used = true, .tenants = 1 };
+	t->d[free_slot] = (struct device){ .used = true, .tenants = 1, .named_by = uid };
 	memcpy(t->d[free_slot].uuid, uuid, 16);
 	snprintf(t->d[free_slot].name, sizeof(t->d[free_slot].name), "%s",
 		 strcmp(t->kind, "soft") == 0 ? "gBPF soft GPU" : "NVIDIA GPU");

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "sched/pages.h"
 
@@ -13,6 +14,7 @@ struct device {
 	bool used;   /* the slot has a number's meaning */
 	bool pinned; /* found at start; others are forgotten when no tenant sees them any more */
 	unsigned tenants;
+	uid_t named_by; /* whose process was the first to name it, where it is not pinned */
 };
 
 struct devices {
@@ -24,8 +26,9 @@ struct devices {
  * test gives its own): in a container the node may be all there is. 0, -ENODEV: nvidia was wanted
  * and no driver is there; -EINVAL: unknown word. */
 int devices_open(struct devices *t, const char *want, const char *proc, const char *node);
-/* Number of the device with that uuid, learned when new; -ENOSPC. Counts a tenant. */
-int devices_get(struct devices *t, const uint8_t uuid[16]);
+/* Number of the device with that uuid, learned when new; -ENOSPC, also when processes of that user
+ * have named may_name of them already. Counts a tenant. */
+int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned may_name);
 void devices_put(struct devices *t, unsigned gpu);
 /* "GPU-xxxxxxxx-xxxx-..." */
 void device_uuid_text(const uint8_t uuid[16], char out[48]);

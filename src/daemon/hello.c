@@ -12,6 +12,7 @@
 #include "daemon/text.h"
 
 #define QUEUE_LIMIT_USEC 30000000u
+#define MAX_FOREIGN_DEVICES 8u /* that one other user may name and gbpfd did not find itself */
 #define REATTACH_GRACE_NS                                                                          \
 	60000000000u /* after a start; who comes later is admitted like anybody else */
 
@@ -32,8 +33,11 @@ static int choose_number(struct daemon *d, const struct wire_hello *h)
  */
 static int take_devices(struct session *s, const struct wire_hello *h)
 {
+	bool foreign = s->peer.uid != 0 && s->peer.uid != s->d->uid;
+	unsigned may_name = foreign ? MAX_FOREIGN_DEVICES : SCHED_MAX_GPUS;
+
 	for (s->gpus = 0; s->gpus < h->gpus; s->gpus++) {
-		int n = devices_get(&s->d->devices, h->uuid[s->gpus]);
+		int n = devices_get(&s->d->devices, h->uuid[s->gpus], s->peer.uid, may_name);
 
 		if (n < 0) {
 			return n;
@@ -183,7 +187,7 @@ void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsi
 		begin(s, h, fds);
 	}
 	for (unsigned i = 0; i < nfds; i++) {
-		fd_close(fds[i]); /* those that were taken are -1 */
+		fd_close_foreign(fds[i]); /* those that were taken are -1 */
 	}
 }
 

@@ -107,9 +107,18 @@ void method_set(struct call *c)
 			      DAEMON_MAX_WEIGHT);
 		return;
 	}
+	if ((uint32_t)class_id != s->class_id && !session_may_change_class(s)) {
+		control_error(c, 7, "busy", "Try again in a second",
+			      "tenant %d has changed its class %u times in this second", s->tenant,
+			      SESSION_CHANGES_PER_SECOND);
+		return;
+	}
 	session_set(s, (uint32_t)class_id, (uint32_t)weight);
-	history_add(&c->d->history, "set", s->tenant, s->peer.pid, "%s is now class %s, weight %d",
-		    s->name, class_name((uint32_t)class_id), weight);
+	if (session_event_allowed(c->d, c->peer.uid)) {
+		history_add(&c->d->history, "set", s->tenant, s->peer.pid,
+			    "%s is now class %s, weight %d", s->name,
+			    class_name((uint32_t)class_id), weight);
+	}
 	control_result(c, json_pack("{s:i,s:s,s:i}", "tenant", s->tenant, "class",
 				    class_name((uint32_t)class_id), "weight", weight));
 }

@@ -5,6 +5,8 @@
 
 #include "daemon/consts.h"
 
+#define MAX_FOREIGN 16u /* boards of one user that is neither root nor the daemon's */
+
 static void send_board(struct session *to, unsigned slot, enum wire_type type,
 		       const struct session *owner)
 {
@@ -21,11 +23,30 @@ static void send_board(struct session *to, unsigned slot, enum wire_type type,
 	}
 }
 
+/* One user cannot take all slots away from the others, unless gbpfd is his. */
+static bool has_enough(const struct session *s)
+{
+	const struct daemon *d = s->d;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		n += d->lc[i] && d->lc[i]->peer.uid == s->peer.uid;
+	}
+	return s->peer.uid != 0 && s->peer.uid != d->uid && n >= MAX_FOREIGN;
+}
+
 void lc_publish(struct session *s)
 {
 	struct daemon *d = s->d;
 	unsigned slot = 0;
 
+	if (has_enough(s)) {
+		session_event(s, "limit",
+			      "%s is the latency tenant after the %uth of its user: its requests "
+			      "hold nobody until another one ends",
+			      s->name, MAX_FOREIGN);
+		return;
+	}
 	while (slot < SCHED_MAX_LC && d->lc[slot]) {
 		slot++;
 	}
@@ -51,7 +72,7 @@ static void publish_waiting(struct daemon *d)
 	session_each(d, t)
 	{
 		if (t->state == SESSION_READY && !t->dying && t->lc_slot < 0 &&
-		    t->class_id == GBPF_CLASS_LATENCY) {
+		    t->class_id == GBPF_CLASS_LATENCY && !has_enough(t)) {
 			lc_publish(t);
 			return;
 		}

@@ -1,8 +1,10 @@
-/* The queue in front of a session's socket. */
+/* The queue in front of a session's socket. What others do must not fill it: the coming and going
+ * of a board cancel each other here. */
 #include "daemon/outbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -24,11 +26,39 @@ static void entry_free(struct outbox_entry *e)
 	free(e);
 }
 
+static void take_out(struct outbox *o, struct outbox_entry *e, struct outbox_entry *before)
+{
+	*(before ? &before->next : &o->first) = e->next;
+	if (o->last == e) {
+		o->last = before;
+	}
+	o->n--;
+	entry_free(e);
+}
+
+/* True when the board that goes has not been told of yet. */
+static bool cancels(struct outbox *o, const union wire_message *m, enum wire_type type)
+{
+	struct outbox_entry *before = NULL;
+
+	for (struct outbox_entry *e = o->first; e && type == WIRE_BOARD_REMOVE; e = e->next) {
+		if (e->type == WIRE_BOARD_ADD && e->m.board.slot == m->board.slot) {
+			take_out(o, e, before);
+			return true;
+		}
+		before = e;
+	}
+	return false;
+}
+
 static int keep(struct outbox *o, const union wire_message *m, enum wire_type type, const int *fds,
 		unsigned nfds)
 {
 	struct outbox_entry *e;
 
+	if (cancels(o, m, type)) {
+		return 0;
+	}
 	if (o->n >= OUTBOX_MESSAGES) {
 		return -ENOBUFS;
 	}

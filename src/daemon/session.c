@@ -166,6 +166,17 @@ void session_set(struct session *s, uint32_t class_id, uint32_t weight)
 	}
 }
 
+bool session_may_change_class(struct session *s)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
+
+	if (second != s->change_second) {
+		s->change_second = second;
+		s->change_count = 0;
+	}
+	return s->change_count++ < SESSION_CHANGES_PER_SECOND;
+}
+
 /* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody
  * else's. */
 static void take_note(struct session *s, const struct wire_note *n)
@@ -214,7 +225,7 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 		break;
 	}
 	while (nfds) {
-		fd_close(fds[--nfds]);
+		fd_close_foreign(fds[--nfds]);
 	}
 	s->d->counters.garbage++;
 	session_drop(s, "message %u does not belong here", m->head.type);

@@ -48,6 +48,8 @@ struct session {
 	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
 	uint64_t note_second;
 	unsigned note_count;
+	uint64_t change_second;
+	unsigned change_count;
 	uint64_t last_progress; /* launches when the ticker last looked */
 };
 
@@ -70,6 +72,9 @@ void session_end(struct session *s, enum session_end end);
 void session_drop(struct session *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void session_refuse(struct session *s, int err, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* Each change of class is told to all, so there are not many in a second. */
+#define SESSION_CHANGES_PER_SECOND 50u
+bool session_may_change_class(struct session *s);
 /* class or weight changed: tells the process, publishes or withdraws its board. */
 void session_tell(struct session *s);
 void session_set(struct session *s, uint32_t class_id, uint32_t weight);

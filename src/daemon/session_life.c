@@ -89,7 +89,7 @@ static void destroy(struct session *s)
 	page_destroy(&s->board);
 	page_destroy(&s->stats);
 	fd_close(s->pidfd);
-	fd_close(s->sock);
+	fd_close_peer(s->sock);
 	free(s);
 	if (was_tenant) {
 		sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
@@ -166,7 +166,7 @@ static void turn_away(int fd, int err, const char *text)
 	m.refused.error = -err;
 	snprintf(m.refused.text, sizeof(m.refused.text), "%s", text);
 	wire_send(fd, &m, WIRE_REFUSED, NULL, 0); /* a failure only means that it is gone already */
-	fd_close(fd);
+	fd_close_peer(fd);
 }
 
 static void welcome_connection(struct daemon *d, int fd)
@@ -175,7 +175,7 @@ static void welcome_connection(struct daemon *d, int fd)
 	struct peer peer;
 
 	if (fd_peer(fd, &peer) < 0) {
-		fd_close(fd);
+		fd_close_peer(fd);
 		return;
 	}
 	if (d->uid != 0 && peer.uid != d->uid && peer.uid != 0) {
@@ -190,7 +190,7 @@ static void welcome_connection(struct daemon *d, int fd)
 	}
 	s = calloc(1, sizeof(*s));
 	if (!s) {
-		fd_close(fd);
+		fd_close_peer(fd);
 		return;
 	}
 	*s = (struct session){ .d = d,
@@ -203,7 +203,7 @@ static void welcome_connection(struct daemon *d, int fd)
 			       .stats = PAGE_NONE,
 			       .connected_ns = clock_now_ns() };
 	if (session_listen(s) < 0) {
-		fd_close(fd);
+		fd_close_peer(fd);
 		free(s);
 		return;
 	}

@@ -43,7 +43,7 @@ int wire_send(int sock, union wire_message *m, enum wire_type type, const int *f
 static void close_from(int *fds, unsigned *nfds, unsigned keep)
 {
 	while (*nfds > keep) {
-		fd_close(fds[--*nfds]);
+		fd_close_foreign(fds[--*nfds]);
 	}
 }
 

@@ -208,18 +208,18 @@ static void devices_get_numbers_and_give_them_back(void **state)
 	assert_int_equal(devices_open(&t, "soft", "", ""), 0);
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		memset(uuid, i + 1, 16);
-		assert_int_equal(devices_get(&t, uuid), i);
+		assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), i);
 	}
 	memset(uuid, 99, 16);
-	assert_int_equal(devices_get(&t, uuid), -ENOSPC);
+	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), -ENOSPC);
 	memset(uuid, 3, 16);
-	assert_int_equal(devices_get(&t, uuid), 2);
+	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), 2);
 	devices_put(&t, 2);
 	assert_true(t.d[2].used);
 	devices_put(&t, 2);
 	assert_false(t.d[2].used);
 	memset(uuid, 99, 16);
-	assert_int_equal(devices_get(&t, uuid), 2);
+	assert_int_equal(devices_get(&t, uuid, 0, SCHED_MAX_GPUS), 2);
 	devices_put(&t, 4711);
 }
 

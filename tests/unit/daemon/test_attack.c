@@ -1,0 +1,377 @@
+/* Processes that mean harm: gbpfd goes on serving others at once, and takes no more memory for them
+ * than their limits allow. */
+#include "harness.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+#define AT_ONCE_NS 1000000000u
+#define SOMEBODY 65534u
+
+enum { LATENCY, NORMAL, BATCH };
+
+static void answers_at_once(struct gd *d)
+{
+	uint64_t begin = clock_now_ns();
+
+	json_decref(gd_call(d, "status", NULL));
+	assert_true(clock_now_ns() - begin < AT_ONCE_NS);
+}
+
+/* ---- descriptors whose closing takes long ---- */
+
+/* A TCP connection with data that nobody reads, set to linger: whoever closes its last descriptor
+ * waits for many seconds. */
+static int lingering_socket(int *ret_peer)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct linger linger = { 1, 20 };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+	socklen_t len = sizeof(a);
+	char junk[65536] = { 0 };
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &len), 0);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	while (send(fd, junk, sizeof(junk), MSG_DONTWAIT) > 0) {
+	}
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	*ret_peer = listener;
+	return fd;
+}
+
+static int connect_to(const struct gd *d, const char *leaf, int type)
+{
+	char path[128];
+	int sock;
+
+	snprintf(path, sizeof(path), "%s/%s", d->runtime, leaf);
+	sock = unix_connect(path, type);
+	assert_true(sock >= 0);
+	return sock;
+}
+
+/* Sends n lingering sockets beside a message, and keeps none. */
+static void send_lingering(int sock, unsigned n)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * 16)];
+	} ctl = { 0 };
+	struct iovec iov = { .iov_base = (char[]){ 0 }, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = ctl.bytes,
+			    .msg_controllen = CMSG_SPACE(sizeof(int) * n) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int fds[16], peers[16];
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int) * n);
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = lingering_socket(&peers[i]);
+	}
+	memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
+	assert_int_equal(sendmsg(sock, &m, MSG_NOSIGNAL), 1);
+	for (unsigned i = 0; i < n; i++) {
+		close(fds[i]); /* the listeners stay open: nobody reads, nobody resets */
+	}
+}
+
+static void passed_descriptors_do_not_hold_gbpfd_up(void **state)
+{
+	struct gd *d = *state;
+	int sock = connect_to(d, "session.sock", SOCK_SEQPACKET);
+
+	answers_at_once(d);
+	send_lingering(sock, 1);
+	answers_at_once(d);
+	answers_at_once(d);
+	close(sock);
+	sock = connect_to(d, "session.sock", SOCK_SEQPACKET);
+	send_lingering(sock, 12); /* more than any message carries */
+	answers_at_once(d);
+	answers_at_once(d);
+	close(sock);
+	sock = connect_to(d, "control.sock", SOCK_STREAM);
+	send_lingering(sock, 3);
+	answers_at_once(d);
+	answers_at_once(d);
+	close(sock);
+	answers_at_once(d);
+	answers_at_once(d);
+}
+
+/* Descriptors that wait in a session's socket when gbpfd closes it. */
+static void unread_descriptors_do_not_hold_gbpfd_up(void **state)
+{
+	struct gd *d = *state;
+	int sock = connect_to(d, "session.sock", SOCK_SEQPACKET);
+
+	kill(d->pid, SIGSTOP);
+	assert_int_equal(send(sock, "x", 1, MSG_NOSIGNAL), 1); /* garbage: dropped */
+	send_lingering(sock, 2);
+	send_lingering(sock, 12);
+	kill(d->pid, SIGCONT);
+	answers_at_once(d);
+	answers_at_once(d);
+	close(sock);
+	sock = connect_to(d, "control.sock", SOCK_STREAM);
+	kill(d->pid, SIGSTOP);
+	assert_int_equal(send(sock, "[]\n", 3, MSG_NOSIGNAL), 3);
+	send_lingering(sock, 2);
+	kill(d->pid, SIGCONT);
+	answers_at_once(d);
+	answers_at_once(d);
+	close(sock);
+}
+
+/* ---- floods ---- */
+
+static bool stop;
+
+static json_int_t memory_of(struct gd *d)
+{
+	return gd_number(d, "status", "memory_bytes");
+}
+
+static void *read_all(void *arg)
+{
+	char junk[65536];
+
+	while (read(*(int *)arg, junk, sizeof(junk)) > 0) {
+	}
+	return NULL;
+}
+
+static void *write_lines(void *arg)
+{
+	char lines[65536];
+	size_t n = 0;
+
+	while (n + 24 < sizeof(lines)) {
+		n += (size_t)snprintf(lines + n, sizeof(lines) - n, "{\"method\":\"x\"}\n");
+	}
+	while (!load_relaxed(&stop) && send(*(int *)arg, lines, n, MSG_NOSIGNAL) > 0) {
+	}
+	return NULL;
+}
+
+static void many_short_lines_take_no_memory_and_no_time(void **state)
+{
+	struct gd *d = *state;
+	int sock = connect_to(d, "control.sock", SOCK_STREAM);
+	json_int_t before = memory_of(d);
+	pthread_t reader, writer;
+
+	store_relaxed(&stop, false);
+	pthread_create(&reader, NULL, read_all, &sock);
+	pthread_create(&writer, NULL, write_lines, &sock);
+	for (int i = 0; i < 60; i++) {
+		answers_at_once(d);
+		clock_sleep_ns(20000000);
+	}
+	assert_true(memory_of(d) - before < (8 << 20));
+	store_relaxed(&stop, true);
+	shutdown(sock, SHUT_RDWR);
+	pthread_join(reader, NULL);
+	pthread_join(writer, NULL);
+	close(sock);
+}
+
+static void *write_notes(void *arg)
+{
+	struct fake *f = arg;
+	union wire_message m = { 0 };
+
+	snprintf(m.note.what, sizeof(m.note.what), "noise");
+	while (!load_relaxed(&stop) && wire_send(f->sock, &m, WIRE_NOTE, NULL, 0) == 0) {
+	}
+	return NULL;
+}
+
+static void a_flood_of_notes_leaves_the_control_socket_usable(void **state)
+{
+	struct gd *d = *state;
+	struct fake f[4];
+	pthread_t writer[4];
+
+	store_relaxed(&stop, false);
+	for (int i = 0; i < 4; i++) {
+		fake_enter(&f[i], d, NORMAL, "noisy");
+		pthread_create(&writer[i], NULL, write_notes, &f[i]);
+	}
+	for (int i = 0; i < 20; i++) {
+		answers_at_once(d);
+	}
+	store_relaxed(&stop, true);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(writer[i], NULL);
+		fake_leave(&f[i]);
+	}
+}
+
+/* A tenant that changes its class all the time fills no other's queue. */
+static void a_flood_of_changes_drops_nobody(void **state)
+{
+	struct gd *d = *state;
+	struct fake slow, wild;
+	union wire_message m;
+	char params[96];
+	bool there[SCHED_MAX_LC] = { false };
+	int fds[8];
+	unsigned n;
+
+	fake_enter(&slow, d, NORMAL, "slow");
+	fake_enter(&wild, d, NORMAL, "wild");
+	fcntl(wild.sock, F_SETFL, O_NONBLOCK);
+	for (int i = 0; i < 600; i++) { /* coming and going is told to others too */
+		struct fake f;
+
+		fake_enter(&f, d, LATENCY, "fly");
+		fake_leave(&f);
+		answers_at_once(d);
+		while (wire_recv(wild.sock, &m, fds, &n) == 1) {
+			while (n) {
+				close(fds[--n]);
+			}
+		}
+	}
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	for (int i = 0; i < 2000; i++) {
+		char *text = NULL;
+
+		snprintf(params, sizeof(params), "{\"tenant\":%u,\"class\":\"%s\"}", wild.tenant,
+			 i % 2 ? "normal" : "latency");
+		if (!d->g) {
+			d->g = gd_open(d);
+		}
+		gbpf_call(d->g, "set", params, -1, &text); /* may be refused: too often */
+		free(text);
+		while (wire_recv(wild.sock, &m, fds, &n) == 1) {
+		}
+	}
+	assert_int_equal(gd_number(d, "status", "counters.dropped_sessions"), 0);
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	fake_leave(&wild);
+	while (gd_number(d, "status", "tenants") != 1) {
+	}
+	/* What the slow one reads at last makes sense, and ends with no board. */
+	fcntl(slow.sock, F_SETFL, O_NONBLOCK);
+	while (wire_recv(slow.sock, &m, fds, &n) == 1) {
+		if (m.head.type == WIRE_BOARD_ADD) {
+			assert_false(there[m.board.slot]);
+			there[m.board.slot] = true;
+			close(fds[0]);
+		} else if (m.head.type == WIRE_BOARD_REMOVE) {
+			assert_true(there[m.board.slot]);
+			there[m.board.slot] = false;
+		}
+	}
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		assert_false(there[i]);
+	}
+	fake_leave(&slow);
+}
+
+/* ---- one user against the others ---- */
+
+/* A session of another user. */
+static void enter_as(struct fake *f, const struct gd *d, uid_t uid, unsigned first_uuid,
+		     unsigned gpus, enum wire_type expected)
+{
+	union wire_message m = { 0 };
+
+	assert_int_equal(seteuid(uid), 0);
+	fake_connect(f, d);
+	assert_int_equal(seteuid(0), 0);
+	m.hello.gpus = gpus;
+	for (unsigned i = 0; i < gpus; i++) {
+		memset(m.hello.uuid[i], (int)(first_uuid + i), 16);
+	}
+	fake_send(f, &m, WIRE_HELLO);
+	if (expected == WIRE_WELCOME) {
+		fake_welcomed(f);
+	} else {
+		assert_int_equal(fake_expect(f, &m, expected), -1);
+	}
+}
+
+static bool can_be_others(const struct gd *d)
+{
+	return geteuid() == 0 && chmod(d->dir, 0755) == 0;
+}
+
+static void one_user_takes_not_all_device_numbers(void **state)
+{
+	struct gd *d = *state;
+	struct fake liar[2], honest;
+
+	if (!can_be_others(d)) {
+		skip();
+	}
+	enter_as(&liar[0], d, SOMEBODY, 1, 8, WIRE_WELCOME);
+	enter_as(&liar[1], d, SOMEBODY, 9, 8, WIRE_REFUSED);
+	enter_as(&honest, d, SOMEBODY + 1, 99, 1, WIRE_WELCOME);
+	fake_leave(&liar[0]);
+	fake_leave(&liar[1]);
+	fake_leave(&honest);
+}
+
+static void one_user_takes_not_all_boards(void **state)
+{
+	struct gd *d = *state;
+	struct fake many[64], other;
+
+	if (!can_be_others(d)) {
+		skip();
+	}
+	for (int i = 0; i < 64; i++) {
+		enter_as(&many[i], d, SOMEBODY, 1, 1, WIRE_WELCOME);
+	}
+	enter_as(&other, d, SOMEBODY + 1, 1, 1, WIRE_WELCOME);
+	while (gd_number(d, "status", "boards") != 17) {
+	}
+	for (int i = 0; i < 64; i++) {
+		fake_leave(&many[i]);
+	}
+	while (gd_number(d, "status", "boards") != 1) {
+	}
+	fake_leave(&other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
+		T(passed_descriptors_do_not_hold_gbpfd_up),
+		T(unread_descriptors_do_not_hold_gbpfd_up),
+		T(many_short_lines_take_no_memory_and_no_time),
+		T(a_flood_of_notes_leaves_the_control_socket_usable),
+		T(a_flood_of_changes_drops_nobody),
+		T(one_user_takes_not_all_device_numbers),
+		T(one_user_takes_not_all_boards),
+#undef T
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
