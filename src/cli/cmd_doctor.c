@@ -59,9 +59,9 @@ static int cmd_doctor(struct cli *c)
 		doctor_find(&d, DOCTOR_BAD, "soft GPU", buf_text(&r.hint), "%s",
 			    buf_text(&r.message));
 	}
-	doctor_check_device(&d);
+	doctor_check_device(&d, c->opt[O_DEVICE] != NULL);
 	doctor_check_machine(&d);
-	doctor_check_runtime(&d);
+	doctor_check_folders(&d);
 	doctor_check_daemon(&d);
 	doctor_find(&d, DOCTOR_NOTE, "isolation", NULL, "%s", isolation);
 	report_finish(&r);

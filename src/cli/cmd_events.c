@@ -7,6 +7,8 @@
 #include "cli/client.h"
 #include "cli/verbs.h"
 
+#define FOLLOW_BEGINS_WITH 10u /* events */
+
 enum { O_FOLLOW, O_SINCE };
 
 static const struct cli_option options[] = {
@@ -20,6 +22,7 @@ static const struct cli_option options[] = {
 struct walk {
 	struct cli *c;
 	uint64_t last, not_before_ns;
+	bool count_only;
 	json_t *all; /* NULL: print each */
 	bool broken; /* nobody reads our output any more */
 };
@@ -34,12 +37,13 @@ static void on_interrupt(int sig)
 static void print_event(struct cli *c, const json_t *e)
 {
 	struct buf text = { 0 }, safe = { 0 };
-	char when[40];
+	char when[40], pid[32];
 
 	cli_when(when, cli_u64(e, "wall_ns"));
-	buf_printf(&text, "%-12s ", cli_text(e, "kind"));
-	if (cli_u64(e, "pid")) {
-		buf_printf(&text, "pid %llu: ", (unsigned long long)cli_u64(e, "pid"));
+	buf_printf(&text, "%-8s ", cli_text(e, "kind"));
+	snprintf(pid, sizeof(pid), "pid %llu", (unsigned long long)cli_u64(e, "pid"));
+	if (cli_u64(e, "pid") && !strstr(cli_text(e, "text"), pid)) {
+		buf_printf(&text, "%s: ", pid);
 	}
 	buf_puts(&text, cli_text(e, "text"));
 	cli_safe_text(&safe, buf_text(&text));
@@ -57,7 +61,7 @@ static int on_event(void *arg, const char *text)
 	uint64_t seq = cli_u64(e, "seq");
 
 	w->last = MAX(w->last, seq);
-	if (e && cli_u64(e, "wall_ns") >= w->not_before_ns) {
+	if (e && !w->count_only && cli_u64(e, "wall_ns") >= w->not_before_ns) {
 		if (w->all) {
 			json_array_append(w->all, e);
 		} else if (w->c->json) {
@@ -104,6 +108,18 @@ static int finish(struct cli *c, struct walk *w)
 	return CLI_OK;
 }
 
+/* Who follows wants what comes, with a little of what was. */
+static int skip_old(struct gbpf *g, struct walk *w)
+{
+	int rc;
+
+	w->count_only = true;
+	rc = gbpf_events(g, 0, 0, 0, on_event, w);
+	w->count_only = false;
+	w->last -= MIN(w->last, (uint64_t)FOLLOW_BEGINS_WITH);
+	return rc;
+}
+
 static int cmd_events(struct cli *c)
 {
 	struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait must end */
@@ -120,7 +136,10 @@ static int cmd_events(struct cli *c)
 		w.all = c->json && !follow ? json_array() : NULL;
 		sigaction(SIGINT, &sa, NULL);
 		sigaction(SIGTERM, &sa, NULL);
-		rc = gbpf_events(g, w.last, follow ? GBPF_EVENTS_FOLLOW : 0, 0, on_event, &w);
+		rc = follow && !c->opt[O_SINCE] ? skip_old(g, &w) : 0;
+		rc = rc < 0 ? rc
+			    : gbpf_events(g, w.last, follow ? GBPF_EVENTS_FOLLOW : 0, 0, on_event,
+					  &w);
 		if (rc < 0 && !interrupted) {
 			code = cli_fail_daemon(c, g, "events");
 		} else {

@@ -65,7 +65,12 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 	}
 	snprintf(hint, sizeof(hint),
 		 "Give an installed policy's name or the path of a .bpf.o file");
-	if (nearest_policy(name, best, sizeof(best))) {
+	if (len > 2 && strcmp(name + len - 2, ".c") == 0) {
+		snprintf(hint, sizeof(hint),
+			 "Compile it first, and give the .bpf.o file. See: man 7 gbpf-policy");
+	} else if (access(name, R_OK) == 0) {
+		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
+	} else if (nearest_policy(name, best, sizeof(best))) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
 	}
 	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",

@@ -44,7 +44,7 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	size_t i;
 
 	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN),
-	       base_name(file));
+	       file);
 	json_array_foreach(programs, i, p)
 	{
 		printf("%s%s %d insns, worst path %d of %d", i ? "; " : "",
@@ -61,11 +61,12 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 static void print_refused(struct cli *c, const char *file, const struct report *r)
 {
 	const char *detail = buf_text(&r->detail);
-	bool placed = r->place.len && strcmp(buf_text(&r->place), base_name(file)) != 0;
+	const char *place = buf_text(&r->place);
+	bool placed = place[0] && strncmp(place, base_name(file), strlen(place)) != 0;
 
 	printf("%s✗%s %s: %s%s%s", cli_style(c->color_out, CLI_RED),
-	       cli_style(c->color_out, CLI_PLAIN), base_name(file),
-	       placed ? buf_text(&r->place) : "", placed ? ": " : "", buf_text(&r->message));
+	       cli_style(c->color_out, CLI_PLAIN), file, placed ? place : "", placed ? ": " : "",
+	       buf_text(&r->message));
 	if (r->hint.len) {
 		fputs(". ", stdout);
 		cli_print_hint(stdout, buf_text(&r->hint));

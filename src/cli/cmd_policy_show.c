@@ -110,10 +110,13 @@ static void print_maps(const json_t *maps)
 			print_value("map", m);
 			continue;
 		}
-		printf("  map %s: %llu x %llu bytes\n", cli_text(m, "name"),
+		const char *scope = cli_text(m, "scope");
+
+		printf("  map %s: %llu x %llu bytes%s%s\n", cli_text(m, "name"),
 		       (unsigned long long)(cli_u64(m, "max_entries") ? cli_u64(m, "max_entries")
 								      : cli_u64(m, "entries")),
-		       (unsigned long long)cli_u64(m, "value_bytes"));
+		       (unsigned long long)cli_u64(m, "value_bytes"), scope[0] ? ", " : "",
+		       strcmp(scope, "tenant") == 0 ? "one for each program" : scope);
 	}
 }
 

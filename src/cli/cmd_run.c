@@ -167,6 +167,36 @@ static int use_socket(struct cli *c)
 	return setenv("GBPF_RUNTIME_DIR", dir, 1) == 0 ? 0 : CLI_RUN_FAILED;
 }
 
+/* True when exec is sure to fail with ENOENT: then no gbpfd is started for nothing. */
+static bool is_nowhere(const char *command)
+{
+	const char *path = getenv("PATH");
+	char full[PATH_MAX];
+
+	if (!command[0]) {
+		return true;
+	}
+	if (strchr(command, '/')) {
+		return access(command, F_OK) < 0 && errno == ENOENT;
+	}
+	if (!path) {
+		return false; /* execvp has a path of its own then */
+	}
+	for (const char *p = path;; p++) {
+		size_t n = strcspn(p, ":");
+
+		if (snprintf(full, sizeof(full), "%.*s%s%s", (int)n, p, n ? "/" : "./", command) >=
+			    (int)sizeof(full) ||
+		    access(full, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+			return false;
+		}
+		p += n;
+		if (!*p) {
+			return true;
+		}
+	}
+}
+
 /* Connects, starting gbpfd when needed. A gbpfd that runs decides the device where the user did
  * not. */
 static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
@@ -185,7 +215,8 @@ static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 	    (strcmp(hello->device, "soft") == 0 || strcmp(hello->device, "nvidia") == 0)) {
 		if (chosen || getenv("GBPF_REAL_CUDA")) {
 			cli_note(c,
-				 "gbpf: run: gbpfd serves the device '%s', this program uses '%s'",
+				 "gbpf: run: gbpfd serves the device '%s', this program uses '%s'. "
+				 "To change it: gbpf shutdown, then run again",
 				 hello->device, o.device);
 		} else if (run_choose_device(hello->device, d, r) < 0) {
 			code = cli_fail_report(c, CLI_RUN_FAILED, "run", r);
@@ -227,6 +258,9 @@ static int prepare(struct cli *c, struct report *r)
 			c, CLI_RUN_FAILED, "install",
 			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
 			"run: the shim is missing: %s", shim);
+	}
+	if (is_nowhere(c->arg[0])) {
+		return exec_failed(c, c->arg[0], ENOENT);
 	}
 	code = s.off ? CLI_OK : start_daemon(c, &d, r);
 	if (code == CLI_OK && run_set_environment(&s, &d, shim, r) < 0) {

@@ -47,7 +47,7 @@ static int cmd_shutdown(struct cli *c)
 }
 
 /* "held_ns" becomes "held", printed with a unit; underscores become blanks. */
-static void print_number(const char *key, uint64_t v, int indent)
+static void print_number(const char *key, uint64_t v)
 {
 	static const char *const units[] = { "_ns", "_bytes" };
 	const char *(*const prints[])(char *, uint64_t) = { cli_duration, cli_bytes, cli_plain };
@@ -66,41 +66,64 @@ static void print_number(const char *key, uint64_t v, int indent)
 	for (char *p = name; *p; p++) {
 		*p = *p == '_' ? ' ' : *p;
 	}
-	printf("%*s%-*s %s\n", indent, "", 22 - indent, name, prints[unit](text, v));
+	printf("  %-20s %s\n", name, prints[unit](text, v));
 }
 
-static void print_member(const char *key, const json_t *v, int indent)
+static void print_text(const char *key, const char *value)
 {
 	struct buf safe = { 0 };
-	const char *sub;
-	json_t *w;
 
-	if (json_is_object(v)) {
-		printf("%*s%s:\n", indent, "", key);
-		json_object_foreach((json_t *)v, sub, w)
-		{
-			print_member(sub, w, indent + 2);
-		}
-	} else if (json_is_string(v)) {
-		cli_safe_text(&safe, json_string_value(v));
-		printf("%*s%-*s %s\n", indent, "", 22 - indent, key,
-		       safe.len ? buf_text(&safe) : "-");
-	} else if (json_is_boolean(v)) {
-		printf("%*s%-*s %s\n", indent, "", 22 - indent, key,
-		       json_is_true(v) ? "yes" : "no");
-	} else if (json_is_integer(v)) {
-		print_number(key, (uint64_t)json_integer_value(v), indent);
-	}
+	cli_safe_text(&safe, value);
+	printf("%-12s %s\n", key, safe.len ? buf_text(&safe) : "-");
 	buf_finish(&safe);
+}
+
+/* What an operator asks first; then what was counted and is not zero. The rest is in --json. */
+static void print_status(const json_t *result)
+{
+	const json_t *policy = json_object_get(result, "policy"), *daemon;
+	const char *key;
+	char text[128], t[24];
+	json_t *v;
+
+	daemon = json_object_get(result, "daemon");
+	snprintf(text, sizeof(text), "%.40s, PID %llu, user id %llu", cli_text(result, "version"),
+		 (unsigned long long)cli_u64(result, "pid"),
+		 (unsigned long long)cli_u64(daemon, "uid"));
+	print_text("gbpfd", text);
+	print_text("uptime", cli_duration(t, cli_u64(result, "uptime_ns")));
+	print_text("device", cli_text(result, "device"));
+	snprintf(text, sizeof(text), "none: nothing is held");
+	if (cli_u64(policy, "version")) {
+		snprintf(text, sizeof(text), "%.60s@%llu%s", cli_text(policy, "name"),
+			 (unsigned long long)cli_u64(policy, "version"),
+			 json_is_true(json_object_get(result, "off"))
+				 ? ", switched off: everything passes through"
+				 : "");
+	}
+	print_text("policy", text);
+	print_text("programs", cli_plain(t, cli_u64(result, "tenants")));
+	print_text("memory", cli_bytes(t, cli_u64(result, "memory_bytes")));
+	print_text("socket", cli_text(daemon, "socket"));
+	print_text("state", cli_text(result, "state_dir"));
+	puts("counted since its start:");
+	json_object_foreach(json_object_get(result, "counters"), key, v)
+	{
+		if (json_integer_value(v)) {
+			print_number(key, (uint64_t)json_integer_value(v));
+		}
+	}
+	if (cli_u64(result, "leaked")) {
+		print_number("leaked", cli_u64(result, "leaked"));
+	}
 }
 
 static int cmd_status(struct cli *c)
 {
 	struct gbpf *g = NULL;
 	const struct gbpf_hello *h;
-	json_t *result = NULL, *v;
+	json_t *result = NULL;
 	char *json = NULL;
-	const char *key;
 	int rc, code = cli_open(c, &g);
 
 	if (code == CLI_OK) {
@@ -122,10 +145,7 @@ static int cmd_status(struct cli *c)
 	if (c->json) {
 		return cli_json(c, "status", result);
 	}
-	json_object_foreach(result, key, v)
-	{
-		print_member(key, v, 0);
-	}
+	print_status(result);
 	json_decref(result);
 	return CLI_OK;
 }

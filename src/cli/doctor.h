@@ -24,9 +24,10 @@ void doctor_find(struct doctor *d, enum doctor_status status, const char *name, 
 
 void doctor_check_install(struct doctor *d);
 void doctor_check_nvidia(struct doctor *d, bool wanted);
-void doctor_check_device(struct doctor *d);
+/* chosen: the user named a device, so GBPF_REAL_CUDA did not choose it. */
+void doctor_check_device(struct doctor *d, bool chosen);
 void doctor_check_machine(struct doctor *d);
-void doctor_check_runtime(struct doctor *d);
+void doctor_check_folders(struct doctor *d);
 void doctor_check_daemon(struct doctor *d);
 
 /* Loads a driver library in a process of its own, so that its crash is a finding and not ours. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #define REINSTALL "Install gBPF whole, or set GBPF_LIBDIR and GBPF_BINDIR to where it is"
 #define FREE_BYTES_WANTED (16u << 20)
+#define SOCKET_PATH_BYTES 108 /* sun_path, with the final zero */
 
 void doctor_check_install(struct doctor *d)
 {
@@ -106,8 +108,8 @@ void doctor_check_nvidia(struct doctor *d, bool wanted)
 			    "no libcuda.so.1 in the usual places or in LD_LIBRARY_PATH");
 	}
 	if (!nodes && !wanted) {
-		doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL,
-			    "none on this machine: the soft GPU serves");
+		doctor_find(d, DOCTOR_NOTE, "NVIDIA GPU", NULL, "none on this machine%s",
+			    getenv("GBPF_REAL_CUDA") ? "" : ": the soft GPU serves");
 		return;
 	}
 	check_driver_version(d);
@@ -146,9 +148,35 @@ static void judge_probe(struct doctor *d, const char *name, const struct doctor_
 	}
 }
 
-void doctor_check_device(struct doctor *d)
+/* A soft GPU that runs is tried where it is; one that the trial starts has its socket in a folder
+ * of its own, so that nothing stays behind. */
+static void try_soft(struct doctor *d, struct doctor_probe *p)
 {
-	const char *name = d->device.soft ? "soft GPU" : "GPU";
+	static const char *const leaves[] = { "", ".lock", ".start" };
+	char dir[] = "/tmp/gbpf-doctor-XXXXXX", path[PATH_MAX];
+	int fd = path_runtime(path, sizeof(path), "softgpu.sock");
+	bool given = getenv("GBPF_SOFTGPU_SOCKET") != NULL;
+
+	fd = fd ? fd : unix_connect(path, SOCK_SEQPACKET);
+	if (fd >= 0 || given || !mkdtemp(dir)) {
+		fd_close(fd);
+		doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/softgpu.sock", dir);
+	setenv("GBPF_SOFTGPU_SOCKET", path, 1);
+	doctor_probe(d->device.libcuda, UINT64_C(10000000000), p);
+	unsetenv("GBPF_SOFTGPU_SOCKET");
+	for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
+		snprintf(path, sizeof(path), "%s/softgpu.sock%s", dir, leaves[i]);
+		unlink(path);
+	}
+	rmdir(dir);
+}
+
+void doctor_check_device(struct doctor *d, bool chosen)
+{
+	const char *fix = "Does nvidia-smi work? Reinstall the driver or reboot when it does not";
 	struct doctor_probe p;
 	char server[PATH_MAX];
 
@@ -160,12 +188,16 @@ void doctor_check_device(struct doctor *d)
 		doctor_find(d, DOCTOR_BAD, "soft GPU server", REINSTALL, "missing: %s", server);
 		return;
 	}
+	if (d->device.soft) {
+		try_soft(d, &p);
+		judge_probe(d, "soft GPU", &p, REINSTALL);
+		return;
+	}
+	if (!chosen && getenv("GBPF_REAL_CUDA")) {
+		fix = "GBPF_REAL_CUDA names it: correct it, or unset it";
+	}
 	doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
-	judge_probe(
-		d, name, &p,
-		d->device.soft
-			? "See gbpf-softgpu's log in the runtime directory; " REINSTALL
-			: "Does nvidia-smi work? Reinstall the driver or reboot when it does not");
+	judge_probe(d, "GPU", &p, fix);
 }
 
 /* Code travels as a memfd that each program maps for execution: some hardened machines forbid that.
@@ -234,43 +266,78 @@ static int write_trial(const char *dir)
 	return err;
 }
 
-void doctor_check_runtime(struct doctor *d)
+/* A folder that is not there yet is not made: what counts is whether it could be. */
+static int could_be_made(const char *dir)
 {
-	char dir[PATH_MAX], space[24];
-	struct statvfs fs;
-	bool made = false;
-	int err = path_runtime(dir, sizeof(dir), NULL);
+	char up[PATH_MAX];
+	char *slash;
 
-	if (!err) {
-		made = access(dir, F_OK) < 0;
-		err = path_make_private(dir, geteuid() == 0 ? 0755 : 0700);
+	snprintf(up, sizeof(up), "%s", dir);
+	while (access(up, F_OK) < 0 && errno == ENOENT && (slash = strrchr(up, '/'))) {
+		*slash = 0;
 	}
+	return access(up[0] ? up : "/", W_OK | X_OK) < 0 ? -errno : 0;
+}
+
+static void check_dir(struct doctor *d, const char *name, const char *variable, const char *dir)
+{
+	bool there = access(dir, F_OK) == 0;
+	char fix[160], space[24];
+	struct statvfs fs;
+	int err = there ? path_make_private(dir, 0700) : could_be_made(dir);
+
 	if (err == -EPERM) {
-		doctor_find(d, DOCTOR_BAD, "runtime directory",
-			    "Remove it, or set GBPF_RUNTIME_DIR to a folder of your own",
+		snprintf(fix, sizeof(fix), "Remove it, or set %s to a folder of your own",
+			 variable);
+		doctor_find(d, DOCTOR_BAD, name, fix,
 			    "%s belongs to somebody else, or others may write to it", dir);
 		return;
 	}
-	err = err ? err : write_trial(dir);
-	if (err) {
-		doctor_find(
-			d, DOCTOR_BAD, "runtime directory",
-			err == -ENOSPC
-				? "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere"
-				: "Make it writable for you, or set GBPF_RUNTIME_DIR to another "
-				  "folder",
-			"%s: %s", dir, strerror(-err));
-	} else if (statvfs(dir, &fs) == 0 &&
-		   (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
-		doctor_find(d, DOCTOR_BAD, "runtime directory",
-			    "Free space there, or set GBPF_RUNTIME_DIR to a folder elsewhere",
-			    "%s has %s left", dir,
+	err = err || !there ? err : write_trial(dir);
+	if (!err && there && statvfs(dir, &fs) == 0 &&
+	    (uint64_t)fs.f_bavail * fs.f_frsize < FREE_BYTES_WANTED) {
+		snprintf(fix, sizeof(fix), "Free space there, or set %s to a folder elsewhere",
+			 variable);
+		doctor_find(d, DOCTOR_BAD, name, fix, "%s has %s left", dir,
 			    cli_bytes(space, (uint64_t)fs.f_bavail * fs.f_frsize));
+	} else if (err) {
+		snprintf(fix, sizeof(fix), "%s, or set %s to another folder",
+			 err == -ENOSPC ? "Free space there" : "Make it writable for you",
+			 variable);
+		doctor_find(d, DOCTOR_BAD, name, fix, "%s: %s", dir, strerror(-err));
 	} else {
-		doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s", dir);
+		doctor_find(d, DOCTOR_OK, name, NULL, "%s", dir);
 	}
-	if (made) {
-		rmdir(dir); /* a look leaves nothing behind */
+}
+
+/* Another user's gbpfd, which we may use: its folders need not be ours. */
+static bool is_guest(struct doctor *d)
+{
+	struct gbpf *g = NULL;
+	bool guest = gbpf_open(&g, d->c->global[CLI_SOCKET], 0) == 0 && gbpf_hello(g) &&
+		     (uid_t)gbpf_hello(g)->uid != geteuid();
+
+	gbpf_close(g);
+	return guest;
+}
+
+void doctor_check_folders(struct doctor *d)
+{
+	char dir[PATH_MAX];
+
+	if (path_runtime(dir, sizeof(dir), NULL) < 0 ||
+	    strlen(dir) + sizeof("/control.sock") > SOCKET_PATH_BYTES) {
+		doctor_find(d, DOCTOR_BAD, "runtime directory",
+			    "Set GBPF_RUNTIME_DIR to a shorter path", "%s is too long for a socket",
+			    dir);
+	} else if (is_guest(d)) {
+		doctor_find(d, DOCTOR_OK, "runtime directory", NULL, "%s, of another user", dir);
+		return;
+	} else {
+		check_dir(d, "runtime directory", "GBPF_RUNTIME_DIR", dir);
+	}
+	if (path_state(dir, sizeof(dir), NULL) == 0) {
+		check_dir(d, "state directory", "GBPF_STATE_DIR", dir);
 	}
 }
 

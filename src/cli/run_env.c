@@ -156,6 +156,30 @@ static int set_or_clear(const char *variable, const char *value)
 	return setenv(variable, value, 1) == 0 ? 0 : -errno;
 }
 
+/* Where gbpfd is another user's, its folder can only be read: our soft GPU then has its socket in
+ * our own. */
+static int place_soft_gpu(void)
+{
+	const char *given = getenv("GBPF_RUNTIME_DIR");
+	char dir[RUN_PATH], shared[RUN_PATH];
+	int err;
+
+	if (getenv("GBPF_SOFTGPU_SOCKET") || path_runtime(shared, sizeof(shared), NULL) < 0 ||
+	    access(shared, W_OK) == 0 || errno != EACCES || !given) {
+		return 0;
+	}
+	snprintf(shared, sizeof(shared), "%s", given);
+	unsetenv("GBPF_RUNTIME_DIR");
+	err = path_runtime(dir, sizeof(dir) - sizeof("/softgpu.sock"), NULL);
+	setenv("GBPF_RUNTIME_DIR", shared, 1);
+	err = err ? err : path_make_private(dir, 0700);
+	if (err) {
+		return err;
+	}
+	snprintf(dir + strlen(dir), sizeof("/softgpu.sock"), "/softgpu.sock");
+	return setenv("GBPF_SOFTGPU_SOCKET", dir, 1) == 0 ? 0 : -errno;
+}
+
 int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim,
 			struct report *r)
 {
@@ -181,5 +205,11 @@ int run_set_environment(const struct run_settings *s, const struct run_device *d
 	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
 	bad |= set_or_clear("GBPF_STRICT", s->strict ? "1" : NULL);
 	bad |= set_or_clear("GBPF_OFF", s->off ? "1" : NULL);
-	return bad ? report_set(r, -ENOMEM, "memory", "the environment cannot be set") : 0;
+	if (bad) {
+		return report_set(r, -ENOMEM, "memory", "the environment cannot be set");
+	}
+	bad = d->soft ? place_soft_gpu() : 0;
+	return bad ? report_set(r, bad, "soft-gpu", "there is no folder for a soft GPU: %s",
+				strerror(-bad))
+		   : 0;
 }

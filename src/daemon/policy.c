@@ -18,7 +18,7 @@ void request_free(struct request *q)
 		ebpf_built_finish(q->built);
 		free(q->built);
 	}
-	fd_close(q->o.object_fd);
+	fd_close_foreign(q->o.object_fd);
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
 	json_decref(q->meta);
@@ -44,7 +44,14 @@ static int exit_of(const struct request *q)
 
 const char *request_what(const struct request *q)
 {
-	return q->o.op == POLICY_LOAD ? "load" : q->o.op == POLICY_ACTIVATE ? "rollback" : "unload";
+	switch (q->o.op) {
+	case POLICY_LOAD:
+		return "load";
+	case POLICY_ACTIVATE:
+		return q->o.reply ? "rollback" : "restore"; /* nobody asked: gbpfd began */
+	default:
+		return "unload";
+	}
 }
 
 void request_fail(struct request *q, int exit_code)
@@ -213,7 +220,7 @@ int policy_order(struct daemon *d, struct policy_order *o)
 		       **link = &p->first;
 
 	if (!q) {
-		fd_close(o->object_fd);
+		fd_close_foreign(o->object_fd);
 		buf_finish(&o->object);
 		return p->n < POLICY_MAX_WAITING ? -ENOMEM : -EBUSY;
 	}

@@ -43,7 +43,7 @@ void request_free(struct request *q);
 /* Ends the request at the head with failure (r of the request says why) and begins the next. */
 void request_fail(struct request *q, int exit_code);
 void request_leave(struct request *q);
-const char *request_what(const struct request *q); /* "load", "rollback", "unload" */
+const char *request_what(const struct request *q); /* "load", ... */
 void requests_next(struct daemon *d);
 void request_drop(struct job *j); /* when the daemon ends: it stays in the line, which
 				     policies_close empties */

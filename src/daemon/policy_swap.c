@@ -102,6 +102,7 @@ void swap_flip(struct request *q)
 	struct policies *p = d->policies;
 	struct sched_directory *dir = daemon_directory(d);
 	uint64_t version = q->o.op == POLICY_UNLOAD ? 0 : q->o.version, begin = clock_now_ns();
+	char ready[96] = "";
 	int first = -1;
 
 	q->waited_ns = begin - q->prepare_begin_ns;
@@ -137,12 +138,13 @@ void swap_flip(struct request *q)
 	p->timer = sd_event_source_disable_unref(p->timer);
 	d->counters.swaps++;
 	d->counters.late += q->asked - q->acked - q->failed;
-	history_add(&d->history, "policy", -1, -1,
-		    "%s: '%s' version %llu %s (%u of %u processes were ready, waited %llu us)",
-		    request_what(q), q->name,
-		    (unsigned long long)(version ? version : q->was_active),
-		    version ? "is active" : "is no longer active", q->acked, q->asked,
-		    (unsigned long long)(q->waited_ns / 1000));
+	if (q->asked) {
+		snprintf(ready, sizeof(ready), " (%u of %u processes were ready, waited %llu us)",
+			 q->acked, q->asked, (unsigned long long)(q->waited_ns / 1000));
+	}
+	history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s", request_what(q),
+		    q->name, (unsigned long long)(version ? version : q->was_active),
+		    version ? "is active" : "is no longer active", ready);
 	policy_drop_unused(d);
 	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
 	ticker_wake(d);

@@ -131,7 +131,9 @@ static int open_runtime(struct daemon *d)
 	}
 	d->lock_fd = lock_dir(d->opt.runtime, "gbpfd.lock", &pid);
 	if (d->lock_fd == -EWOULDBLOCK) {
-		return runtime_fail(d, -EEXIST, "another gbpfd serves %s already (pid %ld)",
+		return runtime_fail(d, -EEXIST,
+				    "another gbpfd serves %s already (pid %ld): use it, or end it "
+				    "with `gbpf shutdown`",
 				    d->opt.runtime, pid);
 	}
 	if (d->lock_fd < 0) {

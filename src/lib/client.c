@@ -48,7 +48,9 @@ static int fail_connect(struct gbpf *g, int err)
 			"That gbpfd belongs to another user: run as that user, or with sudo",
 			"not allowed to reach %s", g->socket);
 	default:
-		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable", NULL,
+		return client_fail(g, err, GBPF_EXIT_UNREACHABLE, "unreachable",
+				   err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
+							: "Set GBPF_RUNTIME_DIR to a folder",
 				   "cannot reach gbpfd on %s: %s", g->socket, strerror(-err));
 	}
 }

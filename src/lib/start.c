@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -204,7 +205,7 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 				    "gbpfd was started and did not get ready in time (%s)", g->dir);
 		} else if (err) {
 			client_fail(g, err, GBPF_EXIT_FAILED, "start",
-				    "See gbpfd.log in the runtime directory",
+				    text[0] ? NULL : "See gbpfd.log in the runtime directory",
 				    "gbpfd did not start: %s",
 				    text[0] ? text : "it ended without a word");
 		}
@@ -213,24 +214,32 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 	return err;
 }
 
+static int make_dir(struct gbpf *g)
+{
+	bool fits = strlen(g->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
+	int err = fits ? path_make_private(g->dir, geteuid() == 0 ? 0755 : 0700) : -ENAMETOOLONG;
+
+	return err ? client_fail(g, err, GBPF_EXIT_FAILED, "start",
+				 err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"
+						      : "Set GBPF_RUNTIME_DIR to a directory of "
+							"your own, or run as root",
+				 "cannot use %s as runtime directory: %s", g->dir, strerror(-err))
+		   : 0;
+}
+
 static int take_lock(struct gbpf *g, uint64_t deadline)
 {
 	char path[CLIENT_PATH + 16];
-	int fd, err = path_make_private(g->dir, geteuid() == 0 ? 0755 : 0700);
+	int fd, err = 0;
 
-	if (err) {
-		return client_fail(
-			g, err, GBPF_EXIT_FAILED, "start",
-			"Set GBPF_RUNTIME_DIR to a directory of your own, or run as root",
-			"cannot use %s as runtime directory: %s", g->dir, strerror(-err));
-	}
 	snprintf(path, sizeof(path), "%s/start.lock", g->dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
 		err = -errno;
 		return client_fail(
 			g, err, err == -EACCES ? GBPF_EXIT_PERMISSION : GBPF_EXIT_FAILED, "start",
-			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR" : NULL,
+			err == -ENOSPC ? "Free space there, or set GBPF_RUNTIME_DIR"
+				       : "Set GBPF_RUNTIME_DIR to a directory of your own",
 			"cannot write to the runtime directory %s: %s", g->dir, strerror(-err));
 	}
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -263,6 +272,15 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	deadline = client_deadline(all.timeout_ms ? all.timeout_ms : START_TIMEOUT_MS);
 	if (g->fd >= 0) {
 		client_disconnect(g);
+	}
+	err = make_dir(g);
+	if (err) {
+		return err;
+	}
+	err = client_connect(
+		g); /* it runs, perhaps as another user, in whose folder we only read */
+	if (err != -ECONNREFUSED) {
+		return err;
 	}
 	lock = take_lock(g, deadline);
 	if (lock < 0) {

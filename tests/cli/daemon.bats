@@ -250,3 +250,47 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	[ "$status" -eq 125 ]
 	[[ "$stderr" == "gbpf: run: "* ]]
 }
+
+@test "ps says that gBPF is switched off" {
+	"$GBPF" off
+	run --separate-stderr "$GBPF" ps
+	[ "$status" -eq 0 ]
+	[[ "$stderr" == *"switched off"*"gbpf on"* ]]
+	"$GBPF" on
+	run --separate-stderr "$GBPF" ps
+	[[ "$stderr" != *"switched off"* ]]
+}
+
+@test "events -f begins with the last ten" {
+	for _ in {1..8}; do
+		"$GBPF" off
+		"$GBPF" on
+	done
+	"$GBPF" --json events -f >log &
+	follower=$!
+	wait_for test -s log
+	"$GBPF" policy swap lc_first
+	wait_for grep -q lc_first log
+	kill -TERM $follower
+	wait $follower
+	[ "$(wc -l <log)" -eq 11 ]
+	run "$GBPF" --json events
+	json 'len(d["events"]) > 16'
+}
+
+@test "another user's program runs under root's gbpfd" {
+	[ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
+	chmod 755 "$cli_dir" "$GBPF_RUNTIME_DIR"
+	mkdir -m 700 own
+	chown 65534 own
+	other() {
+		env XDG_RUNTIME_DIR="$cli_dir/own" setpriv --reuid 65534 --regid 65534 --clear-groups "$GBPF" "$@"
+	}
+	run other run --name guest -- "$GBPF_PREFIX/lib/gbpf/samples/kernels" vecadd
+	echo "$output"
+	[ "$status" -eq 0 ]
+	run "$GBPF" events
+	[[ "$output" == *"guest"*"exit code 0"* ]]
+	run other doctor --device soft
+	[ "$status" -eq 0 ]
+}

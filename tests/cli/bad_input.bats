@@ -1,0 +1,192 @@
+# Bad input: each is told what, where and what to do, and leaves what runs as it was.
+load helper
+
+daemon() { "$GBPF" run --device soft true; }
+active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.load(sys.stdin)["active"])'; }
+
+# full DIR COMMAND...: with a file system at DIR on which nothing can be written any more.
+full() {
+	unshare -m sh -c 'd=$1; shift; mount -t tmpfs -o size=64k,mode=700 none "$d" &&
+		{ head -c 1M /dev/zero >"$d/fill" 2>/dev/null; "$@"; }' sh "$@"
+}
+
+needs_mount() {
+	[ "$(id -u)" -eq 0 ] || skip "needs root to mount"
+	unshare -m true 2>/dev/null || skip "mounting is not permitted here"
+}
+
+@test "a full runtime directory: run and gbpfd say which one and what to do" {
+	needs_mount
+	run --separate-stderr full "$GBPF_RUNTIME_DIR" "$GBPF" run --device soft true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == "gbpf: run: "*"$GBPF_RUNTIME_DIR"*full*free* ]]
+	run --separate-stderr full "$GBPF_RUNTIME_DIR" "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == "gbpfd: "*"$GBPF_RUNTIME_DIR"*GBPF_RUNTIME_DIR* ]]
+}
+
+@test "a full state directory: run says which one, doctor finds it" {
+	needs_mount
+	run --separate-stderr full "$GBPF_STATE_DIR" "$GBPF" run --device soft true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == *"$GBPF_STATE_DIR"* ]]
+	run full "$GBPF_STATE_DIR" "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ state directory: $GBPF_STATE_DIR"*"Free space"* ]]
+}
+
+@test "a path too long for a socket is refused before a folder is made" {
+	long=$cli_dir/$(printf 'l%.0s' {1..120})
+	GBPF_RUNTIME_DIR=$long run --separate-stderr "$GBPF" run --device soft true
+	[ "$status" -eq 125 ]
+	[[ "$stderr" == *"shorter path"* ]]
+	[ ! -e "$long" ]
+	GBPF_RUNTIME_DIR=$long run "$GBPF" doctor --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"✗ runtime directory"*"shorter path"* ]]
+}
+
+@test "a second gbpfd names the first and what to do" {
+	daemon
+	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
+	run timeout 10 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"$GBPF_RUNTIME_DIR"*"(pid $pid)"*"gbpf shutdown"* ]]
+}
+
+@test "a command that is nowhere starts no gbpfd" {
+	for command in nosuchcommand ./nosuchfile ''; do
+		run -127 "$GBPF" run --device soft "$command"
+	done
+	run "$GBPF" ps
+	[ "$status" -eq 3 ]
+}
+
+@test "gbpfd refuses another protocol with both numbers, and serves on" {
+	daemon
+	run python3 - "$GBPF_RUNTIME_DIR/control.sock" <<-'END'
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.connect(sys.argv[1])
+		s.sendall(b'{"id":1,"method":"hello","params":{"protocol":4711}}\n')
+		print(s.makefile().readline())
+	END
+	echo "$output"
+	json '"4711" in d["error"]["message"] and "1" in d["error"]["message"] and d["error"]["hint"]'
+	run "$GBPF" ps
+	[ "$status" -eq 0 ]
+}
+
+@test "objects with flipped bytes never crash gbpfd nor change what is active, unless they are accepted" {
+	build_policies .
+	daemon
+	before=$(active)
+	run python3 - "$GBPF" <<'END'
+import random, subprocess, sys
+good = open('good.bpf.o', 'rb').read()
+random.seed(11)
+for n in range(40):
+	bad = bytearray(good)
+	for _ in range(random.randrange(1, 6)):
+		bad[random.randrange(len(bad))] = random.randrange(256)
+	open('bad.bpf.o', 'wb').write(bad)
+	r = subprocess.run([sys.argv[1], 'policy', 'swap', './bad.bpf.o'], capture_output=True, text=True)
+	assert r.returncode in (0, 1, 4), (n, r)
+	if r.returncode == 0:
+		subprocess.run([sys.argv[1], 'policy', 'rollback'], check=True, capture_output=True)
+	else:
+		assert r.stderr.startswith('gbpf: policy swap: ') and len(r.stderr) > 30, (n, r)
+END
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$(active)" = "$before" ]
+}
+
+@test "a policy's source or a bare file name is told what to give" {
+	build_policies .
+	daemon
+	echo '/* */' >wait.bpf.c
+	cp good.bpf.o mine
+	run --separate-stderr "$GBPF" policy swap wait.bpf.c
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"Compile it"* ]]
+	run --separate-stderr "$GBPF" policy swap mine
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"'./mine'"* ]]
+}
+
+# A program that loads PTX and prints what the driver says of it.
+ptx_loader() {
+	cat >load.c <<-'END'
+		#include <stdio.h>
+		#include <stddef.h>
+		int cuInit(unsigned), cuDeviceGet(int *, int), cuCtxCreate_v2(void **, unsigned, int);
+		int cuModuleLoadDataEx(void **, const void *, unsigned, int *, void **);
+		int main(int n, char **arg)
+		{
+			static char text[65536], log[4096];
+			int device, options[] = { 5, 6 }; /* CU_JIT_ERROR_LOG_BUFFER and its size */
+			void *ctx, *module, *values[] = { log, (void *)sizeof(log) };
+			FILE *f = fopen(arg[1], "r");
+			if (!f || !fread(text, 1, sizeof(text) - 1, f) || cuInit(0) || cuDeviceGet(&device, 0) ||
+			    cuCtxCreate_v2(&ctx, 0, device))
+				return 9;
+			int e = cuModuleLoadDataEx(&module, text, 2, options, values);
+			printf("%d %s\n", e, log);
+			return e != 0;
+		}
+	END
+	gcc -w -o load load.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+	cat >good.ptx <<-'END'
+		.version 6.0
+		.target sm_70
+		.address_size 64
+		.visible .entry k(.param .u64 p)
+		{
+			.reg .b32 %r<3>;
+			mov.u32 %r1, %tid.x;
+			ret;
+		}
+	END
+}
+
+@test "bad PTX is refused when it is loaded, with line and instruction" {
+	ptx_loader
+	run "$GBPF" run --device soft ./load good.ptx
+	[ "$status" -eq 0 ]
+	while read -r change words; do
+		sed "$change" good.ptx >bad.ptx
+		run "$GBPF" run --device soft ./load bad.ptx
+		echo "$change: $output"
+		[ "$status" -eq 1 ]
+		[[ "$output" == 218\ *$words* ]]
+	done <<-'END'
+		s/mov.u32/frobnicate.u32/ :7:*frobnicate.u32
+		s/%tid.x// :7:*operands
+		s/%r1,/%r9,/ :7:*%r9
+		s/ret;/ret/ :9:
+		1s/.*/hello/ :1:*hello
+	END
+}
+
+@test "a GBPF_REAL_CUDA that cannot be opened is named, and the program ends by itself" {
+	ptx_loader
+	for library in /nonexistent/libcuda.so.1 /etc/passwd; do
+		GBPF_REAL_CUDA=$library run "$GBPF" run --off ./load good.ptx
+		[ "$status" -eq 9 ]
+		[[ "$output" == *"GBPF_REAL_CUDA"*"$library"* ]]
+	done
+}
+
+@test "gbpfd killed: verbs say 3, the next run restores the policy and says so" {
+	daemon
+	"$GBPF" policy swap fifo
+	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
+	kill -KILL "$pid"
+	timeout 10 tail --pid="$pid" -f /dev/null
+	run "$GBPF" ps
+	[ "$status" -eq 3 ]
+	daemon
+	run "$GBPF" events
+	[[ "$output" == *"restore: 'fifo'"* ]]
+}
