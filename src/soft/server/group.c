@@ -95,6 +95,17 @@ static void drop_modules(struct client *c, struct group *g)
 	}
 }
 
+/* Copies of other contexts that read or write this one end here: theirs may be switched off. */
+static void cut_copies(struct group *g)
+{
+	list_each_safe(&g->client->dev->copies, op, struct op, in_copies)
+	{
+		if (!op->running && (op->copy.dst_group == g || op->copy.src_group == g)) {
+			op_retire(op);
+		}
+	}
+}
+
 void group_destroy(struct group *g)
 {
 	struct client *c = g->client;
@@ -109,6 +120,7 @@ void group_destroy(struct group *g)
 		dev->current = NULL;
 	}
 	list_remove(&g->in_device);
+	cut_copies(g);
 	while (g->running) {
 		pthread_cond_wait(&dev->settled, &dev->lock);
 	}

@@ -180,17 +180,25 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 	return 0;
 }
 
+/* A range that is valid lies in one allocation, since no two of them touch. */
 void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
 {
-	uint64_t offset = address - m->space.base;
+	uint64_t offset = address - m->space.base, last;
+	const struct alloc *a;
+	uint32_t i;
 
 	if (address < m->space.base || offset >= m->space.bytes ||
 	    bytes > m->space.bytes - offset) {
 		return NULL;
 	}
-	for (uint64_t p = offset / EXEC_PAGE_BYTES;
-	     bytes && p <= (offset + bytes - 1) / EXEC_PAGE_BYTES; p++) {
-		if ((m->pages[p] & rights) != rights) {
+	i = bytes ? after(m, offset / EXEC_PAGE_BYTES) : 0;
+	if (bytes && !i) {
+		return NULL;
+	}
+	if (bytes) {
+		a = &m->allocs[i - 1];
+		last = (offset + bytes - 1) / EXEC_PAGE_BYTES;
+		if (last - a->first >= a->pages || (m->pages[a->first] & rights) != rights) {
 			return NULL;
 		}
 	}

@@ -54,6 +54,9 @@ void op_free(struct op *op)
 	if (op->kind == SOFT_OP_VALUE && op->started) {
 		op->stream->group->client->dev->values--;
 	}
+	if (op->kind == SOFT_OP_HOST && op->started) {
+		op->stream->group->client->host_calls--;
+	}
 	list_remove(&op->in_copies);
 	list_remove(&op->in_stream);
 	free(op);
@@ -199,7 +202,6 @@ void stream_host_done(struct client *c, uint32_t slot)
 	}
 	op = list_first(&s->ops, struct op, in_stream);
 	if (op->kind == SOFT_OP_HOST && op->started) {
-		c->host_calls--;
 		op_retire(op);
 	}
 }
@@ -279,7 +281,7 @@ static void stream_progress(struct group *g, struct stream *s)
 {
 	for (int done = 0; !list_empty(&s->ops); done++) {
 		struct op *op = list_first(&s->ops, struct op, in_stream);
-		bool last = op->kind == SOFT_OP_STREAM_DESTROY;
+		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
 
 		if (done == STEPS_AT_ONCE) {
 			g->dirty = true;
@@ -289,13 +291,15 @@ static void stream_progress(struct group *g, struct stream *s)
 		if (op->started && op->kind != SOFT_OP_VALUE) {
 			return;
 		}
-		if (g->error && op->kind != SOFT_OP_HOST) {
+		if (g->error && !host) {
 			op_retire(op);
 		} else if (!in_order(s, op) || !start(g, op)) {
-			if (!g->error || op->kind == SOFT_OP_HOST) {
+			if (!g->error || host) {
 				return;
 			}
-			continue; /* it failed the group just now: drop it in the next turn */
+			/* It failed the group just now, which may have retired it already: the next
+			 * turn drops what is there. */
+			continue;
 		} else {
 			op_retire(op);
 		}

@@ -356,14 +356,15 @@ static void run_copy(struct device *dev, struct work *w)
 	struct op *op = w->copy;
 	struct group *g = w->group;
 	uint64_t bytes;
-	bool last;
+	bool last, cut;
 
 	pthread_mutex_unlock(&dev->lock);
 	last = copy_part(op, COPY_PART, &bytes);
 	pthread_mutex_lock(&dev->lock);
 	op->running = false;
 	g->counters.bytes_copied += bytes;
-	if (last || g->error) {
+	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
+	if (last || cut || g->error) {
 		op_retire(op);
 	} else {
 		list_remove(&op->in_copies);

@@ -1,0 +1,218 @@
+/* Clients that mean harm to the soft GPU: what they do ends with them. */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "rig.h"
+
+struct raw {
+	struct soft_shared *shared;
+	int sock, bell, event;
+	uint32_t head;
+	struct soft_reply r;
+};
+
+/* False when no reply comes within 5 s. */
+static bool ask(struct raw *c, struct soft_request *q, int fds[FD_PASS_MAX])
+{
+	struct pollfd p = { .fd = c->sock, .events = POLLIN };
+	unsigned n;
+
+	assert_int_equal(msg_send(c->sock, q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
+	if (poll(&p, 1, 5000) != 1) {
+		return false;
+	}
+	assert_true(msg_recv(c->sock, &c->r, sizeof(c->r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
+	return true;
+}
+
+static uint64_t must(struct raw *c, struct soft_request q)
+{
+	int fds[FD_PASS_MAX];
+
+	assert_true(ask(c, &q, fds));
+	assert_int_equal(c->r.result, 0);
+	return c->r.value;
+}
+
+static void raw_open(struct raw *c, unsigned contexts)
+{
+	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
+	int fds[FD_PASS_MAX];
+	char path[96];
+
+	memset(c, 0, sizeof(*c));
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	c->sock = unix_connect(path, SOCK_SEQPACKET);
+	assert_true(c->sock >= 0);
+	assert_true(ask(c, &q, fds));
+	c->shared = shm_map(fds[0], sizeof(*c->shared), 1);
+	assert_non_null(c->shared);
+	close(fds[0]);
+	c->event = fds[1];
+	c->bell = fds[2];
+	for (unsigned i = 0; i < contexts; i++) {
+		must(c, (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE });
+	}
+}
+
+static void raw_close(struct raw *c)
+{
+	close(c->sock);
+	close(c->bell);
+	close(c->event);
+	shm_unmap(c->shared, sizeof(*c->shared));
+}
+
+static void put(struct raw *c, void *record, uint32_t bytes)
+{
+	struct soft_record *r = record;
+	uint64_t one = 1;
+
+	r->bytes = bytes;
+	memcpy(c->shared->ring + c->head % SOFT_RING_BYTES, record, bytes);
+	c->head += bytes;
+	store_seqcst(&c->shared->head, c->head);
+	assert_int_equal(write(c->bell, &one, sizeof(one)), sizeof(one));
+}
+
+static void make_stream(struct raw *c, uint16_t context, uint32_t slot)
+{
+	struct soft_record_stream s = {
+		.r = { .op = SOFT_OP_STREAM_CREATE, .context = context, .stream = slot },
+		.flags = SOFT_STREAM_NON_BLOCKING
+	};
+
+	put(c, &s, sizeof(s));
+}
+
+static void await_word(const uint32_t *word, uint32_t from)
+{
+	uint64_t end = clock_now_ns() + 5000000000ull;
+
+	while (load_acquire(word) < from && clock_now_ns() < end) {
+	}
+	assert_true(load_acquire(word) >= from);
+}
+
+/* A copy of a context that is switched off does not hold the other context for ever. */
+static void a_context_ends_in_the_middle_of_anothers_copy(void **state)
+{
+	enum { BYTES = 100 << 20 };
+	struct soft_record_copy copy = { .r = { .op = SOFT_OP_COPY, .stream = 1 },
+					 .dst_context = 1,
+					 .width = BYTES,
+					 .height = 1 };
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_DESTROY, .context = 1 };
+	int fds[FD_PASS_MAX];
+	struct raw c;
+
+	(void)state;
+	raw_open(&c, 2);
+	copy.src = must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+	copy.dst = must(
+		&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .context = 1, .value = BYTES });
+	make_stream(&c, 0, 1);
+	await_word(&c.shared->streams[1].done, 1);
+	put(&c, &copy, sizeof(copy));
+	while (load_acquire(&c.shared->tail) != c.head) {
+	}
+	must(&c, (struct soft_request){
+			 .op = SOFT_REQ_GROUP, .object = SOFT_GROUP_SCHEDULE, .value = 0 });
+	assert_true(ask(&c, &q, fds));
+	assert_int_equal(c.r.result, 0);
+	await_word(&c.shared->streams[1].done, 2);
+	raw_close(&c);
+	assert_int_equal(rig_settled().contexts, 0);
+}
+
+/* Memory that goes while a stream waits for its value: the context's error, nobody's else. */
+static void memory_goes_under_a_wait(void **state)
+{
+	struct soft_record_value v = { .r = { .op = SOFT_OP_VALUE, .stream = 1 },
+				       .value = 1,
+				       .unit = 4,
+				       .mode = SOFT_VALUE_EQ };
+	struct raw c;
+
+	(void)state;
+	raw_open(&c, 1);
+	v.address = must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = 4096 });
+	make_stream(&c, 0, 1);
+	put(&c, &v, sizeof(v));
+	while (load_acquire(&c.shared->tail) != c.head) {
+	}
+	must(&c, (struct soft_request){ .op = SOFT_REQ_FREE, .value = v.address });
+	await_word(&c.shared->context_error[0], 1);
+	await_word(&c.shared->streams[1].done, 2);
+	raw_close(&c);
+	assert_int_equal(rig_settled().contexts, 0);
+}
+
+/* Many small operations that name huge ranges: checking them takes no time. */
+static void huge_ranges_are_checked_at_once(void **state)
+{
+	enum { BYTES = 200 << 20, COPIES = 8000 };
+	struct soft_record_copy copy = { .r = { .op = SOFT_OP_COPY, .stream = 1 },
+					 .width = 1,
+					 .height = 2,
+					 .dst_pitch = BYTES - 4096,
+					 .src_pitch = BYTES - 4096 };
+	uint64_t begin;
+	struct raw c;
+
+	(void)state;
+	raw_open(&c, 1);
+	copy.src = copy.dst =
+		must(&c, (struct soft_request){ .op = SOFT_REQ_ALLOC, .value = BYTES });
+	make_stream(&c, 0, 1);
+	begin = clock_now_ns();
+	for (unsigned i = 0; i < COPIES; i++) {
+		put(&c, &copy, sizeof(copy));
+	}
+	await_word(&c.shared->streams[1].done, COPIES + 1);
+	assert_true(clock_now_ns() - begin < 400000000u);
+	assert_int_equal(load_acquire(&c.shared->context_error[0]), 0);
+	raw_close(&c);
+}
+
+static int start(void **state)
+{
+	const char *const args[] = { "--mem", "256M", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_context_ends_in_the_middle_of_anothers_copy),
+		cmocka_unit_test(memory_goes_under_a_wait),
+		cmocka_unit_test(huge_ranges_are_checked_at_once),
+	};
+
+	return cmocka_run_group_tests_name("soft attack", tests, start, stop);
+}
