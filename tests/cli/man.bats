@@ -71,6 +71,30 @@ END
 	[ "$status" -eq 0 ]
 }
 
+@test "the README's policy is accepted, and its verbs are verbs" {
+	python3 - "$REPO/README.md" >wait.bpf.c <<'END'
+import re, sys
+blocks = re.findall(r'((?:^(?:    .*)?\n)+)', open(sys.argv[1]).read(), re.M)
+text = next(b for b in blocks if 'GBPF_PROG' in b)
+print('\n'.join(line[4:] for line in text.split('\n') if not re.match(r'    (clang|gbpf) ?', line)))
+END
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c wait.bpf.c -o wait.bpf.o
+	run "$GBPF" policy check wait.bpf.o
+	echo "$output"
+	[ "$status" -eq 0 ]
+	"$GBPF" help --json >table.json
+	python3 - "$REPO/README.md" table.json <<'END'
+import json, re, sys
+verbs = {v['name'] for v in json.load(open(sys.argv[2]))['verbs']}
+used = set()
+for line in re.findall(r'^    (gbpf .*)$', open(sys.argv[1]).read(), re.M):
+	for verb, sub in re.findall(r'\bgbpf ([a-z]+)(?: ([a-z|]+)\b)?', line.split('#')[0]):
+		group = any(v.startswith(verb + ' ') for v in verbs)
+		used |= {f'{verb} {s}' for s in sub.split('|')} if group else {verb}
+assert len(used) > 10 and used <= verbs, used - verbs
+END
+}
+
 # Lines that begin with "$ " in literal blocks of a page, each run in one place, must succeed.
 run_examples() {
 	printf '#!/bin/sh\nexit 0\n' | tee serve >train

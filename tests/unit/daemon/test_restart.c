@@ -274,7 +274,7 @@ static void a_stored_policy_that_is_damaged_is_left_out(void **state)
 	assert_int_equal(truncate(path, 100), 0);
 	assert_int_equal(gd_start(d, NULL), 0);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 0);
-	gd_await_event(d, 0, "policy", "rollback of 'plain' failed");
+	gd_await_event(d, 0, "policy", "restore of 'plain' failed");
 	load(d, "plain");
 }
 
