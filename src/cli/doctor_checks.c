@@ -195,6 +195,9 @@ void doctor_check_device(struct doctor *d, bool chosen)
 	}
 	if (!chosen && getenv("GBPF_REAL_CUDA")) {
 		fix = "GBPF_REAL_CUDA names it: correct it, or unset it";
+	} else if (getenv("CUDA_VISIBLE_DEVICES")) {
+		fix = "CUDA_VISIBLE_DEVICES is set: does it name a GPU that is here? Unset it to "
+		      "see all; then: does nvidia-smi work?";
 	}
 	doctor_probe(d->device.libcuda, UINT64_C(10000000000), &p);
 	judge_probe(d, "GPU", &p, fix);

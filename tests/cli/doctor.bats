@@ -53,7 +53,14 @@ library() { gcc -shared -fPIC -xc - -o "$1" <<<"$2"; }
 	[[ "$output" == *"100 (no device)"* ]]
 	GBPF_REAL_CUDA=/nonexistent.so run "$GBPF" doctor
 	[ "$status" -eq 1 ]
-	[[ "$output" == *"cannot be loaded"* ]]
+	[[ "$output" == *"cannot be loaded"*"GBPF_REAL_CUDA names it"* ]]
+}
+
+@test "a look at the soft GPU leaves nothing behind either" {
+	rmdir "$GBPF_RUNTIME_DIR" "$GBPF_STATE_DIR"
+	run "$GBPF" doctor --device soft
+	[ "$status" -eq 0 ]
+	[ ! -e "$GBPF_RUNTIME_DIR" ] && [ ! -e "$GBPF_STATE_DIR" ]
 }
 
 @test "a runtime directory that is not ours is found" {

@@ -26,6 +26,8 @@ load helpers
 }
 
 @test "the demonstration ends with right results and latency first wins" {
+	mkdir "$GBPF_RUNTIME_DIR/tmp"
+	export TMPDIR=$GBPF_RUNTIME_DIR/tmp # where it keeps what it starts with
 	run "$GBPF_PREFIX/lib/gbpf/demo" --device soft --requests 40 --out "$GBPF_RUNTIME_DIR" --json
 	echo "$output"
 	[ "$status" -eq 0 ]
@@ -35,7 +37,14 @@ load helpers
 		assert d['p99_lc_first_over_fair'] < 0.6, d['p99_lc_first_over_fair']
 		assert d['batch_of_left'] > 0.3, d['batch_of_left']
 	PY
-	! pgrep -f "$GBPF_PREFIX/bin/gbpfd --foreground --device soft.*gbpf-demo" >/dev/null
+	run ls "$TMPDIR"
+	[ -z "$output" ]
+	for f in /proc/[0-9]*/environ; do
+		if grep -qszF "GBPF_RUNTIME_DIR=$TMPDIR/" "$f"; then
+			echo "left running: $(tr '\0' ' ' <"${f%environ}cmdline")"
+			return 1
+		fi
+	done
 }
 
 @test "kills of programs, gbpfd and the device leave the rest right" {
