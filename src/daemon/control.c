@@ -13,7 +13,8 @@
 #include "daemon/text.h"
 
 #define MAX_CONNECTIONS 256u
-#define MAX_FOREIGN 32u /* of one user that is neither root nor the daemon's */
+#define MAX_FOREIGN 32u	    /* of one user that is neither root nor the daemon's */
+#define OWN_CONNECTIONS 32u /* that the others leave to root and the daemon's user */
 #define MAX_LINE (1u << 20)
 #define LINES_AT_ONCE 64
 #define TIME_AT_ONCE_NS 1000000u
@@ -350,13 +351,14 @@ unsigned control_connections(const struct daemon *d)
 
 static bool too_many(const struct control *k, const struct peer *peer)
 {
+	bool foreign = peer->uid != 0 && peer->uid != k->d->uid;
 	unsigned n = 0;
 
 	for (struct connection *c = k->first; c; c = c->next) {
 		n += c->peer.uid == peer->uid;
 	}
 	return k->n >= MAX_CONNECTIONS ||
-	       (peer->uid != 0 && peer->uid != k->d->uid && n >= MAX_FOREIGN);
+	       (foreign && (n >= MAX_FOREIGN || k->n >= MAX_CONNECTIONS - OWN_CONNECTIONS));
 }
 
 static void welcome(struct control *k, int sock)

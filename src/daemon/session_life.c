@@ -15,6 +15,7 @@
 #include "daemon/policy.h"
 
 #define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
+#define OWN_SESSIONS 64u /* that other users leave to root and the daemon's user */
 #define MAX_FOREIGN 256u /* sessions of one user that is neither root nor the daemon's */
 
 #ifndef SO_PEERPIDFD
@@ -173,6 +174,7 @@ static void welcome_connection(struct daemon *d, int fd)
 {
 	struct session *s;
 	struct peer peer;
+	bool foreign;
 
 	if (fd_peer(fd, &peer) < 0) {
 		fd_close_peer(fd);
@@ -182,8 +184,10 @@ static void welcome_connection(struct daemon *d, int fd)
 		turn_away(fd, -EPERM, "this gbpfd belongs to another user");
 		return;
 	}
+	foreign = peer.uid != 0 && peer.uid != d->uid;
 	if (d->n_sessions >= MAX_SESSIONS ||
-	    (peer.uid != 0 && peer.uid != d->uid && sessions_of(d, peer.uid) >= MAX_FOREIGN)) {
+	    (foreign && (d->n_sessions >= SCHED_MAX_TENANTS - OWN_SESSIONS ||
+			 sessions_of(d, peer.uid) >= MAX_FOREIGN))) {
 		d->counters.refused_sessions++;
 		turn_away(fd, -EUSERS, "too many sessions");
 		return;
