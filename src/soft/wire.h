@@ -18,7 +18,9 @@
 #define SOFT_MAX_EVENTS 16384u
 #define SOFT_MAX_MODULES 4096u
 #define SOFT_MAX_FUNCTIONS 65536u
-#define SOFT_MAX_ALLOCS 65536u /* of one context */
+#define SOFT_MAX_ALLOCS 65536u	   /* of one context */
+#define SOFT_MAX_PINNED 8192u	   /* allocations of one client; each is a mapping of the server */
+#define SOFT_MAX_PINNED_ALL 49152u /* of all clients; the kernel allows 65530 mappings */
 #define SOFT_MAX_QUEUED                                                                            \
 	8192u /* operations of one client that the server has taken from the ring                  \
 	       */

@@ -74,7 +74,6 @@ static uint64_t count_descriptors(void)
 void device_stats(struct device *dev, struct soft_stats *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	ret->descriptors = count_descriptors();
 	pthread_mutex_lock(&dev->lock);
 	ret->clients = dev->n_clients;
 	ret->contexts = dev->contexts;
@@ -94,4 +93,5 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 		ret->functions += c->n_functions;
 	}
 	pthread_mutex_unlock(&dev->lock);
+	ret->descriptors = count_descriptors(); /* last: those of clients that left are closed */
 }

@@ -48,6 +48,7 @@ struct memory {
 	uint8_t *pages;
 	uint64_t device_pages; /* the first part of the window; pinned host memory follows */
 	struct alloc *allocs;  /* owned, sorted by page */
+	uint32_t pinned;       /* how many of them */
 	uint32_t n, cap;
 };
 
@@ -195,6 +196,7 @@ struct device {
 	struct list copies; /* of struct op */
 	unsigned values;    /* operations that poll memory */
 	uint64_t memory_used, pinned_used, pinned_limit;
+	uint32_t pinned; /* allocations */
 	uint64_t window_bytes, device_window_bytes;
 	uint64_t next_grid_id;
 	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */

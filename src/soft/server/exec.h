@@ -88,6 +88,7 @@ struct exec_block;
 
 /* A resident block: registers, shared and local memory. NULL: no memory. smid for %smid. Blocks are reusable for further
  * block indices of the same launch by exec_block_reset. */
+uint64_t exec_block_bytes(const struct exec_launch *l); /* of memory that such a block takes */
 struct exec_block *exec_block_create(const struct exec_launch *l);
 void exec_block_destroy(struct exec_block *b);
 void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid);

@@ -31,9 +31,6 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 		free(l);
 		return NULL;
 	}
-	/* A guess is enough: it bounds what started blocks take together. */
-	l->host_bytes = l->shared_bytes +
-			(uint64_t)l->threads * (info->local_bytes + 8ull * info->registers + 64);
 	memcpy(l->params, r->params, r->param_bytes);
 	l->module = m->exec;
 	exec_module_ref(l->module);
@@ -42,6 +39,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	memcpy(l->exec.grid, r->grid, sizeof(r->grid));
 	memcpy(l->exec.block, r->block, sizeof(r->block));
 	l->exec.dynamic_shared_bytes = r->shared_bytes;
+	l->host_bytes = exec_block_bytes(&l->exec);
 	l->exec.params = l->params;
 	l->exec.space = &g->memory.space;
 	l->exec.sm_count = c->dev->opt.sms;

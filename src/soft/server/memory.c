@@ -37,18 +37,22 @@ int memory_init(struct memory *m, struct device *dev, uint32_t slot)
 	return 0;
 }
 
-static void account(struct device *dev, const struct alloc *a, int sign)
+static void account(struct memory *m, struct device *dev, const struct alloc *a, int sign)
 {
 	uint64_t bytes = (uint64_t)a->pages * EXEC_PAGE_BYTES;
 	uint64_t *used = a->kind == SOFT_MEMORY_DEVICE ? &dev->memory_used : &dev->pinned_used;
 
 	*used = sign > 0 ? *used + bytes : *used - bytes;
+	if (a->kind == SOFT_MEMORY_PINNED) {
+		m->pinned = sign > 0 ? m->pinned + 1 : m->pinned - 1;
+		dev->pinned = sign > 0 ? dev->pinned + 1 : dev->pinned - 1;
+	}
 }
 
 void memory_finish(struct memory *m, struct device *dev)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
-		account(dev, &m->allocs[i], -1);
+		account(m, dev, &m->allocs[i], -1);
 	}
 	free(m->allocs);
 	if (m->space.host) {
@@ -148,7 +152,7 @@ uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
 	memmove(m->allocs + at + 1, m->allocs + at, (m->n - (uint32_t)at) * sizeof(a));
 	m->allocs[at] = a;
 	m->n++;
-	account(dev, &a, 1);
+	account(m, dev, &a, 1);
 	memset(m->pages + first, RIGHTS_RW, pages);
 	return m->space.base + first * EXEC_PAGE_BYTES;
 }
@@ -174,7 +178,7 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 	/* Replacing the mapping in one call leaves no moment without one. */
 	mmap(host, (uint64_t)a.pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	account(dev, &a, -1);
+	account(m, dev, &a, -1);
 	memmove(m->allocs + i - 1, m->allocs + i, (m->n - i) * sizeof(a));
 	m->n--;
 	return 0;

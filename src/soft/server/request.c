@@ -109,26 +109,58 @@ static CUresult alloc_device(struct client *c, const struct soft_request *q, str
 	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Counts the bytes before they are committed, so that many clients at once stay within the limit.
+ */
+static bool reserve_pinned(struct client *c, uint64_t bytes)
+{
+	struct device *dev = c->dev;
+	uint32_t own = 0;
+	bool ok;
+
+	pthread_mutex_lock(&dev->lock);
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		own += c->groups[i] ? c->groups[i]->memory.pinned : 0;
+	}
+	ok = own < SOFT_MAX_PINNED && dev->pinned < SOFT_MAX_PINNED_ALL &&
+	     bytes <= dev->pinned_limit - dev->pinned_used;
+	dev->pinned_used += ok ? bytes : 0;
+	pthread_mutex_unlock(&dev->lock);
+	return ok;
+}
+
+static int commit(uint64_t bytes)
+{
+	int fd = shm_create("gbpf-soft-pinned", bytes, SHM_NOEXEC);
+
+	if (fd >= 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0) {
+		fd = fd_close(fd);
+	}
+	return fd;
+}
+
 static CUresult alloc_pinned(struct client *c, const struct soft_request *q, struct answer *a)
 {
-	uint64_t bytes = ROUND_UP(q->value, SOFT_PAGE);
+	uint64_t bytes;
 	struct group *g;
 	int fd;
 
 	if (q->value == 0 || q->value > c->dev->pinned_limit) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	fd = shm_create("gbpf-soft-pinned", bytes, SHM_NOEXEC);
-	if (fd < 0 || posix_fallocate(fd, 0, (off_t)bytes) != 0) {
-		fd_close(fd);
+	bytes = ROUND_UP(q->value, SOFT_PAGE);
+	if (!reserve_pinned(c, bytes)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	fd = commit(bytes);
 	pthread_mutex_lock(&c->dev->lock);
+	c->dev->pinned_used -= bytes;
 	g = request_group(c, q);
-	a->reply.value = g ? memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd) : 0;
+	if (g && fd >= 0) {
+		a->reply.value = memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd);
+	}
 	pthread_mutex_unlock(&c->dev->lock);
 	if (!a->reply.value) {
-		close(fd);
+		fd_close(fd);
 		return g ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
 	}
 	a->fds[0] = fd;

@@ -188,6 +188,33 @@ static void huge_ranges_are_checked_at_once(void **state)
 	raw_close(&c);
 }
 
+/* One client's pinned pages leave the server mappings for the others. */
+static void pinned_pages_have_a_limit(void **state)
+{
+	struct soft_request q = { .op = SOFT_REQ_ALLOC,
+				  .object = SOFT_MEMORY_PINNED,
+				  .value = 4096 };
+	int fds[FD_PASS_MAX];
+	unsigned n = 0;
+	struct raw c, other;
+
+	(void)state;
+	raw_open(&c, 2);
+	while (n <= SOFT_MAX_PINNED && ask(&c, &q, fds) && c.r.result == 0) {
+		close(fds[0]);
+		q.context = ++n % 2;
+	}
+	assert_int_equal(n, SOFT_MAX_PINNED);
+	raw_open(&other, 1);
+	q.context = 0;
+	assert_true(ask(&other, &q, fds));
+	assert_int_equal(other.r.result, 0);
+	close(fds[0]);
+	raw_close(&other);
+	raw_close(&c);
+	assert_int_equal(rig_settled().pinned_used, 0);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -212,6 +239,7 @@ int main(void)
 		cmocka_unit_test(a_context_ends_in_the_middle_of_anothers_copy),
 		cmocka_unit_test(memory_goes_under_a_wait),
 		cmocka_unit_test(huge_ranges_are_checked_at_once),
+		cmocka_unit_test(pinned_pages_have_a_limit),
 	};
 
 	return cmocka_run_group_tests_name("soft attack", tests, start, stop);

@@ -6,7 +6,7 @@
 #include "soft/server/exec/run.h"
 
 #define WARP_TURN 4096u /* operations before the next warp's turn */
-#define BLOCK_MEMORY_MAX (UINT64_C(4) << 30)
+#define BLOCK_MEMORY_MAX (UINT64_C(1) << 30)
 #define ALIGN_TO 64u
 
 struct layout {
@@ -124,11 +124,30 @@ static bool launch_is_valid(const struct exec_launch *l)
 	return threads <= EXEC_THREADS_MAX && l->dynamic_shared_bytes <= UINT32_MAX / 4;
 }
 
+static uint32_t shared_bytes_of(const struct exec_launch *l)
+{
+	const struct exec_function *f = l->function;
+
+	return ROUND_UP(f->shared_static, MAX(f->shared_align, 16u)) + l->dynamic_shared_bytes;
+}
+
+uint64_t exec_block_bytes(const struct exec_launch *l)
+{
+	struct layout layout;
+	uint32_t threads;
+
+	if (!launch_is_valid(l)) {
+		return UINT64_MAX;
+	}
+	threads = l->block[0] * l->block[1] * l->block[2];
+	lay_out(&layout, l->function, (threads + EXEC_LANES - 1) / EXEC_LANES, shared_bytes_of(l));
+	return layout.total;
+}
+
 struct exec_block *exec_block_create(const struct exec_launch *l)
 {
 	const struct exec_function *f = l->function;
-	uint32_t shared =
-		ROUND_UP(f->shared_static, MAX(f->shared_align, 16u)) + l->dynamic_shared_bytes;
+	uint32_t shared = shared_bytes_of(l);
 	struct exec_block *b;
 	struct layout layout;
 
