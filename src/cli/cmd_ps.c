@@ -310,10 +310,15 @@ static int change(struct cli *c, uint64_t pid, uint64_t tenant, const json_t *wa
 		json_object_set_new(result, "pid", json_integer((json_int_t)pid));
 		return cli_json(c, "set", result);
 	}
-	printf("%llu: class %s → %s, weight %llu → %llu\n", (unsigned long long)pid,
-	       cli_text(was, "class"), cli_text(result, "class"),
-	       (unsigned long long)cli_u64(was, "weight"),
-	       (unsigned long long)cli_u64(result, "weight"));
+	printf("%llu: class %s", (unsigned long long)pid, cli_text(was, "class"));
+	if (strcmp(cli_text(was, "class"), cli_text(result, "class")) != 0) {
+		printf(" → %s", cli_text(result, "class"));
+	}
+	printf(", weight %llu", (unsigned long long)cli_u64(was, "weight"));
+	if (cli_u64(was, "weight") != cli_u64(result, "weight")) {
+		printf(" → %llu", (unsigned long long)cli_u64(result, "weight"));
+	}
+	putchar('\n');
 	json_decref(result);
 	return CLI_OK;
 }

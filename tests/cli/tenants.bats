@@ -58,6 +58,8 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 	[ "$status" -eq 0 ]
 	[ "$output" = "$pid: class batch → normal, weight 100 → 250" ]
 	tenant train 't["class"] == "normal" and t["weight"] == 250'
+	run "$GBPF" set --weight 300 "$pid"
+	[ "$output" = "$pid: class normal, weight 250 → 300" ]
 	run "$GBPF" --json set --weight 10 "$pid"
 	json 'd["schema"] == "gbpf.set/1" and d["weight"] == 10 and d["class"] == "normal"'
 }
