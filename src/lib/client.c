@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -55,6 +56,16 @@ static int fail_connect(struct gbpf *g, int err)
 	}
 }
 
+/* The folder may lie in /tmp, where anybody may have made it: gbpfd runs as root or as this user.
+ * Root says itself where it connects. */
+static bool is_trusted(int fd)
+{
+	uid_t own = geteuid();
+	struct peer p;
+
+	return own == 0 || (fd_peer(fd, &p) == 0 && (p.uid == own || p.uid == 0));
+}
+
 /* A listener whose queue is full answers EAGAIN to a socket that does not block. */
 static int dial(struct gbpf *g, uint64_t deadline)
 {
@@ -67,6 +78,12 @@ static int dial(struct gbpf *g, uint64_t deadline)
 					   "gbpfd does not accept connections on %s", g->socket);
 		}
 		clock_sleep_ns(2000000);
+	}
+	if (fd >= 0 && !is_trusted(fd)) {
+		fd_close(fd);
+		return client_fail(g, -EPERM, GBPF_EXIT_PERMISSION, "permission",
+				   "Set GBPF_RUNTIME_DIR, and see who made that folder",
+				   "what answers on %s belongs to another user", g->socket);
 	}
 	return fd < 0 ? fail_connect(g, fd) : fd;
 }

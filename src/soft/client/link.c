@@ -160,6 +160,24 @@ static int start_server(const char *sock)
 	return err;
 }
 
+/* The runtime directory may lie in /tmp, where anybody may have made it: a program's data goes to a
+ * server of its own user or of root alone. Root says itself where it connects. */
+static int connect_trusted(const char *path)
+{
+	int fd = unix_connect(path, SOCK_SEQPACKET);
+	uid_t own = geteuid();
+	struct peer p;
+
+	if (fd < 0 || own == 0) {
+		return fd;
+	}
+	if (fd_peer(fd, &p) < 0 || (p.uid != own && p.uid != 0)) {
+		fd_close(fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
 static int connect_or_start(void)
 {
 	char path[SOCKET_PATH_MAX], lock_path[SOCKET_PATH_MAX + 8];
@@ -168,8 +186,8 @@ static int connect_or_start(void)
 	if (err) {
 		return err;
 	}
-	fd = unix_connect(path, SOCK_SEQPACKET);
-	if (fd >= 0) {
+	fd = connect_trusted(path);
+	if (fd >= 0 || fd == -EPERM) {
 		return fd;
 	}
 	snprintf(lock_path, sizeof(lock_path), "%s.start", path);
@@ -179,11 +197,10 @@ static int connect_or_start(void)
 	}
 	while (flock(lock, LOCK_EX) < 0 && errno == EINTR) {
 	}
-	fd = unix_connect(path,
-			  SOCK_SEQPACKET); /* another process may have started one meanwhile */
+	fd = connect_trusted(path); /* another process may have started one meanwhile */
 	if (fd < 0) {
 		err = start_server(path);
-		fd = err ? err : unix_connect(path, SOCK_SEQPACKET);
+		fd = err ? err : connect_trusted(path);
 	}
 	close(lock);
 	return fd;

@@ -359,6 +359,33 @@ static void one_user_takes_not_all_boards(void **state)
 	fake_leave(&other);
 }
 
+/* What answers where gbpfd should is another user's. */
+static void no_command_talks_to_a_strangers_gbpfd(void **state)
+{
+	struct gd *d = *state;
+	char path[128], dir[96];
+	struct gbpf *g;
+	int listener;
+
+	if (!can_be_others(d)) {
+		skip();
+	}
+	snprintf(dir, sizeof(dir), "%s/trap", d->dir);
+	snprintf(path, sizeof(path), "%s/control.sock", dir);
+	assert_int_equal(mkdir(dir, 0777), 0);
+	assert_int_equal(chmod(dir, 0777), 0);
+	assert_int_equal(seteuid(SOMEBODY), 0);
+	listener = unix_listen(path, SOCK_STREAM, 0666);
+	assert_int_equal(seteuid(0), 0);
+	assert_true(listener >= 0);
+	assert_int_equal(seteuid(SOMEBODY - 1), 0);
+	assert_int_equal(gbpf_open(&g, dir, 0), -EPERM);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(gbpf_last_error(g)->exit, 6);
+	gbpf_close(g);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +397,7 @@ int main(void)
 		T(a_flood_of_changes_drops_nobody),
 		T(one_user_takes_not_all_device_numbers),
 		T(one_user_takes_not_all_boards),
+		T(no_command_talks_to_a_strangers_gbpfd),
 #undef T
 	};
 

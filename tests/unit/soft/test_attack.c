@@ -5,8 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -215,6 +217,43 @@ static void pinned_pages_have_a_limit(void **state)
 	assert_int_equal(rig_settled().pinned_used, 0);
 }
 
+static char trap[96];
+
+static void trapped_program(void *arg)
+{
+	(void)arg;
+	CHECK(setuid(65533) == 0);
+	setenv("GBPF_SOFTGPU_SOCKET", trap, 1);
+	CHECK(cuInit(0) != CUDA_SUCCESS);
+}
+
+/* A server of another user, where this user's was looked for, is told nothing. */
+static void no_program_talks_to_a_strangers_server(void **state)
+{
+	int listener, sock, code;
+	char byte;
+
+	(void)state;
+	if (geteuid() != 0) {
+		skip();
+	}
+	snprintf(trap, sizeof(trap), "%s/trap.sock", rig_dir);
+	assert_int_equal(chmod(rig_dir, 0777), 0);
+	assert_int_equal(seteuid(65534), 0);
+	listener = unix_listen(trap, SOCK_SEQPACKET, 0666);
+	assert_int_equal(seteuid(0), 0);
+	assert_true(listener >= 0);
+	code = rig_run(trapped_program, NULL);
+	sock = accept(listener, NULL, NULL);
+	unlink(trap);
+	assert_int_equal(chmod(rig_dir, 0700), 0);
+	assert_int_equal(code, 0);
+	assert_true(sock >= 0);
+	assert_int_equal(recv(sock, &byte, 1, MSG_DONTWAIT), 0);
+	close(sock);
+	close(listener);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "256M", NULL };
@@ -240,6 +279,7 @@ int main(void)
 		cmocka_unit_test(memory_goes_under_a_wait),
 		cmocka_unit_test(huge_ranges_are_checked_at_once),
 		cmocka_unit_test(pinned_pages_have_a_limit),
+		cmocka_unit_test(no_program_talks_to_a_strangers_server),
 	};
 
 	return cmocka_run_group_tests_name("soft attack", tests, start, stop);
