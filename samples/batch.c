@@ -1,6 +1,6 @@
-/* batch: saturates the device with kernels of one length and counts them. Every kernel adds to all elements; a lost, repeated
- * or torn launch shows in the sum that is checked every few kernels. It knows nothing of gBPF.
- * Exit 0: all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
+/* batch: saturates the device with kernels of one length and counts them. Every kernel adds to all
+ * elements; a lost, repeated or torn launch shows in the sum that is checked every few kernels. It
+ * knows nothing of gBPF. Exit 0: all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ struct progress {
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: batch [--kernel-us US | --iterations N] [--blocks N] [--threads N] [--depth N]\n"
+	fprintf(stderr, "usage: batch [--kernel-us US | --iterations N] [--blocks N] [--threads N] "
+			"[--depth N]\n"
 			"             [--seconds S] [--log FILE]\n");
 	return 2;
 }
@@ -31,8 +32,9 @@ static int usage(void)
 static int parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "kernel-us", 1, NULL, 'k' }, { "iterations", 1, NULL, 'i' }, { "blocks", 1, NULL, 'b' },
-		{ "threads", 1, NULL, 't' },   { "depth", 1, NULL, 'd' },      { "seconds", 1, NULL, 's' },
+		{ "kernel-us", 1, NULL, 'k' }, { "iterations", 1, NULL, 'i' },
+		{ "blocks", 1, NULL, 'b' },    { "threads", 1, NULL, 't' },
+		{ "depth", 1, NULL, 'd' },     { "seconds", 1, NULL, 's' },
 		{ "log", 1, NULL, 'l' },       { 0 },
 	};
 	int c;
@@ -79,7 +81,8 @@ static void await(struct progress *p, long upto)
 	}
 }
 
-/* Launches count kernels with at most depth of them in flight, then checks that each ran exactly once. */
+/* Launches count kernels with at most depth of them in flight, then checks that each ran exactly
+ * once. */
 static void round_of(struct service_kernel *k, struct progress *p, int count)
 {
 	float want = (float)count * (float)opt.iterations;
@@ -136,6 +139,7 @@ int main(int argc, char **argv)
 		CHECK(cuEventDestroy(p.done[i]));
 	}
 	service_end(&k);
-	printf("kernels %ld in %.2f s: %.1f/s  wrong %ld\n", p.finished, took, (double)p.finished / took, p.wrong);
+	printf("kernels %ld in %.2f s: %.1f/s  wrong %ld\n", p.finished, took,
+	       (double)p.finished / took, p.wrong);
 	return p.wrong ? 1 : 0;
 }

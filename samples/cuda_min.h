@@ -1,5 +1,5 @@
-/* The part of the CUDA driver API that the samples use, declared from its public ABI, so that they build without the CUDA
- * SDK. With the SDK, <cuda.h> serves as well. */
+/* The part of the CUDA driver API that the samples use, declared from its public ABI, so that they
+ * build without the CUDA SDK. With the SDK, <cuda.h> serves as well. */
 #ifndef SAMPLES_CUDA_MIN_H
 #define SAMPLES_CUDA_MIN_H
 
@@ -39,7 +39,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext ctx);
 CUresult cuCtxSynchronize(void);
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values);
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options,
+			    void **values);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuMemAlloc(CUdeviceptr *ptr, size_t bytes);
 CUresult cuMemFree(CUdeviceptr ptr);
@@ -50,8 +51,9 @@ CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t bytes);
 CUresult cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
 CUresult cuMemsetD32(CUdeviceptr dst, unsigned value, size_t words);
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-			unsigned shared_bytes, CUstream stream, void **params, void **extra);
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream,
+			void **params, void **extra);
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);

@@ -19,12 +19,15 @@ bool matmul(int n)
 	CUfunction f = sample_function(sample_module(ptx_matmul), "matmul");
 	int w = n >= 1 << 16 ? 128 : 64;
 	size_t count = (size_t)w * (size_t)w, bytes = count * 4;
-	float *a = random_floats(count, 9), *b = random_floats(count, 10), *c = sample_alloc(count, 4);
-	CUdeviceptr da = sample_upload(a, bytes), db = sample_upload(b, bytes), dc = sample_zeros(bytes);
+	float *a = random_floats(count, 9), *b = random_floats(count, 10),
+	      *c = sample_alloc(count, 4);
+	CUdeviceptr da = sample_upload(a, bytes), db = sample_upload(b, bytes),
+		    dc = sample_zeros(bytes);
 	unsigned tiles = (unsigned)w / 16;
 	bool ok = true;
 
-	CHECK(cuLaunchKernel(f, tiles, tiles, 1, 16, 16, 1, 0, NULL, ARGS(&da, &db, &dc, &w), NULL));
+	CHECK(cuLaunchKernel(f, tiles, tiles, 1, 16, 16, 1, 0, NULL, ARGS(&da, &db, &dc, &w),
+			     NULL));
 	sample_download(c, dc, bytes);
 	for (int y = 0; y < w; y++) {
 		for (int x = 0; x < w; x++) {
@@ -48,7 +51,8 @@ static float hotspot_cell(const float *t, const float *p, int x, int y, int w, i
 {
 	float here = t[y * w + x];
 	float around = (x > 0 ? t[y * w + x - 1] : here) + (x < w - 1 ? t[y * w + x + 1] : here) +
-		       (y > 0 ? t[(y - 1) * w + x] : here) + (y < h - 1 ? t[(y + 1) * w + x] : here);
+		       (y > 0 ? t[(y - 1) * w + x] : here) +
+		       (y < h - 1 ? t[(y + 1) * w + x] : here);
 
 	return here + 0.125f * (around - 4.0f * here) + 0.01f * p[y * w + x];
 }
@@ -58,14 +62,16 @@ bool hotspot(int n)
 	CUfunction f = sample_function(sample_module(ptx_hotspot), "hotspot");
 	int w = 130, h = n / w > 0 ? n / w : 1, steps = 4;
 	size_t count = (size_t)w * (size_t)h, bytes = count * 4;
-	float *t = random_floats(count, 11), *p = random_floats(count, 12), *next = sample_alloc(count, 4), *swap;
+	float *t = random_floats(count, 11), *p = random_floats(count, 12),
+	      *next = sample_alloc(count, 4), *swap;
 	float *got = sample_alloc(count, 4);
-	CUdeviceptr dt = sample_upload(t, bytes), dp = sample_upload(p, bytes), dn = sample_zeros(bytes), ds;
+	CUdeviceptr dt = sample_upload(t, bytes), dp = sample_upload(p, bytes),
+		    dn = sample_zeros(bytes), ds;
 	bool ok = true;
 
 	for (int s = 0; s < steps; s++) {
-		CHECK(cuLaunchKernel(f, (unsigned)(w + 15) / 16, (unsigned)(h + 15) / 16, 1, 16, 16, 1, 0, NULL,
-				     ARGS(&dt, &dp, &dn, &w, &h), NULL));
+		CHECK(cuLaunchKernel(f, (unsigned)(w + 15) / 16, (unsigned)(h + 15) / 16, 1, 16, 16,
+				     1, 0, NULL, ARGS(&dt, &dp, &dn, &w, &h), NULL));
 		ds = dt;
 		dt = dn;
 		dn = ds;
@@ -93,8 +99,10 @@ bool nbody(int n)
 {
 	CUfunction f = sample_function(sample_module(ptx_nbody), "nbody");
 	int bodies = n >= 1 << 16 ? 512 : 256;
-	float *pos = random_floats((size_t)bodies * 4, 13), *acc = sample_alloc((size_t)bodies * 3, 4);
-	CUdeviceptr dpos = sample_upload(pos, (size_t)bodies * 16), dacc = sample_zeros((size_t)bodies * 12);
+	float *pos = random_floats((size_t)bodies * 4, 13),
+	      *acc = sample_alloc((size_t)bodies * 3, 4);
+	CUdeviceptr dpos = sample_upload(pos, (size_t)bodies * 16),
+		    dacc = sample_zeros((size_t)bodies * 12);
 	bool ok = true;
 
 	sample_launch(f, (unsigned)bodies / 64, 64, ARGS(&dpos, &dacc, &bodies));
@@ -115,7 +123,8 @@ bool nbody(int n)
 			}
 		}
 		for (int k = 0; k < 3; k++) {
-			ok = ok && fabs((double)acc[i * 3 + k] - a[k]) <= 1e-3 * (1 + fabs(a[k])) * 4;
+			ok = ok &&
+			     fabs((double)acc[i * 3 + k] - a[k]) <= 1e-3 * (1 + fabs(a[k])) * 4;
 		}
 	}
 	CHECK(cuMemFree(dpos));
@@ -143,7 +152,8 @@ bool softmax(int n)
 			sum += exp((double)row[i]);
 		}
 		for (int i = 0; i < width; i++) {
-			ok = ok && fabs((double)out[r * width + i] - exp((double)row[i]) / sum) < 1e-6;
+			ok = ok &&
+			     fabs((double)out[r * width + i] - exp((double)row[i]) / sum) < 1e-6;
 		}
 	}
 	CHECK(cuMemFree(din));

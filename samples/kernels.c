@@ -1,5 +1,6 @@
 /* kernels: twelve small known kernels, each checked against the CPU.
- *	kernels [--size N] [--repeat N] [NAME...]		exit 0: all right, 1: a wrong result, 2: usage */
+ *	kernels [--size N] [--repeat N] [NAME...]		exit 0: all right, 1: a wrong
+ *result, 2: usage */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,10 @@ static const struct {
 	const char *name;
 	sample_fn *run;
 } table[] = {
-	{ "vecadd", vecadd },	{ "saxpy", saxpy },	  { "reduction", reduction }, { "scan", scan },
-	{ "histogram", histogram }, { "transpose", transpose }, { "matmul", matmul },	      { "hotspot", hotspot },
-	{ "bfs", bfs },		{ "nbody", nbody },	  { "softmax", softmax },     { "spmv", spmv },
+	{ "vecadd", vecadd }, { "saxpy", saxpy },	  { "reduction", reduction },
+	{ "scan", scan },     { "histogram", histogram }, { "transpose", transpose },
+	{ "matmul", matmul }, { "hotspot", hotspot },	  { "bfs", bfs },
+	{ "nbody", nbody },   { "softmax", softmax },	  { "spmv", spmv },
 };
 
 static int usage(void)
@@ -51,7 +53,9 @@ static int named(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "size", 1, NULL, 's' }, { "repeat", 1, NULL, 'r' }, { 0 } };
+	static const struct option options[] = { { "size", 1, NULL, 's' },
+						 { "repeat", 1, NULL, 'r' },
+						 { 0 } };
 	int n = 1 << 15, repeat = 1, wrong = 0, ran = 0, c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {

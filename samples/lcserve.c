@@ -1,6 +1,7 @@
-/* lcserve: a latency-critical service. Requests arrive by a Poisson process; each uploads its input, runs eight kernels with
- * a synchronization after each, downloads the result and checks it. Prints its own latencies, from arrival to checked
- * result. It knows nothing of gBPF. Exit 0: all right, 1: a wrong result, 2: usage, 3: a CUDA error. */
+/* lcserve: a latency-critical service. Requests arrive by a Poisson process; each uploads its
+ * input, runs eight kernels with a synchronization after each, downloads the result and checks it.
+ * Prints its own latencies, from arrival to checked result. It knows nothing of gBPF. Exit 0: all
+ * right, 1: a wrong result, 2: usage, 3: a CUDA error. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #define VARIANTS 16
 
 static struct {
-	double rate;	    /* requests a second */
-	long requests;	    /* 0: until a signal */
+	double rate;   /* requests a second */
+	long requests; /* 0: until a signal */
 	int kernels, blocks, threads, iterations;
 	double seed;
 	const char *log;
@@ -27,7 +28,8 @@ struct latencies {
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: lcserve [--rate PER_S] [--requests N] [--kernels N] [--blocks N] [--threads N]\n"
+	fprintf(stderr, "usage: lcserve [--rate PER_S] [--requests N] [--kernels N] [--blocks N] "
+			"[--threads N]\n"
 			"               [--iterations N] [--seed N] [--log FILE]\n");
 	return 2;
 }
@@ -35,9 +37,15 @@ static int usage(void)
 static int parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "rate", 1, NULL, 'r' },   { "requests", 1, NULL, 'n' },   { "kernels", 1, NULL, 'k' },
-		{ "blocks", 1, NULL, 'b' }, { "threads", 1, NULL, 't' },    { "iterations", 1, NULL, 'i' },
-		{ "seed", 1, NULL, 's' },   { "log", 1, NULL, 'l' },	    { 0 },
+		{ "rate", 1, NULL, 'r' },
+		{ "requests", 1, NULL, 'n' },
+		{ "kernels", 1, NULL, 'k' },
+		{ "blocks", 1, NULL, 'b' },
+		{ "threads", 1, NULL, 't' },
+		{ "iterations", 1, NULL, 'i' },
+		{ "seed", 1, NULL, 's' },
+		{ "log", 1, NULL, 'l' },
+		{ 0 },
 	};
 	int c;
 
@@ -74,7 +82,8 @@ static int parse(int argc, char **argv)
 	return optind < argc ? usage() : 0;
 }
 
-/* What every element must be after all kernels of a request of that variant: the device rounds each step the same way. */
+/* What every element must be after all kernels of a request of that variant: the device rounds each
+ * step the same way. */
 static float expected(int variant)
 {
 	float v = 1.0f, b = 0.25f + (float)variant / VARIANTS;
@@ -143,8 +152,8 @@ static double percentile(const struct latencies *l, double p)
 static int finish(struct latencies *l, long wrong)
 {
 	qsort(l->us, l->n, sizeof(*l->us), by_value);
-	printf("requests %zu  P50 %.0f us  P99 %.0f us  worst %.0f us  wrong %ld\n", l->n, percentile(l, 0.5),
-	       percentile(l, 0.99), percentile(l, 1), wrong);
+	printf("requests %zu  P50 %.0f us  P99 %.0f us  worst %.0f us  wrong %ld\n", l->n,
+	       percentile(l, 0.5), percentile(l, 0.99), percentile(l, 1), wrong);
 	free(l->us);
 	return wrong ? 1 : 0;
 }

@@ -1,4 +1,5 @@
-/* What every sample needs: a device, a module from embedded PTX, buffers, checks that end the program with the error's name. */
+/* What every sample needs: a device, a module from embedded PTX, buffers, checks that end the
+ * program with the error's name. */
 #ifndef SAMPLES_SAMPLE_H
 #define SAMPLES_SAMPLE_H
 
@@ -21,7 +22,8 @@ CUmodule sample_module(const char *ptx);
 CUdeviceptr sample_upload(const void *data, size_t bytes);
 CUdeviceptr sample_zeros(size_t bytes);
 void sample_download(void *data, CUdeviceptr from, size_t bytes); /* and frees the device memory */
-void *sample_alloc(size_t count, size_t bytes); /* host memory; ends the program when there is none */
+void *sample_alloc(size_t count,
+		   size_t bytes); /* host memory; ends the program when there is none */
 
 /* 1D launch on the default stream. */
 void sample_launch(CUfunction f, unsigned blocks, unsigned threads, void **params);
@@ -37,10 +39,12 @@ bool sample_close(double got, double want, double relative);
 
 /* One of the known kernels: runs it on about n elements, true when the result is right. */
 typedef bool sample_fn(int n);
-sample_fn vecadd, saxpy, reduction, scan, histogram, transpose, matmul, hotspot, bfs, nbody, softmax, spmv;
+sample_fn vecadd, saxpy, reduction, scan, histogram, transpose, matmul, hotspot, bfs, nbody,
+	softmax, spmv;
 
 /* PTX of samples/kernels, made at build time. */
-extern const char ptx_vecadd[], ptx_saxpy[], ptx_reduction[], ptx_scan[], ptx_histogram[], ptx_transpose[], ptx_matmul[],
-	ptx_hotspot[], ptx_bfs[], ptx_nbody[], ptx_softmax[], ptx_spmv[], ptx_service[];
+extern const char ptx_vecadd[], ptx_saxpy[], ptx_reduction[], ptx_scan[], ptx_histogram[],
+	ptx_transpose[], ptx_matmul[], ptx_hotspot[], ptx_bfs[], ptx_nbody[], ptx_softmax[],
+	ptx_spmv[], ptx_service[];
 
 #endif

@@ -42,8 +42,8 @@ void service_end(struct service_kernel *k)
 
 void service_launch(struct service_kernel *k, float a, float b, int iterations)
 {
-	CHECK(cuLaunchKernel(k->function, (unsigned)k->blocks, 1, 1, (unsigned)k->threads, 1, 1, 0, k->stream,
-			     ARGS(&k->data, &a, &b, &iterations, &k->n), NULL));
+	CHECK(cuLaunchKernel(k->function, (unsigned)k->blocks, 1, 1, (unsigned)k->threads, 1, 1, 0,
+			     k->stream, ARGS(&k->data, &a, &b, &iterations, &k->n), NULL));
 }
 
 void service_fill(struct service_kernel *k, float value)

@@ -1,4 +1,5 @@
-/* What lcserve and batch share: the checkable kernel, its calibration, a clean end on a signal, number options. */
+/* What lcserve and batch share: the checkable kernel, its calibration, a clean end on a signal,
+ * number options. */
 #ifndef SAMPLES_SERVICE_H
 #define SAMPLES_SERVICE_H
 
@@ -20,13 +21,15 @@ struct service_kernel {
 void service_begin(struct service_kernel *k, int blocks, int threads);
 void service_end(struct service_kernel *k);
 void service_launch(struct service_kernel *k, float a, float b, int iterations);
-void service_fill(struct service_kernel *k, float value); /* stream-ordered upload of the same value everywhere */
-void service_fetch(struct service_kernel *k);		  /* download and wait */
+void service_fill(struct service_kernel *k,
+		  float value); /* stream-ordered upload of the same value everywhere */
+void service_fetch(struct service_kernel *k); /* download and wait */
 
 /* Iterations for which one launch takes about that long when the device is otherwise idle. */
 int service_calibrate(struct service_kernel *k, double seconds);
 
-/* Parses a decimal number of an option in [min, max]; ends the program with a message and status 2 otherwise. */
+/* Parses a decimal number of an option in [min, max]; ends the program with a message and status 2
+ * otherwise. */
 double service_number(const char *option, const char *text, double min, double max);
 
 #endif

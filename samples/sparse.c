@@ -6,7 +6,8 @@
 /* A graph of n vertices with 0-15 edges each; row has n + 1 entries. Caller frees both. */
 static void random_graph(int n, uint64_t seed, int **ret_row, int **ret_col)
 {
-	int *row = sample_alloc((size_t)n + 1, 4), *col = sample_alloc((size_t)n * 16, 4), edges = 0;
+	int *row = sample_alloc((size_t)n + 1, 4), *col = sample_alloc((size_t)n * 16, 4),
+	    edges = 0;
 
 	for (int v = 0; v < n; v++) {
 		int degree = (int)(sample_random(&seed) % 16);
@@ -43,7 +44,8 @@ static void bfs_on_cpu(const int *row, const int *col, int *level, int n)
 bool bfs(int n)
 {
 	CUfunction f = sample_function(sample_module(ptx_bfs), "bfs_level");
-	int *row, *col, *want = sample_alloc((size_t)n, 4), *got = sample_alloc((size_t)n, 4), found = 1;
+	int *row, *col, *want = sample_alloc((size_t)n, 4), *got = sample_alloc((size_t)n, 4),
+			found = 1;
 	CUdeviceptr drow, dcol, dlevel, dfound = sample_zeros(4);
 	bool ok = true;
 
@@ -57,7 +59,8 @@ bool bfs(int n)
 	dlevel = sample_upload(got, (size_t)n * 4);
 	for (int now = 0; found && now < n; now++) {
 		CHECK(cuMemsetD32(dfound, 0, 1));
-		sample_launch(f, (unsigned)(n + 127) / 128, 128, ARGS(&drow, &dcol, &dlevel, &now, &dfound, &n));
+		sample_launch(f, (unsigned)(n + 127) / 128, 128,
+			      ARGS(&drow, &dcol, &dlevel, &now, &dfound, &n));
 		CHECK(cuMemcpyDtoH(&found, dfound, 4));
 	}
 	sample_download(got, dlevel, (size_t)n * 4);

@@ -38,7 +38,8 @@ bool scan(int n)
 	CUdeviceptr dtotals = sample_zeros((size_t)blocks * 4);
 	bool ok = true;
 
-	sample_launch(sample_function(m, "scan_blocks"), blocks, 256, ARGS(&din, &dout, &dtotals, &n));
+	sample_launch(sample_function(m, "scan_blocks"), blocks, 256,
+		      ARGS(&din, &dout, &dtotals, &n));
 	sample_launch(sample_function(m, "scan_add"), blocks, 256, ARGS(&dout, &dtotals, &n));
 	sample_download(got, dout, (size_t)n * 4);
 	for (int i = 0; i < n; i++) {
@@ -62,7 +63,8 @@ bool histogram(int n)
 	bool ok = true;
 
 	for (int i = 0; i < n; i++) {
-		in[i] = (unsigned char)(sample_random(&seed) >> 32) & (unsigned char)(sample_random(&seed) >> 40);
+		in[i] = (unsigned char)(sample_random(&seed) >> 32) &
+			(unsigned char)(sample_random(&seed) >> 40);
 		want[in[i]]++;
 	}
 	din = sample_upload(in, (size_t)n);

@@ -18,8 +18,10 @@ bool vecadd(int n)
 {
 	CUfunction f = sample_function(sample_module(ptx_vecadd), "vecadd");
 	size_t bytes = (size_t)n * sizeof(float);
-	float *a = random_floats((size_t)n, 1), *b = random_floats((size_t)n, 2), *c = sample_alloc((size_t)n, 4);
-	CUdeviceptr da = sample_upload(a, bytes), db = sample_upload(b, bytes), dc = sample_zeros(bytes);
+	float *a = random_floats((size_t)n, 1), *b = random_floats((size_t)n, 2),
+	      *c = sample_alloc((size_t)n, 4);
+	CUdeviceptr da = sample_upload(a, bytes), db = sample_upload(b, bytes),
+		    dc = sample_zeros(bytes);
 	bool ok = true;
 
 	sample_launch(f, (unsigned)(n + 255) / 256, 256, ARGS(&da, &db, &dc, &n));
@@ -39,7 +41,8 @@ bool saxpy(int n)
 {
 	CUfunction f = sample_function(sample_module(ptx_saxpy), "saxpy");
 	size_t bytes = (size_t)n * sizeof(float);
-	float *x = random_floats((size_t)n, 3), *y = random_floats((size_t)n, 4), *got = sample_alloc((size_t)n, 4);
+	float *x = random_floats((size_t)n, 3), *y = random_floats((size_t)n, 4),
+	      *got = sample_alloc((size_t)n, 4);
 	float a = 2.5f;
 	CUdeviceptr dx = sample_upload(x, bytes), dy = sample_upload(y, bytes);
 	bool ok = true;
@@ -59,14 +62,15 @@ bool saxpy(int n)
 bool transpose(int n)
 {
 	CUfunction f = sample_function(sample_module(ptx_transpose), "transpose");
-	int width = 250, height = n / width > 0 ? n / width : 1; /* 250: edges that do not fill a tile */
+	int width = 250,
+	    height = n / width > 0 ? n / width : 1; /* 250: edges that do not fill a tile */
 	size_t count = (size_t)width * (size_t)height, bytes = count * sizeof(float);
 	float *in = random_floats(count, 5), *out = sample_alloc(count, 4);
 	CUdeviceptr din = sample_upload(in, bytes), dout = sample_zeros(bytes);
 	bool ok = true;
 
-	CHECK(cuLaunchKernel(f, (unsigned)(width + 15) / 16, (unsigned)(height + 15) / 16, 1, 16, 16, 1, 0, NULL,
-			     ARGS(&din, &dout, &width, &height), NULL));
+	CHECK(cuLaunchKernel(f, (unsigned)(width + 15) / 16, (unsigned)(height + 15) / 16, 1, 16,
+			     16, 1, 0, NULL, ARGS(&din, &dout, &width, &height), NULL));
 	sample_download(out, dout, bytes);
 	for (int y = 0; y < height; y++) {
 		for (int x = 0; x < width; x++) {

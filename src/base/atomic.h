@@ -12,7 +12,7 @@
 #define add_acqrel(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)
 #define sub_acqrel(p, v) __atomic_fetch_sub(p, v, __ATOMIC_ACQ_REL)
 #define xchg_acqrel(p, v) __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL)
-#define cas_acqrel(p, expected, v) \
+#define cas_acqrel(p, expected, v)                                                                 \
 	__atomic_compare_exchange_n(p, expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 #define fence_seqcst() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)

@@ -18,7 +18,8 @@ void buf_init(struct buf *b);
 void buf_finish(struct buf *b);
 void buf_clear(struct buf *b);
 
-/* Appends; 0 or -ENOMEM (also remembered in ->failed, so that a chain of appends is checked once). */
+/* Appends; 0 or -ENOMEM (also remembered in ->failed, so that a chain of appends is checked once).
+ */
 int buf_add(struct buf *b, const void *data, size_t len);
 int buf_puts(struct buf *b, const char *text);
 int buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -29,8 +29,9 @@ uint64_t clock_now_ns(void)
 
 #if defined(__x86_64__)
 
-/* The counter is only trusted to bridge short gaps: each thread takes the real clock anew after BRIDGE_CYCLES (some
- * milliseconds), so errors of the measured rate, and the kernel's own steering of its clock, stay far below a microsecond. */
+/* The counter is only trusted to bridge short gaps: each thread takes the real clock anew after
+ * BRIDGE_CYCLES (some milliseconds), so errors of the measured rate, and the kernel's own steering
+ * of its clock, stay far below a microsecond. */
 #define BRIDGE_CYCLES (1u << 22)
 #define RATE_SHIFT 32
 #define RATE_WINDOW_NS 2000000u
@@ -49,7 +50,8 @@ static int counter_is_invariant(void)
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
 }
 
-/* Measures the rate over the first milliseconds in which anybody asks; meanwhile the real clock serves. */
+/* Measures the rate over the first milliseconds in which anybody asks; meanwhile the real clock
+ * serves. */
 static void learn_rate(uint64_t now, uint64_t cycles)
 {
 	uint64_t from = load_acquire(&rate_from_ns), span;
@@ -94,7 +96,9 @@ uint64_t clock_fast_ns(void)
 	uint64_t r = load_relaxed(&rate), cycles, now;
 
 	if (source || r <= RATE_NONE) {
-		return source ? source() : r == RATE_NONE ? read_clock(CLOCK_MONOTONIC) : take_base();
+		return source		? source()
+		       : r == RATE_NONE ? read_clock(CLOCK_MONOTONIC)
+					: take_base();
 	}
 	cycles = __rdtsc() - base_cycles;
 	if (unlikely(cycles >= BRIDGE_CYCLES)) {
@@ -129,7 +133,8 @@ void clock_set_source(uint64_t (*now_ns)(void))
 
 void clock_sleep_ns(uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u),
+			      .tv_nsec = (long)(ns % 1000000000u) };
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {
 	}

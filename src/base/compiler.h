@@ -21,7 +21,7 @@
 #define TLS_FAST __thread __attribute__((tls_model("initial-exec")))
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))

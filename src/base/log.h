@@ -1,5 +1,5 @@
-/* Log of the programs (daemon, soft GPU server): standard error with <N> priorities that journald understands.
- * Library code does not log; it returns errors and reports. */
+/* Log of the programs (daemon, soft GPU server): standard error with <N> priorities that journald
+ * understands. Library code does not log; it returns errors and reports. */
 #ifndef GBPF_BASE_LOG_H
 #define GBPF_BASE_LOG_H
 

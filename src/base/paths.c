@@ -19,7 +19,9 @@ static const char *env_dir(const char *name)
 {
 	const char *v = getenv(name);
 
-	return v && v[0] == '/' ? v : NULL; /* relative values are ignored, as the XDG specification says */
+	return v && v[0] == '/'
+		       ? v
+		       : NULL; /* relative values are ignored, as the XDG specification says */
 }
 
 int path_runtime(char *out, size_t cap, const char *leaf)

@@ -1,21 +1,23 @@
-/* What a person must understand about a refusal: what, where, why, and what to do. Printed by the program, once. */
+/* What a person must understand about a refusal: what, where, why, and what to do. Printed by the
+ * program, once. */
 #ifndef GBPF_BASE_REPORT_H
 #define GBPF_BASE_REPORT_H
 
 #include "base/buf.h"
 
 struct report {
-	char code[24];	      /* short stable word for --json: "verify", "elf", "usage" ... */
-	struct buf place;     /* "submit insn 41 (src/edf.bpf.c:23)" or empty */
-	struct buf message;   /* what is wrong */
-	struct buf hint;      /* what to do; may be empty */
-	struct buf detail;    /* more lines: states, source with a caret; may be empty */
+	char code[24];	    /* short stable word for --json: "verify", "elf", "usage" ... */
+	struct buf place;   /* "submit insn 41 (src/edf.bpf.c:23)" or empty */
+	struct buf message; /* what is wrong */
+	struct buf hint;    /* what to do; may be empty */
+	struct buf detail;  /* more lines: states, source with a caret; may be empty */
 };
 
 void report_init(struct report *r);
 void report_finish(struct report *r);
 
-/* Sets code and message; the first message wins, so that the cause is not hidden by its consequences. Returns err. */
+/* Sets code and message; the first message wins, so that the cause is not hidden by its
+ * consequences. Returns err. */
 int report_set(struct report *r, int err, const char *code, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void report_place(struct report *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void report_hint(struct report *r, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -1,4 +1,5 @@
-/* Hash table from byte strings to pointers; insertion order is kept for walks. Not for shared memory. */
+/* Hash table from byte strings to pointers; insertion order is kept for walks. Not for shared
+ * memory. */
 #ifndef GBPF_BASE_STRMAP_H
 #define GBPF_BASE_STRMAP_H
 
@@ -32,8 +33,8 @@ void *strmap_del(struct strmap *m, const char *key);
 
 uint64_t hash_bytes(const void *data, size_t len); /* FNV-1a, 64 bits, finished by a multiply-xor */
 
-#define strmap_each(m, e) \
-	for (struct strmap_entry *e = (m)->entries; (m)->n && e < (m)->entries + (m)->n; e++) \
+#define strmap_each(m, e)                                                                          \
+	for (struct strmap_entry *e = (m)->entries; (m)->n && e < (m)->entries + (m)->n; e++)      \
 		if (e->key)
 
 #endif

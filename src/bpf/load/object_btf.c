@@ -212,15 +212,16 @@ static struct ebpf_map_def *new_map(struct obj_parse *p, const char *name, int *
 	return d;
 }
 
-/* Where a map lies in .maps: its symbol says it. (clang leaves the offsets of BTF's section description to be relocated, so
- * they are all zero in an object that no linker has touched.) */
+/* Where a map lies in .maps: its symbol says it. (clang leaves the offsets of BTF's section
+ * description to be relocated, so they are all zero in an object that no linker has touched.) */
 static int map_offset(struct obj_parse *p, const char *name, uint32_t *ret_offset)
 {
 	for (uint32_t i = 1; i < p->n_syms; i++) {
 		const Elf64_Sym *sym = &p->syms[i];
 
 		if (sym->st_shndx < p->n_secs && p->secs[sym->st_shndx].role == OBJ_MAPS &&
-		    ELF64_ST_TYPE(sym->st_info) != STT_SECTION && !strcmp(obj_symbol_name(p, sym), name)) {
+		    ELF64_ST_TYPE(sym->st_info) != STT_SECTION &&
+		    !strcmp(obj_symbol_name(p, sym), name)) {
 			*ret_offset = (uint32_t)sym->st_value;
 			return 0;
 		}
@@ -228,7 +229,8 @@ static int map_offset(struct obj_parse *p, const char *name, uint32_t *ret_offse
 	return obj_refuse(p, -EINVAL, ".maps", 0, "map %s has no symbol", name);
 }
 
-static int place_map(struct obj_parse *p, const char *name, size_t section_bytes, uint32_t *ret_offset)
+static int place_map(struct obj_parse *p, const char *name, size_t section_bytes,
+		     uint32_t *ret_offset)
 {
 	int err = map_offset(p, name, ret_offset);
 
@@ -236,12 +238,14 @@ static int place_map(struct obj_parse *p, const char *name, size_t section_bytes
 		return err;
 	}
 	if (*ret_offset >= section_bytes) {
-		return obj_refuse(p, -EINVAL, ".maps", *ret_offset, "map %s lies outside the section's %zu bytes", name,
+		return obj_refuse(p, -EINVAL, ".maps", *ret_offset,
+				  "map %s lies outside the section's %zu bytes", name,
 				  section_bytes);
 	}
 	for (uint32_t i = 0; i < p->n_map_at; i++) {
 		if (p->map_at[i].offset == *ret_offset) {
-			return obj_refuse(p, -EINVAL, ".maps", *ret_offset, "map %s lies where another map begins", name);
+			return obj_refuse(p, -EINVAL, ".maps", *ret_offset,
+					  "map %s lies where another map begins", name);
 		}
 	}
 	return 0;

@@ -1,4 +1,5 @@
-/* One call from the bytes of an object to an image that can be passed on: open, verify every program, JIT, build. */
+/* One call from the bytes of an object to an image that can be passed on: open, verify every
+ * program, JIT, build. */
 #ifndef GBPF_BPF_LOAD_POLICY_H
 #define GBPF_BPF_LOAD_POLICY_H
 
@@ -15,10 +16,11 @@ struct ebpf_built {
 	uint64_t verify_ns, jit_ns;
 };
 
-/* 0, -EINVAL (unusable object), -EACCES or -E2BIG (refused), -ENOMEM; r says why. flags: EBPF_VERIFY_*, EBPF_BUILD_*. */
+/* 0, -EINVAL (unusable object), -EACCES or -E2BIG (refused), -ENOMEM; r says why. flags:
+ * EBPF_VERIFY_*, EBPF_BUILD_*. */
 enum { EBPF_BUILD_NO_JIT = 0x100 };
-int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name, uint64_t version,
-		      unsigned flags, struct report *r);
+int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const char *name,
+		      uint64_t version, unsigned flags, struct report *r);
 void ebpf_built_finish(struct ebpf_built *b);
 
 /* Writes the initial contents of the data maps of a region to its mapping. */

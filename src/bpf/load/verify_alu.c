@@ -4,8 +4,9 @@
 
 #include <errno.h>
 
-#define MAX_OFFSET (1 << 29) /* of a pointer, either way: keeps every later sum far from wrapping  \
-			      */
+#define MAX_OFFSET                                                                                 \
+	(1 << 29) /* of a pointer, either way: keeps every later sum far from wrapping             \
+		   */
 
 static const char *op_name(unsigned op)
 {

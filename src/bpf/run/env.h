@@ -1,5 +1,5 @@
-/* What running code reaches: maps and helpers of one policy version in one process. Both engines get it as a hidden
- * argument, so that one copy of the machine code serves every process. */
+/* What running code reaches: maps and helpers of one policy version in one process. Both engines
+ * get it as a hidden argument, so that one copy of the machine code serves every process. */
 #ifndef GBPF_BPF_RUN_ENV_H
 #define GBPF_BPF_RUN_ENV_H
 
@@ -23,7 +23,8 @@ enum ebpf_helper_slot {
 
 #define EBPF_NOTES 16
 
-/* gbpfd's view of tenants, for the helpers of its side. Optional callbacks, called on the thread that runs the program. */
+/* gbpfd's view of tenants, for the helpers of its side. Optional callbacks, called on the thread
+ * that runs the program. */
 struct ebpf_tenant_ops {
 	/* Base of the tenant's TENANT region of this version, or NULL. */
 	void *(*region)(void *ctx, uint32_t tenant);

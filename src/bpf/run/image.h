@@ -1,9 +1,12 @@
-/* A policy version as it travels from gbpfd to the processes: one sealed memfd with a header, map definitions, verified
- * bytecode and position-independent machine code. The receiver checks every offset; it trusts gbpfd for the code itself.
+/* A policy version as it travels from gbpfd to the processes: one sealed memfd with a header, map
+ *definitions, verified bytecode and position-independent machine code. The receiver checks every
+ *offset; it trusts gbpfd for the code itself.
  *
- *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns] pad to page [machine code]
+ *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns] pad to
+ *page [machine code]
  *
- * Data sections' initial contents are not in the image: gbpfd writes them into the regions before it passes them. */
+ * Data sections' initial contents are not in the image: gbpfd writes them into the regions before
+ *it passes them. */
 #ifndef GBPF_BPF_RUN_IMAGE_H
 #define GBPF_BPF_RUN_IMAGE_H
 
@@ -16,8 +19,8 @@
 #define EBPF_MAX_IMAGE_BYTES (64u << 20)
 
 struct ebpf_image_prog {
-	uint32_t insn_first; /* index into the bytecode; n_insns 0: the hook is not filled */
-	uint32_t n_insns;    /* with its subprograms behind it */
+	uint32_t insn_first;  /* index into the bytecode; n_insns 0: the hook is not filled */
+	uint32_t n_insns;     /* with its subprograms behind it */
 	uint32_t code_offset; /* into the machine code; UINT32_MAX: interpret */
 	uint32_t cost;	      /* worst case that the verifier proved */
 };
@@ -44,36 +47,40 @@ struct ebpf_policy {
 	uint64_t version;
 	char name[EBPF_NAME_BYTES];
 	ebpf_entry entry[EBPF_MAX_HOOKS]; /* NULL: hook not filled, or interpret (see insns) */
-	const struct ebpf_insn *insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not filled */
+	const struct ebpf_insn
+		*insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not filled */
 	uint32_t n_insns[EBPF_MAX_HOOKS];
 	struct ebpf_map_def defs[EBPF_MAX_MAPS]; /* private copies */
 	size_t region_bytes[EBPF_REGIONS];
 	void *region[EBPF_REGIONS]; /* owned mappings (DAEMON: owned heap memory) or NULL */
 	void *code;		    /* owned mapping, read and execute, or NULL */
 	size_t code_bytes;
-	void *image;		    /* owned mapping, read only */
+	void *image; /* owned mapping, read only */
 	size_t image_bytes;
 	struct ebpf_env env;
 };
 
 enum { EBPF_OPEN_NO_JIT = 1, EBPF_OPEN_DAEMON = 2 };
 
-/* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable only with
- * EBPF_OPEN_DAEMON, TENANT always writable; in gbpfd pass -1 for TENANT and use ops->region). The descriptors stay the
- * caller's. Where executable mappings are refused the policy is interpreted. Everything is prefaulted. Hooks whose
- * programs could reach memory that is absent here stay unfilled: those of gbpfd without EBPF_OPEN_DAEMON, and local ones
- * while TENANT is not given though a map needs it.
- * 0, -EINVAL (inconsistent image or region), -ENOMEM, -errno of mmap. */
-int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS], unsigned flags);
+/* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable
+ * only with EBPF_OPEN_DAEMON, TENANT always writable; in gbpfd pass -1 for TENANT and use
+ * ops->region). The descriptors stay the caller's. Where executable mappings are refused the policy
+ * is interpreted. Everything is prefaulted. Hooks whose programs could reach memory that is absent
+ * here stay unfilled: those of gbpfd without EBPF_OPEN_DAEMON, and local ones while TENANT is not
+ * given though a map needs it. 0, -EINVAL (inconsistent image or region), -ENOMEM, -errno of mmap.
+ */
+int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS],
+		     unsigned flags);
 void ebpf_policy_close(struct ebpf_policy *p);
 
-/* Builds an image: header (magic, sizes and offsets are filled in; name, version and progs are the caller's, with
- * code_offset of each prog relative to code), definitions, bytecode, machine code (may be NULL). Returns a memfd, fully
- * sealed, or -errno. */
-int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs, const struct ebpf_insn *insns,
-		     const void *code, size_t code_bytes);
+/* Builds an image: header (magic, sizes and offsets are filled in; name, version and progs are the
+ * caller's, with code_offset of each prog relative to code), definitions, bytecode, machine code
+ * (may be NULL). Returns a memfd, fully sealed, or -errno. */
+int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
+		     const struct ebpf_insn *insns, const void *code, size_t code_bytes);
 
-/* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no allocation, no system call. */
+/* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no
+ * allocation, no system call. */
 static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx);
 
 #include "bpf/run/interp.h"

@@ -1,4 +1,5 @@
-/* eBPF instructions as RFC 9669 lays them out, and gBPF's own pseudo values of relocated 64-bit loads. */
+/* eBPF instructions as RFC 9669 lays them out, and gBPF's own pseudo values of relocated 64-bit
+ * loads. */
 #ifndef GBPF_BPF_RUN_INSN_H
 #define GBPF_BPF_RUN_INSN_H
 
@@ -15,38 +16,79 @@ struct ebpf_insn {
 _Static_assert(sizeof(struct ebpf_insn) == 8, "an instruction has 8 bytes");
 
 enum {
-	EBPF_LD = 0x00, EBPF_LDX = 0x01, EBPF_ST = 0x02, EBPF_STX = 0x03,
-	EBPF_ALU = 0x04, EBPF_JMP = 0x05, EBPF_JMP32 = 0x06, EBPF_ALU64 = 0x07,
+	EBPF_LD = 0x00,
+	EBPF_LDX = 0x01,
+	EBPF_ST = 0x02,
+	EBPF_STX = 0x03,
+	EBPF_ALU = 0x04,
+	EBPF_JMP = 0x05,
+	EBPF_JMP32 = 0x06,
+	EBPF_ALU64 = 0x07,
 	/* sizes */
-	EBPF_W = 0x00, EBPF_H = 0x08, EBPF_B = 0x10, EBPF_DW = 0x18,
+	EBPF_W = 0x00,
+	EBPF_H = 0x08,
+	EBPF_B = 0x10,
+	EBPF_DW = 0x18,
 	/* modes */
-	EBPF_IMM = 0x00, EBPF_ABS = 0x20, EBPF_IND = 0x40, EBPF_MEM = 0x60, EBPF_MEMSX = 0x80, EBPF_ATOMIC = 0xc0,
+	EBPF_IMM = 0x00,
+	EBPF_ABS = 0x20,
+	EBPF_IND = 0x40,
+	EBPF_MEM = 0x60,
+	EBPF_MEMSX = 0x80,
+	EBPF_ATOMIC = 0xc0,
 	/* source operand */
-	EBPF_K = 0x00, EBPF_X = 0x08,
+	EBPF_K = 0x00,
+	EBPF_X = 0x08,
 	/* arithmetic */
-	EBPF_ADD = 0x00, EBPF_SUB = 0x10, EBPF_MUL = 0x20, EBPF_DIV = 0x30, EBPF_OR = 0x40, EBPF_AND = 0x50,
-	EBPF_LSH = 0x60, EBPF_RSH = 0x70, EBPF_NEG = 0x80, EBPF_MOD = 0x90, EBPF_XOR = 0xa0, EBPF_MOV = 0xb0,
-	EBPF_ARSH = 0xc0, EBPF_END = 0xd0,
+	EBPF_ADD = 0x00,
+	EBPF_SUB = 0x10,
+	EBPF_MUL = 0x20,
+	EBPF_DIV = 0x30,
+	EBPF_OR = 0x40,
+	EBPF_AND = 0x50,
+	EBPF_LSH = 0x60,
+	EBPF_RSH = 0x70,
+	EBPF_NEG = 0x80,
+	EBPF_MOD = 0x90,
+	EBPF_XOR = 0xa0,
+	EBPF_MOV = 0xb0,
+	EBPF_ARSH = 0xc0,
+	EBPF_END = 0xd0,
 	/* jumps */
-	EBPF_JA = 0x00, EBPF_JEQ = 0x10, EBPF_JGT = 0x20, EBPF_JGE = 0x30, EBPF_JSET = 0x40, EBPF_JNE = 0x50,
-	EBPF_JSGT = 0x60, EBPF_JSGE = 0x70, EBPF_CALL = 0x80, EBPF_EXIT = 0x90, EBPF_JLT = 0xa0, EBPF_JLE = 0xb0,
-	EBPF_JSLT = 0xc0, EBPF_JSLE = 0xd0,
+	EBPF_JA = 0x00,
+	EBPF_JEQ = 0x10,
+	EBPF_JGT = 0x20,
+	EBPF_JGE = 0x30,
+	EBPF_JSET = 0x40,
+	EBPF_JNE = 0x50,
+	EBPF_JSGT = 0x60,
+	EBPF_JSGE = 0x70,
+	EBPF_CALL = 0x80,
+	EBPF_EXIT = 0x90,
+	EBPF_JLT = 0xa0,
+	EBPF_JLE = 0xb0,
+	EBPF_JSLT = 0xc0,
+	EBPF_JSLE = 0xd0,
 	/* atomic operations, in imm */
-	EBPF_FETCH = 0x01, EBPF_XCHG = 0xe1, EBPF_CMPXCHG = 0xf1,
+	EBPF_FETCH = 0x01,
+	EBPF_XCHG = 0xe1,
+	EBPF_CMPXCHG = 0xf1,
 };
 
-#define EBPF_CLASS(code) ((code) & 0x07)
-#define EBPF_OP(code) ((code) & 0xf0)
-#define EBPF_SRC(code) ((code) & 0x08)
-#define EBPF_SIZE(code) ((code) & 0x18)
-#define EBPF_MODE(code) ((code) & 0xe0)
+#define EBPF_CLASS(code) ((code)&0x07)
+#define EBPF_OP(code) ((code)&0xf0)
+#define EBPF_SRC(code) ((code)&0x08)
+#define EBPF_SIZE(code) ((code)&0x18)
+#define EBPF_MODE(code) ((code)&0xe0)
 #define EBPF_LD_IMM64 0x18
 
 /* src of EBPF_LD_IMM64 after relocation */
 enum {
-	EBPF_PSEUDO_CONST = 0,	   /* the 64-bit value itself */
-	EBPF_PSEUDO_MAP = 1,	   /* imm: map index; gives the map's handle, usable only as a helper argument */
-	EBPF_PSEUDO_MAP_VALUE = 2, /* imm: map index, imm of the second half: byte offset into value 0 of an array map */
+	EBPF_PSEUDO_CONST = 0, /* the 64-bit value itself */
+	EBPF_PSEUDO_MAP =
+		1, /* imm: map index; gives the map's handle, usable only as a helper argument */
+	EBPF_PSEUDO_MAP_VALUE = 2, /* imm: map index, imm of the second half: byte offset into value
+				      0 of an array map */
 	EBPF_PSEUDO_FUNC = 4,	   /* callbacks; not in this version */
 };
 

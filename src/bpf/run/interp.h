@@ -8,7 +8,8 @@
 #include "bpf/run/env.h"
 
 /* Runs a verified program: no checks but those of the instruction set (division by zero ...). */
-uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx, struct ebpf_env *env);
+uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
+			      struct ebpf_env *env);
 
 struct ebpf_memory {
 	uint64_t base;
@@ -16,11 +17,11 @@ struct ebpf_memory {
 	int writable;
 };
 
-/* Runs any bytes as a program and checks every instruction, jump and access: each access must lie in the running frame's
- * stack or one of regions (or, when env is given, in the value memory of its maps). fuel: instructions at most.
- * r1, r2 as given. observer (may be NULL) is called before every instruction with the register file, for the soundness
- * tests of the verifier. 0 with *ret_r0, or -EFAULT (access), -EINVAL (instruction), -ETIME (fuel), -ELOOP (frames);
- * *ret_pc says where. */
+/* Runs any bytes as a program and checks every instruction, jump and access: each access must lie
+ * in the running frame's stack or one of regions (or, when env is given, in the value memory of its
+ * maps). fuel: instructions at most. r1, r2 as given. observer (may be NULL) is called before every
+ * instruction with the register file, for the soundness tests of the verifier. 0 with *ret_r0, or
+ * -EFAULT (access), -EINVAL (instruction), -ETIME (fuel), -ELOOP (frames); *ret_pc says where. */
 typedef void (*ebpf_observe_fn)(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11]);
 struct ebpf_checked_run {
 	const struct ebpf_memory *regions;
@@ -31,7 +32,7 @@ struct ebpf_checked_run {
 	void *observe_arg;
 	struct ebpf_env *env; /* may be NULL: then helper calls and map loads are -EINVAL */
 };
-int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_checked_run *run,
-			uint64_t *ret_r0, uint32_t *ret_pc);
+int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n,
+			const struct ebpf_checked_run *run, uint64_t *ret_r0, uint32_t *ret_pc);
 
 #endif

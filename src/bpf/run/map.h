@@ -1,11 +1,11 @@
 /* Maps: fixed geometry decided at load, memory in three regions that are shared differently.
  *
- * A policy version has up to three regions; map i lies in the one that its flags name, at a byte offset which every process
- * computes for itself from the definitions (ebpf_maps_layout), never from the shared memory:
- *	GLOBAL	one memfd; gbpfd writes, everyone else maps it read-only (sealed against further writable maps)
- *	TENANT	one memfd per tenant; that tenant and gbpfd write
- *	DAEMON	plain memory of gbpfd
- * Array element i of a map begins at offset + i * stride, stride = value_size rounded up to 8. */
+ * A policy version has up to three regions; map i lies in the one that its flags name, at a byte
+ *offset which every process computes for itself from the definitions (ebpf_maps_layout), never from
+ *the shared memory: GLOBAL	one memfd; gbpfd writes, everyone else maps it read-only (sealed
+ *against further writable maps) TENANT	one memfd per tenant; that tenant and gbpfd write DAEMON
+ *plain memory of gbpfd Array element i of a map begins at offset + i * stride, stride = value_size
+ *rounded up to 8. */
 #ifndef GBPF_BPF_RUN_MAP_H
 #define GBPF_BPF_RUN_MAP_H
 
@@ -27,14 +27,16 @@ struct ebpf_map_def {
 	uint32_t key_bytes;
 	uint32_t value_bytes;
 	uint32_t max_entries;
-	uint32_t flags; /* GBPF_F_* */
+	uint32_t flags;	  /* GBPF_F_* */
 	uint32_t is_data; /* .data/.bss/.rodata: one value, reached by EBPF_PSEUDO_MAP_VALUE too */
 };
 
-/* One map as a process sees it: private, derived from the definition. The JIT and the interpreter read data, stride and
- * max_entries of env->maps[i]; map handles that programs hold are pointers to this struct. */
+/* One map as a process sees it: private, derived from the definition. The JIT and the interpreter
+ * read data, stride and max_entries of env->maps[i]; map handles that programs hold are pointers to
+ * this struct. */
 struct ebpf_map {
-	uint8_t *data; /* borrowed: into the region's mapping in this process; NULL when the region is absent */
+	uint8_t *data; /* borrowed: into the region's mapping in this process; NULL when the region
+			  is absent */
 	uint32_t stride;
 	uint32_t max_entries;
 	uint32_t key_bytes;
@@ -46,11 +48,12 @@ struct ebpf_map {
 	uint64_t region_offset; /* bytes */
 };
 
-/* Checks a definition: type known, sizes and flags in range and consistent. 0 or -EINVAL / -E2BIG. */
+/* Checks a definition: type known, sizes and flags in range and consistent. 0 or -EINVAL / -E2BIG.
+ */
 int ebpf_map_check(const struct ebpf_map_def *def);
 
-/* Fills maps[0..n) but for ->data, and the size of each region in bytes (multiple of 4096, 0 when unused).
- * 0, -EINVAL, -E2BIG. Deterministic: every process computes the same. */
+/* Fills maps[0..n) but for ->data, and the size of each region in bytes (multiple of 4096, 0 when
+ * unused). 0, -EINVAL, -E2BIG. Deterministic: every process computes the same. */
 int ebpf_maps_layout(const struct ebpf_map_def *defs, unsigned n, struct ebpf_map *maps,
 		     size_t ret_region_bytes[EBPF_REGIONS]);
 
@@ -68,9 +71,9 @@ static inline uint32_t ebpf_map_index(const void *key)
 	return index;
 }
 
-/* The operations behind the helpers. Lookup: pointer to the value or NULL. Update: 0 or -EINVAL, -ENOENT (index), -EEXIST,
- * -EPERM (constant, or mapped read-only here).
- * Values of up to 8 bytes that are naturally aligned are stored atomically. */
+/* The operations behind the helpers. Lookup: pointer to the value or NULL. Update: 0 or -EINVAL,
+ * -ENOENT (index), -EEXIST, -EPERM (constant, or mapped read-only here). Values of up to 8 bytes
+ * that are naturally aligned are stored atomically. */
 void *ebpf_map_lookup(const struct ebpf_map *map, const void *key);
 int ebpf_map_update(const struct ebpf_map *map, const void *key, const void *value, uint64_t flags);
 

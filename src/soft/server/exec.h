@@ -1,5 +1,6 @@
-/* PTX execution for the soft GPU: modules are decoded once; a launch is run block by block, so that the device's scheduler
- * can interleave launches and stop a block between any two instructions. Knows no sockets, streams or contexts. */
+/* PTX execution for the soft GPU: modules are decoded once; a launch is run block by block, so that
+ * the device's scheduler can interleave launches and stop a block between any two instructions.
+ * Knows no sockets, streams or contexts. */
 #ifndef GBPF_SOFT_SERVER_EXEC_H
 #define GBPF_SOFT_SERVER_EXEC_H
 
@@ -8,9 +9,10 @@
 
 #include "base/report.h"
 
-/* Device memory of one context as kernels see it: a window of virtual addresses backed by host memory of the server.
- * An access is valid when every byte lies in the window and in a page whose byte in pages[] is not 0 (bit 0 readable,
- * bit 1 writable). The device address of window byte i is base + i. Host memory at host + i is mapped for valid pages. */
+/* Device memory of one context as kernels see it: a window of virtual addresses backed by host
+ * memory of the server. An access is valid when every byte lies in the window and in a page whose
+ * byte in pages[] is not 0 (bit 0 readable, bit 1 writable). The device address of window byte i is
+ * base + i. Host memory at host + i is mapped for valid pages. */
 #define EXEC_PAGE_BYTES 4096u
 struct exec_space {
 	uint64_t base;
@@ -28,33 +30,40 @@ struct exec_param {
 };
 
 struct exec_function_info {
-	const char *name;	      /* borrowed */
+	const char *name; /* borrowed */
 	uint32_t n_params;
 	const struct exec_param *params; /* borrowed */
 	uint32_t param_bytes;
 	uint32_t shared_bytes; /* static */
 	uint32_t local_bytes;  /* per thread */
 	uint32_t const_bytes;
-	uint32_t registers;    /* virtual registers of one thread in 32-bit words, reported as register count (capped 255) */
-	uint32_t max_threads;  /* 1024, or the kernel's .maxntid */
+	uint32_t registers; /* virtual registers of one thread in 32-bit words, reported as register
+			       count (capped 255) */
+	uint32_t max_threads; /* 1024, or the kernel's .maxntid */
 };
 
-/* Parses and decodes PTX text (need not be zero-terminated). 0; -EINVAL with place "NAME:LINE" and the instruction's name
- * when something is unknown or not supported; -ENOMEM. name is for messages. */
-int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name, struct report *r);
+/* Parses and decodes PTX text (need not be zero-terminated). 0; -EINVAL with place "NAME:LINE" and
+ * the instruction's name when something is unknown or not supported; -ENOMEM. name is for messages.
+ */
+int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, const char *name,
+		     struct report *r);
 void exec_module_unref(struct exec_module *m); /* NULL allowed; launches hold references */
 struct exec_module *exec_module_ref(struct exec_module *m);
 
-/* Module-scope .global and .const variables live in device memory: the caller allocates that many bytes at an address,
- * aligned to 256, and binds; bind writes initial values through host (where the window's bytes of that address lie). */
+/* Module-scope .global and .const variables live in device memory: the caller allocates that many
+ * bytes at an address, aligned to 256, and binds; bind writes initial values through host (where
+ * the window's bytes of that address lie). */
 size_t exec_module_global_bytes(const struct exec_module *m);
 void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host);
 /* Address and size of a named global; -ENOENT. */
-int exec_module_global(const struct exec_module *m, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+int exec_module_global(const struct exec_module *m, const char *name, uint64_t *ret_address,
+		       uint64_t *ret_bytes);
 
-const struct exec_function *exec_module_function(const struct exec_module *m, const char *name); /* or NULL */
+const struct exec_function *exec_module_function(const struct exec_module *m,
+						 const char *name); /* or NULL */
 unsigned exec_module_functions(const struct exec_module *m);
-const struct exec_function *exec_module_function_at(const struct exec_module *m, unsigned i); /* entries only */
+const struct exec_function *exec_module_function_at(const struct exec_module *m,
+						    unsigned i); /* entries only */
 const struct exec_function_info *exec_function_info(const struct exec_function *f);
 
 struct exec_launch {
@@ -68,12 +77,12 @@ struct exec_launch {
 };
 
 enum exec_status {
-	EXEC_DONE,    /* the block has ended */
-	EXEC_BUDGET,  /* the budget is used up; call run again */
+	EXEC_DONE,	    /* the block has ended */
+	EXEC_BUDGET,	    /* the budget is used up; call run again */
 	EXEC_FAULT_ADDRESS, /* access outside valid memory */
 	EXEC_FAULT_ALIGN,
-	EXEC_FAULT_TRAP,    /* trap, or a barrier that can never be passed */
-	EXEC_FAULT_INSN,    /* reached something that cannot be executed */
+	EXEC_FAULT_TRAP, /* trap, or a barrier that can never be passed */
+	EXEC_FAULT_INSN, /* reached something that cannot be executed */
 	EXEC_NO_MEMORY,
 };
 
@@ -86,15 +95,17 @@ struct exec_fault {
 
 struct exec_block;
 
-/* A resident block: registers, shared and local memory. NULL: no memory. smid for %smid. Blocks are reusable for further
- * block indices of the same launch by exec_block_reset. */
+/* A resident block: registers, shared and local memory. NULL: no memory. smid for %smid. Blocks are
+ * reusable for further block indices of the same launch by exec_block_reset. */
 uint64_t exec_block_bytes(const struct exec_launch *l); /* of memory that such a block takes */
 struct exec_block *exec_block_create(const struct exec_launch *l);
 void exec_block_destroy(struct exec_block *b);
 void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid);
 
-/* Runs warps of the block for about budget warp instructions. State is kept between calls. Several blocks may run on
- * several threads at once (atomics in global memory are real atomics). *ret_used: warp instructions executed. */
-enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used, struct exec_fault *ret_fault);
+/* Runs warps of the block for about budget warp instructions. State is kept between calls. Several
+ * blocks may run on several threads at once (atomics in global memory are real atomics). *ret_used:
+ * warp instructions executed. */
+enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used,
+				struct exec_fault *ret_fault);
 
 #endif

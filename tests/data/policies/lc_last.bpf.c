@@ -1,5 +1,6 @@
-/* lc_last: for tests only. lc_first with its verdicts exchanged: what that holds goes, what that lets go is held. When the
- * latencies of a machine follow this exchange, decisions are the policy's and not the mechanism's. */
+/* lc_last: for tests only. lc_first with its verdicts exchanged: what that holds goes, what that
+ * lets go is held. When the latencies of a machine follow this exchange, decisions are the policy's
+ * and not the mechanism's. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");

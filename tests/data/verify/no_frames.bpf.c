@@ -1,10 +1,10 @@
 /* refuse: stack: calls nest deeper than 8 frames */
 #include "gbpf/gbpf.bpf.h"
 
-#define F(name, next)                                          \
-	static __attribute__((noinline)) u64 name(u64 x)       \
-	{                                                      \
-		return next(x + bpf_get_prandom_u32()) * 3;    \
+#define F(name, next)                                                                              \
+	static __attribute__((noinline)) u64 name(u64 x)                                           \
+	{                                                                                          \
+		return next(x + bpf_get_prandom_u32()) * 3;                                        \
 	}
 static __attribute__((noinline)) u64 f9(u64 x)
 {

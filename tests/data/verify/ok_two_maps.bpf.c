@@ -1,4 +1,5 @@
-/* accept: several maps of different kinds; each lies where its symbol says, and each is the right one. */
+/* accept: several maps of different kinds; each lies where its symbol says, and each is the right
+ * one. */
 #include "gbpf/gbpf.bpf.h"
 
 struct {
@@ -22,7 +23,8 @@ SEC("gbpf/submit") int GBPF_PROG(two_maps, submit)
 	u64 *mine = bpf_map_lookup_elem(&own, &key), *theirs = bpf_map_lookup_elem(&shared, &key);
 
 	if (mine && theirs) {
-		*mine += *theirs; /* the other way round would be refused: local programs only read a global map */
+		*mine += *theirs; /* the other way round would be refused: local programs only read
+				     a global map */
 	}
 	return GBPF_GO;
 }

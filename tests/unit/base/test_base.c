@@ -181,7 +181,8 @@ static void fast_clock_follows_the_clock(void **state)
 
 		assert_true(fast >= last);
 		last = fast;
-		/* a microsecond is promised; being descheduled between the readings widens the interval itself */
+		/* a microsecond is promised; being descheduled between the readings widens the
+		 * interval itself */
 		far += fast + 1000 < before || fast > after + 1000;
 	}
 	assert_int_equal(far, 0);
