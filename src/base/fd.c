@@ -213,13 +213,15 @@ ssize_t msg_recv(int sock, void *data, size_t cap, int fds[FD_PASS_MAX], unsigne
 	return receive(sock, data, cap, 0, fds, nfds, &control);
 }
 
+#define MAX_ROUNDS 65536u
+
 /* Where messages may be empty, credentials are asked for: an empty message brings these, the end of
  * the queue does not. */
 int fd_close_peer(int sock)
 {
 	int fds[FD_PASS_MAX], type = SOCK_STREAM, one = 1, saved = errno;
 	socklen_t len = sizeof(type);
-	bool more;
+	bool more = true;
 
 	if (sock < 0) {
 		return -1;
@@ -227,7 +229,8 @@ int fd_close_peer(int sock)
 	shutdown(sock, SHUT_RDWR); /* nothing comes any more: what is there is finite */
 	getsockopt(sock, SOL_SOCKET, SO_TYPE, &type, &len);
 	setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
-	do {
+	/* bounded all the same: a kernel that answers otherwise must not keep us here */
+	for (unsigned round = 0; more && round < MAX_ROUNDS; round++) {
 		char junk[4096];
 		unsigned n;
 		ssize_t got = receive(sock, junk, sizeof(junk), MSG_DONTWAIT, fds, &n, &more);
@@ -236,7 +239,7 @@ int fd_close_peer(int sock)
 			fd_close_foreign(fds[--n]);
 		}
 		more = got > 0 || got == -EMSGSIZE || (got == 0 && more && type == SOCK_SEQPACKET);
-	} while (more);
+	}
 	errno = saved;
 	return fd_close(sock);
 }

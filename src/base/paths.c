@@ -43,6 +43,11 @@ int path_runtime(char *out, size_t cap, const char *leaf)
 	return join(out, cap, fallback, "", leaf);
 }
 
+unsigned path_runtime_mode(void)
+{
+	return geteuid() == 0 ? 0755 : 0700;
+}
+
 int path_state(char *out, size_t cap, const char *leaf)
 {
 	const char *dir = env_dir("GBPF_STATE_DIR");

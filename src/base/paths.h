@@ -10,6 +10,10 @@
  * nothing. */
 int path_runtime(char *out, size_t cap, const char *leaf);
 
+/* The mode that whoever makes the runtime directory gives it: others may enter root's, whose
+ * sockets check their peers. */
+unsigned path_runtime_mode(void);
+
 /* State kept over restarts: $GBPF_STATE_DIR, else /var/lib/gbpf for root, else
  * $XDG_STATE_HOME/gbpf, else ~/.local/state/gbpf. */
 int path_state(char *out, size_t cap, const char *leaf);

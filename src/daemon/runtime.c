@@ -124,7 +124,7 @@ static int lock_dir(const char *dir, const char *leaf, long *ret_pid)
 static int open_runtime(struct daemon *d)
 {
 	long pid;
-	int err = make_dir(d, "runtime", d->opt.runtime, d->uid == 0 ? 0755 : 0700);
+	int err = make_dir(d, "runtime", d->opt.runtime, path_runtime_mode());
 
 	if (err) {
 		return err;

@@ -217,7 +217,7 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 static int make_dir(struct gbpf *g)
 {
 	bool fits = strlen(g->socket) < sizeof(((struct sockaddr_un *)0)->sun_path);
-	int err = fits ? path_make_private(g->dir, geteuid() == 0 ? 0755 : 0700) : -ENAMETOOLONG;
+	int err = fits ? path_make_private(g->dir, path_runtime_mode()) : -ENAMETOOLONG;
 
 	return err ? client_fail(g, err, GBPF_EXIT_FAILED, "start",
 				 err == -ENAMETOOLONG ? "Set GBPF_RUNTIME_DIR to a shorter path"

@@ -47,6 +47,32 @@ load helpers
 	done
 }
 
+# Sets p50 to that of lcserve, in microseconds, beside a saturating batch under a policy.
+measure_under() {
+	local batch
+	gbpf policy swap "$1"
+	gbpf run --device soft --class batch -- "$SAMPLES/batch" --iterations 2000 --seconds 120 >/dev/null 2>&1 3>&- &
+	batch=$!
+	pids+=("$batch")
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 30 --rate 10 >"$GBPF_RUNTIME_DIR/lc.out"
+	kill "$batch"
+	wait "$batch" || true
+	p50=$(sed -n 's/.*P50 \([0-9]*\) us.*wrong 0$/\1/p' "$GBPF_RUNTIME_DIR/lc.out")
+}
+
+@test "a policy with inverted verdicts inverts the latencies" {
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/data/policies/lc_last.bpf.c \
+		-o "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
+	start_soft
+	start_daemon
+	measure_under lc_first
+	first=$p50
+	measure_under "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
+	echo "lc_first $first us, lc_last $p50 us"
+	[ "$first" -gt 0 ]
+	[ "$p50" -gt $((3 * first)) ]
+}
+
 @test "kills of programs, gbpfd and the device leave the rest right" {
 	run env GBPF_PREFIX="$GBPF_PREFIX" tools/kill-test --kills 5 --seed 7
 	echo "$output"

@@ -37,7 +37,7 @@ static int socket_path(char *out, size_t cap)
 		return (size_t)snprintf(out, cap, "%s", given) < cap ? 0 : -ENAMETOOLONG;
 	}
 	err = path_runtime(dir, sizeof(dir), NULL);
-	err = err ? err : path_make_private(dir, 0700);
+	err = err ? err : path_make_private(dir, path_runtime_mode());
 	return err ? err : path_runtime(out, cap, "softgpu.sock");
 }
 

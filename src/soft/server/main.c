@@ -204,7 +204,7 @@ static int find_socket(struct server *s)
 		return copy_path(s, given);
 	}
 	err = path_runtime(dir, sizeof(dir), NULL);
-	err = err ? err : path_make_private(dir, 0700);
+	err = err ? err : path_make_private(dir, path_runtime_mode());
 	return err ? err : path_runtime(s->path, sizeof(s->path), "softgpu.sock");
 }
 
