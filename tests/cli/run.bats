@@ -12,8 +12,10 @@ under() { "$GBPF" run --off --device soft "$@"; }
 }
 
 @test "a program that a signal ended gives 128 + N" {
-	for sig in KILL:137 TERM:143 ABRT:134 INT:130; do
-		run under -- sh -c "kill -${sig%:*} \$\$"
+	run under -- sh -c "kill -KILL \$\$"
+	[ "$status" -eq 137 ]
+	for sig in TERM:143 ABRT:134 INT:130; do
+		run under -- env --default-signal="${sig%:*}" sh -c "kill -${sig%:*} \$\$" # whoever runs the tests may ignore some
 		[ "$status" -eq "${sig#*:}" ]
 	done
 }
