@@ -190,7 +190,11 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 		answers_at_once(d);
 		clock_sleep_ns(20000000);
 	}
+#if !defined(__SANITIZE_ADDRESS__) /* which keeps what was freed */
 	assert_true(memory_of(d) - before < (8 << 20));
+#else
+	(void)before;
+#endif
 	store_relaxed(&stop, true);
 	shutdown(sock, SHUT_RDWR);
 	pthread_join(reader, NULL);
