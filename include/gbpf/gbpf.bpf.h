@@ -17,8 +17,12 @@ typedef long long s64;
 #define GBPF_CTX(hook, type, name, access, doc) type name;
 #define GBPF_CTX_END(hook) };
 #define GBPF_CONST(name, value, doc) enum { name = value };
-#define GBPF_MAP_TYPE(id, name, doc) enum { GBPF_MAP_##name = id };
+#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "hooks.def"
+
+/* Flags of bpf_map_update_elem: create or replace; create (-EEXIST, -17, when it is there); replace (-ENOENT, -2, when
+ * it is not). */
+enum { BPF_ANY, BPF_NOEXIST, BPF_EXIST };
 
 #define SEC(name) __attribute__((section(name), used))
 #define __uint(name, val) int(*name)[val]
@@ -32,15 +36,34 @@ typedef long long s64;
  * by programs in gbpfd, read by local ones). GBPF_TENANT makes a variable of which each tenant has its own. */
 #define GBPF_TENANT SEC(".bss.tenant")
 
-/* The kernel's names, so that what one knows carries over. */
-static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
-static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
-static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
-static void *(*const gbpf_tenant_lookup)(void *map, u64 tenant, const void *key) = (void *)1000;
-static long (*const gbpf_tenant_class)(u64 tenant) = (void *)1001;
-static long (*const gbpf_tenant_weight)(u64 tenant) = (void *)1002;
-static void (*const gbpf_note)(u64 counter, u64 add) = (void *)1003;
+/* Guards the rest of a value in a GBPF_F_DAEMON map. */
+struct bpf_spin_lock {
+	u32 val;
+};
+
+/* What bpf_for walks with. */
+struct bpf_iter_num {
+	u64 opaque[1];
+} __attribute__((aligned(8)));
+
+/* The helpers, with the kernel's names where the kernel has them, so that what one knows carries over. */
+#define GBPF_HELPER(id, name, type, params, ...) static type(*const name) params __attribute__((unused)) = (void *)id;
+#include "hooks.def"
+
+/* bpf_for (i, 0, n) { ... }: i from 0 to n-1. The verifier looks at the body once or twice, however large n is; its cost
+ * counts for each round, so n must have a bound. break and continue work. */
+#define bpf_for(i, start, end)                                                                                              \
+	for (struct bpf_iter_num ___it __attribute__((cleanup(gbpf_iter_end))), *___p __attribute__((unused)) =            \
+		     (bpf_iter_num_new(&___it, (start), (end)), (void *)0);                                                 \
+	     ({                                                                                                             \
+		     int *___t = bpf_iter_num_next(&___it);                                                                 \
+		     (___t && ((i) = *___t, (i) >= (start) && (i) < (end)));                                                \
+	     });)
+
+static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
+{
+	bpf_iter_num_destroy(it);
+}
 
 #define GBPF_LICENSE(text) char gbpf_license[] SEC("license") = text
 

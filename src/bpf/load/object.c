@@ -230,6 +230,11 @@ static int keep(struct obj_parse *p)
 	return 0;
 }
 
+const struct btf *ebpf_object_btf(const struct ebpf_object *o)
+{
+	return o->priv ? ((const struct kept *)o->priv)->btf : NULL;
+}
+
 int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name,
 		     struct report *r)
 {
@@ -261,6 +266,7 @@ void ebpf_object_finish(struct ebpf_object *o)
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		free(o->progs[i].insns);
 		free(o->progs[i].lines);
+		free(o->progs[i].tails);
 	}
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		free(o->init[i]);

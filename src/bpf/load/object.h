@@ -19,6 +19,14 @@ struct ebpf_line {
 	const char *text; /* borrowed source line, or "" */
 };
 
+/* An entry of a program array that this program uses: index -> one of its functions, which gets
+ * r1 = ctx and begins with an empty stack. */
+struct ebpf_tail {
+	uint32_t map;
+	uint32_t index;
+	uint32_t subprog;
+};
+
 struct ebpf_prog {
 	char name[64];
 	int hook;		 /* id of hooks.def */
@@ -27,6 +35,8 @@ struct ebpf_prog {
 	uint32_t subprog[64]; /* first instruction of each function; [0] == 0 */
 	char subprog_name[64][64];
 	uint32_t n_subprogs;
+	struct ebpf_tail *tails; /* owned, ordered by map and index */
+	uint32_t n_tails;
 	struct ebpf_line *lines; /* owned, ordered by insn */
 	uint32_t n_lines;
 	/* Contents of the object's data maps by map index, which the verifier takes for constants
@@ -38,14 +48,22 @@ struct ebpf_prog {
 struct ebpf_object {
 	char name[EBPF_NAME_BYTES]; /* from the file name */
 	char license[64];
+	char version[32]; /* the author's, from SEC("version") or the struct of programs; "" */
 	struct ebpf_prog progs[32];
 	uint32_t n_progs;
 	struct ebpf_map_def maps[EBPF_MAX_MAPS];
-	void *init[EBPF_MAX_MAPS]; /* owned; initial bytes of a data map (value_bytes long), or NULL
-				    */
+	/* owned; initial bytes of a data map (value_bytes long); of an array of maps: max_entries
+	 * u32: 1 + map index, or 0 where there is none; else NULL */
+	void *init[EBPF_MAX_MAPS];
+	/* BTF types of keys and values, for those who print them; 0: unknown */
+	uint32_t key_type[EBPF_MAX_MAPS], value_type[EBPF_MAX_MAPS];
 	uint32_t n_maps;
 	void *priv; /* owned: strings, BTF */
 };
+
+struct btf;
+/* Borrowed from the object. */
+const struct btf *ebpf_object_btf(const struct ebpf_object *o);
 
 /* Parses and relocates an object held in memory; name is for messages and the policy's name
  * (without .bpf.o). 0, -EINVAL (not a usable object; r says why), -E2BIG (a limit), -ENOMEM. On

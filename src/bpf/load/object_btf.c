@@ -13,7 +13,7 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_MAP_TYPE(id, name, doc) MAP_##name = id,
+#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
 #include "gbpf/hooks.def"
 };
 

@@ -10,7 +10,8 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc) HELPER_##name = id,
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	HELPER_##name = id,
 #include "gbpf/hooks.def"
 };
 
@@ -211,13 +212,15 @@ static int check_arg(struct verifier *v, struct call *c, unsigned i)
 	case ARG_SIZE:
 	case ARG_SIZE_OR_ZERO:
 		return 0; /* checked with its memory */
-	default:
+	case ARG_CTX:
 		if (r->type != REG_CTX) {
 			return verify_refuse(v, v->pc, "type",
 					     "%s: r%u must be the context, but is %s", c->what, reg,
 					     verify_reg_text(v, r));
 		}
 		return 0;
+	default:
+		return verify_refuse(v, v->pc, "helper", "%s is not supported yet", c->what);
 	}
 }
 

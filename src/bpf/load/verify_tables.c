@@ -38,7 +38,7 @@ static const struct verify_field fields[] = {
 };
 
 static const struct verify_helper helpers[] = {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
 	{ id,		#name, RET_##ret, { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },    \
 	  SIDE_##sides, cost },
 #include "gbpf/hooks.def"

@@ -16,12 +16,19 @@ typedef uint64_t (*ebpf_helper_fn)(uint64_t a1, uint64_t a2, uint64_t a3, uint64
 
 /* Helpers have dense slots: the order of the GBPF_HELPER lines in hooks.def. */
 enum ebpf_helper_slot {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc) EBPF_SLOT_##name,
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	EBPF_SLOT_##name,
 #include "gbpf/hooks.def"
 	EBPF_HELPER_SLOTS
 };
 
 #define EBPF_NOTES 16
+
+/* A function of the program as a value in a register (EBPF_PSEUDO_FUNC). Compiled: the address of a
+ * function that C may call as ebpf_helper_fn; its low bit is 0. Interpreted: the address of its
+ * first instruction with bit 0 set. Helpers call it through ebpf_call_back alone. */
+uint64_t ebpf_call_back(uint64_t fn, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+			struct ebpf_env *env);
 
 /* gbpfd's view of tenants, for the helpers of its side. Optional callbacks, called on the thread
  * that runs the program. */

@@ -89,7 +89,8 @@ enum {
 		1, /* imm: map index; gives the map's handle, usable only as a helper argument */
 	EBPF_PSEUDO_MAP_VALUE = 2, /* imm: map index, imm of the second half: byte offset into value
 				      0 of an array map */
-	EBPF_PSEUDO_FUNC = 4,	   /* callbacks; not in this version */
+	EBPF_PSEUDO_FUNC = 4, /* a function of the program, for helpers that call back: it begins
+				 at this instruction + 1 + imm, like a local call's */
 };
 
 /* src of EBPF_JMP | EBPF_CALL */

@@ -23,11 +23,20 @@ enum arg_kind {
 	ARG_MEM_UNINIT,
 	ARG_SIZE,
 	ARG_SIZE_OR_ZERO,
-	ARG_CTX
+	ARG_CTX,
+	ARG_CONST_SIZE,
+	ARG_MAP_OUT,
+	ARG_FUNC,
+	ARG_ANY,
+	ARG_RECORD,
+	ARG_ITER_NEW,
+	ARG_ITER,
+	ARG_ITER_END,
+	ARG_LOCK
 };
 
 static const uint8_t helper_args[EBPF_HELPER_SLOTS][5] = {
-#define GBPF_HELPER(id, name, ret, a1, a2, a3, a4, a5, sides, cost, doc)                           \
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
 	[EBPF_SLOT_##name] = { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },
 #include "gbpf/hooks.def"
 };

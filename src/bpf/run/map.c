@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "bpf/run/insn.h"
 
-#define GBPF_MAP_TYPE(id, name, doc) enum { GBPF_MAP_##name = id };
+#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 

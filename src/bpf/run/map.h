@@ -17,6 +17,7 @@
 #define EBPF_MAX_ENTRIES 1000000u
 #define EBPF_MAX_VALUE_BYTES 65536u
 #define EBPF_MAX_REGION_BYTES (256u << 20)
+#define EBPF_MAX_KEY_BYTES 512u
 
 enum ebpf_region { EBPF_REGION_GLOBAL, EBPF_REGION_TENANT, EBPF_REGION_DAEMON, EBPF_REGIONS };
 
@@ -29,6 +30,9 @@ struct ebpf_map_def {
 	uint32_t max_entries;
 	uint32_t flags;	  /* GBPF_F_* */
 	uint32_t is_data; /* .data/.bss/.rodata: one value, reached by EBPF_PSEUDO_MAP_VALUE too */
+	uint32_t inner_1; /* ARRAY_OF_MAPS: 1 + index of a map whose shape all its maps have; else 0
+			   */
+	uint32_t lock_1;  /* 1 + offset of the struct bpf_spin_lock in a value; 0: none */
 };
 
 /* One map as a process sees it: private, derived from the definition. The JIT and the interpreter
