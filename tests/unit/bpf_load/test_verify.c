@@ -1,9 +1,13 @@
 /* The verifier's cases in text (tests/data/verify, *.vt): each is accepted, or refused with this
- *rule at this instruction. Both ways of walking, with and without pruning, must agree.
+ * rule at this instruction and this line. With and without pruning, the verdict must be the same.
  *
- *	test NAME / .hook NAME / instructions (bpf_run's assembler; "!" marks the refused one)
- *	.accept / .cost N / .prunes (walked with pruning only)        or        .refuse RULE [text
- *that the message or hint contains] */
+ *	test NAME / .hook NAME / .nolines (no line info) / instructions (bpf_run's assembler; "!"
+ *marks the refused one) .accept / .cost N / .prunes (walked with pruning only) or .refuse RULE
+ *[text that the message or hint contains]
+ *
+ * A pair is one test that is refused, and its nearest neighbour that is accepted: lines that begin
+ * with "-" are in the refused one only, with "+" in the accepted one only. ".property N" says which
+ * safety property of docs/VERIFIER.md the pairs behind it are about; each has at least ten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,18 +33,25 @@ static const struct ebpf_map_def maps[] = {
 	{ ".bss", 2, 4, 16, 1, 0, 1 },
 };
 
+#define PROPERTIES 17
+#define PAIRS_EACH 10
+
 struct vt_case {
 	char file[64], name[128];
 	int hook;
-	struct asm_unit unit;
+	struct asm_unit unit, twin; /* twin: the accepted one of a pair */
+	struct ebpf_line lines[2][ASM_MAX_INSNS];
+	int pair, no_lines;
+	unsigned property;
 	int64_t marked; /* instruction, or -1 */
+	unsigned marked_line;
 	int accept, open, prunes;
 	char rule[32], text[128];
 	uint32_t cost;
 	unsigned line;
 };
 
-static unsigned n_cases;
+static unsigned n_cases, pairs[PROPERTIES + 1];
 
 static void bad_case(const struct vt_case *c, const char *what, const struct report *r)
 {
@@ -75,7 +86,7 @@ static void check_refusal(const struct vt_case *c, int err, const struct report 
 {
 	const char *message = buf_text(&r->message);
 	size_t len = strlen(c->rule);
-	char place[64];
+	char place[160];
 
 	if (err != -EACCES && err != -E2BIG) {
 		bad_case(c, flags ? "accepted without pruning" : "accepted", r);
@@ -86,54 +97,80 @@ static void check_refusal(const struct vt_case *c, int err, const struct report 
 	if (!strstr(message, c->text) && !strstr(buf_text(&r->hint), c->text)) {
 		bad_case(c, "the message lacks the text", r);
 	}
-	snprintf(place, sizeof(place), "insn %lld", (long long)c->marked);
+	if (c->no_lines) {
+		snprintf(place, sizeof(place), "insn %lld", (long long)c->marked);
+	} else {
+		snprintf(place, sizeof(place), "insn %lld (%s:%u)", (long long)c->marked, c->file,
+			 c->marked_line);
+	}
 	if (c->marked >= 0 && (!strstr(buf_text(&r->place), place) ||
 			       strlen(strstr(buf_text(&r->place), place)) != strlen(place))) {
-		bad_case(c, "another instruction was refused", r);
+		bad_case(c, "another instruction or line was refused", r);
 	}
 	if (!r->detail.len) {
 		bad_case(c, "no detail", r);
 	}
 }
 
-static void run_case(struct vt_case *c)
+static void run_way(const struct vt_case *c, const struct ebpf_prog *p, int accept, unsigned flags)
+{
+	struct ebpf_verify_stats stats;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = ebpf_verify(p, maps, ARRAY_SIZE(maps), flags, &stats, &r);
+	if (accept && err) {
+		bad_case(c, "refused", &r);
+	}
+	if (accept && c->cost && stats.cost != c->cost) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "costs %u, not %u", stats.cost, c->cost);
+		bad_case(c, text, NULL);
+	}
+	if (!accept) {
+		check_refusal(c, err, &r, flags);
+	}
+	report_finish(&r);
+}
+
+static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *lines, int accept)
 {
 	static const unsigned ways[] = { 0, EBPF_VERIFY_NO_PRUNE, EBPF_VERIFY_EXPLAIN };
 	static struct ebpf_prog p;
 
-	n_cases++;
-	if (asm_end(&c->unit)) {
-		bad_case(c, c->unit.error, NULL);
+	if (asm_end(u)) {
+		bad_case(c, u->error, NULL);
 	}
 	memset(&p, 0, sizeof(p));
 	p.hook = c->hook;
-	p.insns = c->unit.insns;
-	p.n_insns = c->unit.n;
-	find_functions(&c->unit, &p);
+	p.insns = u->insns;
+	p.n_insns = u->n;
+	p.lines = lines;
+	p.n_lines = c->no_lines ? 0 : u->n;
+	find_functions(u, &p);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
-		struct ebpf_verify_stats stats;
-		struct report r;
-		int err;
-
-		if (c->prunes && ways[i] != 0) {
-			continue;
+		if (!c->prunes || ways[i] == 0) {
+			run_way(c, &p, accept, ways[i]);
 		}
-		report_init(&r);
-		err = ebpf_verify(&p, maps, ARRAY_SIZE(maps), ways[i], &stats, &r);
-		if (c->accept && err) {
-			bad_case(c, "refused", &r);
-		}
-		if (c->accept && c->cost && stats.cost != c->cost) {
-			char text[64];
-
-			snprintf(text, sizeof(text), "costs %u, not %u", stats.cost, c->cost);
-			bad_case(c, text, NULL);
-		}
-		if (!c->accept) {
-			check_refusal(c, err, &r, ways[i]);
-		}
-		report_finish(&r);
 	}
+}
+
+static void run_case(struct vt_case *c)
+{
+	n_cases++;
+	if (c->accept < 0) {
+		bad_case(c, "neither .accept nor .refuse", NULL);
+	}
+	if (c->pair) {
+		if (c->accept || c->marked < 0 || !c->property) {
+			bad_case(c, "a pair needs .refuse, a mark and a property", NULL);
+		}
+		pairs[c->property]++;
+		run_unit(c, &c->twin, c->lines[1], 1);
+	}
+	run_unit(c, &c->unit, c->lines[0], c->accept);
 }
 
 static int hook_by_name(const char *name)
@@ -155,11 +192,46 @@ static void begin_case(struct vt_case *c, const char *name)
 	snprintf(c->name, sizeof(c->name), "%s", name);
 	c->hook = 3;
 	c->marked = -1;
+	c->pair = 0;
+	c->no_lines = 0;
 	c->accept = -1;
 	c->cost = 0;
 	c->prunes = 0;
 	c->rule[0] = c->text[0] = 0;
 	asm_begin(&c->unit);
+	asm_begin(&c->twin);
+}
+
+/* An instruction or label, for the halves of the case that have it. */
+static void code_line(struct vt_case *c, char *line)
+{
+	char which = *line;
+
+	if (which == '-' || which == '+') {
+		c->pair = 1;
+		*line++ = ' ';
+	}
+	if (*line == '!') {
+		c->marked = c->unit.n;
+		c->marked_line = c->line;
+		*line = ' ';
+	}
+	for (int twin = 0; twin < 2; twin++) {
+		struct asm_unit *u = twin ? &c->twin : &c->unit;
+		uint32_t n = u->n;
+
+		if (which == (twin ? '-' : '+')) {
+			continue;
+		}
+		if (asm_line(u, line)) {
+			bad_case(c, u->error, NULL);
+		}
+		for (; n < u->n; n++) {
+			c->lines[twin][n] = (struct ebpf_line){
+				.insn = n, .line = c->line, .file = c->file, .text = "source"
+			};
+		}
+	}
 }
 
 static void case_line(struct vt_case *c, char *line)
@@ -181,17 +253,20 @@ static void case_line(struct vt_case *c, char *line)
 		c->cost = (uint32_t)strtoul(rest, NULL, 10);
 	} else if (strcmp(word, ".prunes") == 0) {
 		c->prunes = 1;
+	} else if (strcmp(word, ".nolines") == 0) {
+		c->no_lines = 1;
 	} else if (strcmp(word, ".refuse") == 0) {
 		c->accept = 0;
 		sscanf(rest, "%31s %127[^\n]", c->rule, c->text);
+	} else if (strcmp(word, ".property") == 0) {
+		if (c->open) {
+			run_case(c);
+			c->open = 0;
+		}
+		c->property = (unsigned)strtoul(rest, NULL, 10);
+		assert_in_range(c->property, 1, PROPERTIES);
 	} else {
-		if (line[0] == '!') {
-			c->marked = c->unit.n;
-			line[0] = ' ';
-		}
-		if (asm_line(&c->unit, line)) {
-			bad_case(c, c->unit.error, NULL);
-		}
+		code_line(c, line);
 	}
 }
 
@@ -211,7 +286,7 @@ static void every_case_is_decided_as_written(void **state)
 			fail_msg("cannot open %s", files[i]);
 		}
 		memset(&c, 0, sizeof(c));
-		snprintf(c.file, sizeof(c.file), "%s", slash ? slash + 1 : files[i]);
+		snprintf(c.file, sizeof(c.file), "%.40s", slash ? slash + 1 : files[i]);
 		while (fgets(line, sizeof(line), f)) {
 			c.line++;
 			case_line(&c, line);
@@ -224,9 +299,30 @@ static void every_case_is_decided_as_written(void **state)
 	assert_true(n_cases >= 200);
 }
 
+/* Each property of docs/VERIFIER.md has its refusals, with their nearest accepted neighbours. */
+static void every_property_has_its_pairs(void **state)
+{
+	unsigned all = 0;
+
+	for (unsigned i = 1; i <= PROPERTIES; i++) {
+		all += pairs[i];
+	}
+	if (!all) {
+		skip(); /* not given the properties' files */
+	}
+	for (unsigned i = 1; i <= PROPERTIES; i++) {
+		if (pairs[i] < PAIRS_EACH) {
+			fail_msg("property %u has %u pairs, not %u", i, pairs[i], PAIRS_EACH);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(every_case_is_decided_as_written) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_case_is_decided_as_written),
+		cmocka_unit_test(every_property_has_its_pairs),
+	};
 
 	files = (const char *const *)argv + 1;
 	n_files = argc - 1;
