@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/hooks.h"
 #include "daemon/policy.h"
@@ -84,6 +85,7 @@ static void welcome(struct session *s)
 	}
 	s->state = SESSION_WELCOMED;
 	session_send(s, &m, WIRE_WELCOME, fds, s->reattached ? 1 : 3);
+	POINT("daemon.hello.welcomed");
 }
 
 static void wait_in_queue(struct session *s)
@@ -174,14 +176,17 @@ static void begin(struct session *s, const struct wire_hello *h, int *fds)
 			       h->flags & WIRE_REATTACH ? "taken over" : "made", strerror(-err));
 		return;
 	}
+	POINT("daemon.hello.pages_taken");
 	if (s->reattached && h->regions) {
 		policy_adopt_region(s, h->policy_version, &fds[2]);
+		POINT("daemon.reattach.adopted");
 	}
 	admit(s);
 }
 
 void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds)
 {
+	POINT("daemon.hello.received");
 	take_identity(s, h);
 	if (hello_is_sane(s, h)) {
 		begin(s, h, fds);
@@ -200,6 +205,7 @@ void session_mapped(struct session *s)
 		session_drop(s, "it has prevented the sealing of its pages");
 		return;
 	}
+	POINT("daemon.session.sealed");
 	page_close_fd(&s->stats);
 	s->state = SESSION_READY;
 	sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
@@ -211,8 +217,10 @@ void session_mapped(struct session *s)
 	}
 	if (s->class_id == GBPF_CLASS_LATENCY) {
 		lc_publish(s);
+		POINT("daemon.session.board_published");
 	}
 	lc_introduce(s);
 	policy_introduce(s);
+	POINT("daemon.session.introduced");
 	ticker_wake(d);
 }

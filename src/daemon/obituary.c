@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/point.h"
 
 #define FIRST_LOOK_USEC 20000u
 #define LAST_LOOK_USEC 200000u
@@ -118,6 +119,7 @@ static bool look(struct obituary *o, bool last)
 		return false;
 	}
 	record(o, known ? &status : NULL);
+	POINT("daemon.obituary.recorded");
 	finish(o);
 	return true;
 }
@@ -172,6 +174,7 @@ void obituary_write(struct session *s)
 	s->pidfd = -1;
 	d->obituaries = o;
 	d->n_obituaries++;
+	POINT("daemon.obituary.begun");
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
 	    sd_event_add_time(d->loop, &o->timer, CLOCK_MONOTONIC, now + FIRST_LOOK_USEC, 1000,

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "daemon/text.h"
 
 void request_free(struct request *q)
@@ -89,6 +90,7 @@ static void on_built(struct job *j)
 		request_fail(q, exit_of(q));
 		return;
 	}
+	POINT("daemon.load.built");
 	q->err = live_create(&l, d, q->built, q->o.version, &q->report);
 	if (!q->err && q->o.op == POLICY_LOAD) {
 		json_t *meta = q->meta;
@@ -110,6 +112,7 @@ static void on_built(struct job *j)
 		request_fail(q, exit_of(q));
 		return;
 	}
+	POINT("daemon.swap.regions_made");
 	q->built = NULL;
 	l->next = p->lives;
 	p->lives = l;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/point.h"
 #include "base/shm.h"
 #include "base/strmap.h"
 #include "daemon/consts.h"
@@ -145,6 +146,7 @@ void request_build(struct job *j)
 
 	buf_init(&object);
 	q->err = read_object(q, &object);
+	POINT("daemon.load.object_read");
 	q->built = q->err ? NULL : calloc(1, sizeof(*q->built));
 	if (!q->err && !q->built) {
 		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
@@ -173,6 +175,7 @@ void request_save_state(struct job *j)
 
 	int err = q->state_text ? store_write_state(q->dir, q->state_text) : -ENOMEM;
 
+	POINT("daemon.state.written");
 	q->store_err = q->store_err ? q->store_err : err;
 	if (q->removed) {
 		store_delete(q->dir, q->removed);

@@ -3,6 +3,7 @@
 #include "daemon/policy_int.h"
 
 #include "base/atomic.h"
+#include "base/point.h"
 
 struct live *policy_live_find(struct daemon *d, uint64_t version)
 {
@@ -69,8 +70,10 @@ void policy_drop_unused(struct daemon *d)
 		{
 			if (s->state == SESSION_READY && !s->dying) {
 				send_drop(s, l->version);
+				POINT("daemon.drop.sent");
 			}
 		}
+		POINT("daemon.drop.sent_all");
 		live_destroy(l);
 	}
 }

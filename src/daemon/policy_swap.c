@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "daemon/hooks.h"
 
 static unsigned count_late(struct daemon *d)
@@ -72,11 +73,13 @@ static void on_saved(struct job *j)
 			    strerror(-q->store_err));
 		log_warn("cannot write to %s: %s", q->dir, strerror(-q->store_err));
 	}
+	POINT("daemon.swap.saved");
 	result = result_json(q);
 	request_leave(q);
 	if (q->o.reply) {
 		q->o.reply(d, q->o.conn, q->o.id, result, &q->report, 1);
 	}
+	POINT("daemon.swap.answered");
 	json_decref(result);
 	request_free(q);
 	requests_next(d);
@@ -114,13 +117,16 @@ void swap_flip(struct request *q)
 		s->wait_for = 0;
 	}
 	q->acked -= MIN(q->failed, q->acked); /* they answered, but cannot run it */
+	POINT("daemon.swap.before_flip");
 	begin = clock_now_ns();
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
 			store_seqcst(&dir->version[i], version);
+			POINT("daemon.swap.word");
 		}
 	}
 	q->flip_ns = clock_now_ns() - begin;
+	POINT("daemon.swap.flipped");
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		if ((q->o.gpu_mask & 1u << i) && p->store.active[i] != version) {
 			first = first < 0 ? i : first;
@@ -146,6 +152,7 @@ void swap_flip(struct request *q)
 		    q->name, (unsigned long long)(version ? version : q->was_active),
 		    version ? "is active" : "is no longer active", ready);
 	policy_drop_unused(d);
+	POINT("daemon.swap.dropped");
 	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
 	ticker_wake(d);
 	save(q);
@@ -187,6 +194,7 @@ void policy_prepared(struct session *s, uint64_t version, int status)
 	struct daemon *d = s->d;
 
 	s->prepares_acked++;
+	POINT("daemon.swap.acked");
 	if (status) {
 		d->counters.failed_prepares++;
 		session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
@@ -214,9 +222,11 @@ void swap_prepare(struct request *q, struct live *l)
 		s->wait_for = 0;
 		if (s->state == SESSION_READY && !s->dying) {
 			live_prepare(l, s);
+			POINT("daemon.swap.prepare_sent");
 			s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
 		}
 	}
+	POINT("daemon.swap.prepare_sent_all");
 	if (count_late(d) == 0) {
 		swap_flip(q);
 		return;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "daemon/policy.h"
 
 #define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
@@ -72,10 +73,12 @@ static void destroy(struct session *s)
 	if (was_tenant) {
 		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
 			board_clear(&s->board);
+			POINT("daemon.death.board_cleared");
 		}
 		d->tenant[s->tenant] = NULL;
 		lc_withdraw(s);
 		policy_forget_tenant(d, (uint32_t)s->tenant);
+		POINT("daemon.death.forgotten");
 		for (uint32_t i = 0; i < s->gpus; i++) {
 			devices_put(&d->devices, s->gpu_index[i]);
 		}

@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/point.h"
 #include "daemon/text.h"
 
 #define META_MAX (1u << 20)
@@ -242,6 +243,7 @@ static int replace(const char *path, const void *data, size_t len)
 		err = -errno;
 	}
 	fd_close(fd);
+	POINT("daemon.store.part_written");
 	if (!err && rename(part, path) < 0) {
 		err = -errno;
 	}
@@ -259,6 +261,7 @@ int store_write_object(const char *dir, uint64_t version, const void *object, si
 
 	file_path(path, dir, version, ".bpf.o");
 	err = replace(path, object, bytes);
+	POINT("daemon.store.object_written");
 	if (!err) { /* the description last: without it the object counts for nothing */
 		file_path(path, dir, version, ".json");
 		err = replace(path, meta, strlen(meta));
@@ -267,6 +270,7 @@ int store_write_object(const char *dir, uint64_t version, const void *object, si
 		store_delete(dir, version);
 		return err;
 	}
+	POINT("daemon.store.meta_written");
 	return sync_dir(dir);
 }
 
@@ -277,6 +281,7 @@ int store_write_state(const char *dir, const char *text)
 
 	snprintf(path, sizeof(path), "%s/state.json", dir);
 	err = replace(path, text, strlen(text));
+	POINT("daemon.state.renamed");
 	return err ? err : sync_dir(dir);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/point.h"
 
 #define SPLIT_TEXT "SPLIT needs the block level, which is not offered: the launch goes whole"
 
@@ -143,7 +144,9 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	}
 	fill_submit(&c, q, l, now, held_ns);
 	c.asked = asked;
+	POINT("sched.submit.pinned");
 	verdict = run(p, SCHED_HOOK_submit, &c, &helper) & 0xffffffffu;
+	POINT("sched.submit.ran");
 	if (unlikely(helper || verdict > GBPF_DEFER)) {
 		a->bad = helper ? ASK_HELPER : verdict == GBPF_SPLIT ? ASK_SPLIT : ASK_RANGE;
 		return;
@@ -270,6 +273,7 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 
 	(void)add_relaxed(&load_acquire(&q->s->stats)->busy_ns, r->duration_ns);
 	if (p && p->policy.insns[SCHED_HOOK_retire]) {
+		POINT("sched.retire.pinned");
 		run(p, SCHED_HOOK_retire, &c, &helper);
 	}
 	pin_leave(pin);
@@ -305,12 +309,14 @@ static void retract(struct sched *s, uint32_t i)
 	struct prepared *p = &s->prepared[i];
 
 	store_release(&p->version, (uint64_t)0);
+	POINT("sched.drop.retracted");
 	pin_wait_all();
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
 		uint32_t expected = i;
 
 		cas_acqrel(&s->hint[g], &expected, NO_PREPARED);
 	}
+	POINT("sched.drop.unused");
 	ebpf_policy_close(&p->policy);
 	memset(&p->policy, 0, sizeof(p->policy));
 }
@@ -339,7 +345,9 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
 		return -EINVAL;
 	}
+	POINT("sched.prepare.mapped");
 	store_release(&s->prepared[i].version, version);
+	POINT("sched.prepare.published");
 	if (old != NO_PREPARED) { /* a gbpfd that came back gives its regions anew */
 		retract(s, old);
 	}

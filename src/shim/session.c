@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/paths.h"
+#include "base/point.h"
 #include "base/shm.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
@@ -166,6 +167,7 @@ static int send_hello(struct session *s, int sock)
 			m.hello.regions = 1;
 			fds[nfds++] = s->regions[region].fd;
 		}
+		POINT("shim.reattach.hello");
 	}
 	return wire_send(sock, &m, WIRE_HELLO, fds, nfds);
 }
@@ -321,6 +323,7 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 	} else {
 		sched_set_class(s->sched, w->class_id, w->weight);
 		sched_set_limits(s->sched, w->hold_limit_ns, w->min_share_ppm);
+		POINT("shim.reattach.entered");
 	}
 	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
 	return 0;
@@ -335,17 +338,22 @@ int session_connect(struct session *s)
 	if (sock < 0) {
 		return sock;
 	}
+	POINT("shim.connect.connected");
 	err = send_hello(s, sock);
+	POINT("shim.connect.hello_sent");
 	if (!err) {
 		err = await_welcome(s, sock, &m, fds, &nfds);
 	}
+	POINT("shim.connect.welcomed");
 	if (!err) {
 		err = enter(s, &m.welcome, fds, nfds);
 		session_close_fds(fds, nfds);
 	}
+	POINT("shim.connect.mapped");
 	if (!err) {
 		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
 	}
+	POINT("shim.connect.mapped_sent");
 	if (err) {
 		fd_close(sock);
 		return err;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/point.h"
 #include "base/shm.h"
 #include "bpf/run/map.h"
 
@@ -48,6 +49,7 @@ static int prepare(struct session *s, union wire_message *m, int fds[8])
 	if (regions & WIRE_REGION_TENANT) {
 		region_fds[EBPF_REGION_TENANT] = fds[n];
 	}
+	POINT("shim.prepare.received");
 	m->version.status = sched_policy_prepare(s->sched, m->version.version, fds[0], region_fds);
 	if (m->version.status == 0) {
 		s->last_prepared = m->version.version;
@@ -57,12 +59,15 @@ static int prepare(struct session *s, union wire_message *m, int fds[8])
 		}
 	}
 	m->version.regions = 0;
+	POINT("shim.prepare.kept");
 	return wire_send(s->sock, m, WIRE_PREPARED, NULL, 0) < 0 ? -EPIPE : 0;
 }
 
 static void drop(struct session *s, uint64_t version)
 {
+	POINT("shim.drop.received");
 	sched_policy_drop(s->sched, version);
+	POINT("shim.drop.dropped");
 	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
 		if (s->regions[i].version == version) {
 			s->regions[i].fd = fd_close(s->regions[i].fd);
@@ -75,6 +80,7 @@ static void remove_board(struct session *s, uint32_t slot)
 {
 	if (slot < SCHED_MAX_LC && s->boards[slot]) {
 		sched_board_remove(s->sched, slot);
+		POINT("shim.board.removed");
 		shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
 		s->boards[slot] = NULL;
 	}
@@ -91,6 +97,7 @@ static void add_board(struct session *s, const struct wire_board *b, int fd)
 	remove_board(s, b->slot);
 	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
 		s->boards[b->slot] = page;
+		POINT("shim.board.added");
 	} else {
 		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
 	}
@@ -170,6 +177,7 @@ void session_settle(struct session *s, uint64_t timeout_ns)
 void session_lose(struct session *s)
 {
 	session_set_sock(s, -1);
+	POINT("shim.lose.closed");
 	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
 		remove_board(s, i);
 	}
