@@ -27,6 +27,14 @@ struct ebpf_tail {
 	uint32_t subprog;
 };
 
+/* An instruction that could not be made what its author meant, because this gBPF lacks a field or
+ * function that it names. A harmless one stands in its place; a program in which it can be reached
+ * is refused with this text. */
+struct ebpf_poison {
+	uint32_t insn;
+	const char *why; /* borrowed from the object */
+};
+
 struct ebpf_prog {
 	char name[64];
 	int hook;		 /* id of hooks.def */
@@ -37,6 +45,8 @@ struct ebpf_prog {
 	uint32_t n_subprogs;
 	struct ebpf_tail *tails; /* owned, ordered by map and index */
 	uint32_t n_tails;
+	struct ebpf_poison *poisons; /* owned, ordered by insn */
+	uint32_t n_poisons;
 	struct ebpf_line *lines; /* owned, ordered by insn */
 	uint32_t n_lines;
 	/* Contents of the object's data maps by map index, which the verifier takes for constants

@@ -19,8 +19,9 @@ struct build {
 	struct ebpf_built *out;
 	struct ebpf_map maps[EBPF_MAX_MAPS];
 	struct ebpf_image_header header;
-	struct ebpf_insn *insns; /* owned: all programs, one behind the other */
-	uint8_t *code;		 /* owned */
+	struct ebpf_insn *insns;    /* owned: all programs, one behind the other */
+	struct ebpf_tail_at *tails; /* owned: likewise */
+	uint8_t *code;		    /* owned */
 	size_t code_bytes, code_cap;
 };
 
@@ -124,13 +125,15 @@ static int place_programs(struct build *c, unsigned flags)
 {
 	const struct ebpf_object *o = &c->out->object;
 	uint64_t start = clock_now_ns();
-	uint32_t total = 0, at = 0;
+	uint32_t total = 0, n_tails = 0, at = 0;
 
 	for (uint32_t i = 0; i < o->n_progs; i++) {
 		total += o->progs[i].n_insns;
+		n_tails += o->progs[i].n_tails;
 	}
 	c->insns = calloc(total + 1u, sizeof(*c->insns));
-	if (!c->insns) {
+	c->tails = calloc(n_tails + 1u, sizeof(*c->tails));
+	if (!c->insns || !c->tails) {
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < o->n_progs; i++) {
@@ -139,8 +142,19 @@ static int place_programs(struct build *c, unsigned flags)
 		int err = 0;
 
 		memcpy(&c->insns[at], prog->insns, prog->n_insns * sizeof(*c->insns));
-		*slot = (struct ebpf_image_prog){ at, prog->n_insns, UINT32_MAX,
-						  c->out->stats[prog->hook].cost };
+		*slot = (struct ebpf_image_prog){ at,
+						  prog->n_insns,
+						  UINT32_MAX,
+						  c->out->stats[prog->hook].cost,
+						  c->header.n_tails,
+						  prog->n_tails };
+		for (uint32_t k = 0; k < prog->n_tails; k++) {
+			const struct ebpf_tail *t = &prog->tails[k];
+
+			c->tails[c->header.n_tails++] =
+				(struct ebpf_tail_at){ t->map, t->index,
+						       prog->subprog[t->subprog] };
+		}
 		at += prog->n_insns;
 		if (!(flags & EBPF_BUILD_NO_JIT)) {
 			err = compile(c, prog, &slot->code_offset);
@@ -160,8 +174,8 @@ static int build_image(struct build *c, uint64_t version)
 	memcpy(c->header.name, c->out->object.name, sizeof(c->header.name));
 	c->header.n_maps = c->out->object.n_maps;
 	c->out->code_bytes = (uint32_t)c->code_bytes;
-	return ebpf_image_build(&c->header, c->out->object.maps, c->insns,
-				c->code_bytes ? c->code : NULL, c->code_bytes);
+	return ebpf_image_build_tails(&c->header, c->out->object.maps, c->insns, c->tails,
+				      c->code_bytes ? c->code : NULL, c->code_bytes);
 }
 
 static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
@@ -204,6 +218,7 @@ int ebpf_policy_build(struct ebpf_built *b, const void *elf, size_t bytes, const
 		c->out = b;
 		err = build_opened(c, version, flags, r);
 		free(c->insns);
+		free(c->tails);
 		free(c->code);
 		free(c);
 	}

@@ -2,8 +2,8 @@
  *definitions, verified bytecode and position-independent machine code. The receiver checks every
  *offset; it trusts gbpfd for the code itself.
  *
- *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns] pad to
- *page [machine code]
+ *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns]
+ *	[struct ebpf_tail_at x n_tails] pad to page [machine code]
  *
  * Data sections' initial contents are not in the image: gbpfd writes them into the regions before
  *it passes them. */
@@ -15,14 +15,17 @@
 
 #include "bpf/run/env.h"
 
-#define EBPF_IMAGE_MAGIC 0x31696762u /* "bgi1" */
+#define EBPF_IMAGE_MAGIC 0x32696762u /* "bgi2" */
 #define EBPF_MAX_IMAGE_BYTES (64u << 20)
+#define EBPF_MAX_TAILS 4096u /* of all programs together */
 
 struct ebpf_image_prog {
 	uint32_t insn_first;  /* index into the bytecode; n_insns 0: the hook is not filled */
 	uint32_t n_insns;     /* with its subprograms behind it */
 	uint32_t code_offset; /* into the machine code; UINT32_MAX: interpret */
 	uint32_t cost;	      /* worst case that the verifier proved */
+	uint32_t tail_first;  /* into the tail table */
+	uint32_t n_tails;
 };
 
 struct ebpf_image_header {
@@ -35,7 +38,7 @@ struct ebpf_image_header {
 	uint32_t code_offset; /* from the start of the image, page aligned; code_bytes 0: none */
 	uint32_t code_bytes;
 	uint32_t arch; /* EM_X86_64 or 0 */
-	uint32_t reserved;
+	uint32_t n_tails;
 	struct ebpf_image_prog progs[EBPF_MAX_HOOKS]; /* by hook id of hooks.def */
 };
 
@@ -50,6 +53,8 @@ struct ebpf_policy {
 	const struct ebpf_insn
 		*insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not filled */
 	uint32_t n_insns[EBPF_MAX_HOOKS];
+	const struct ebpf_tail_at *tails[EBPF_MAX_HOOKS]; /* borrowed from the mapping */
+	uint32_t n_tails[EBPF_MAX_HOOKS];
 	struct ebpf_map_def defs[EBPF_MAX_MAPS]; /* private copies */
 	size_t region_bytes[EBPF_REGIONS];
 	void *region[EBPF_REGIONS]; /* owned mappings (DAEMON: owned heap memory) or NULL */
@@ -73,11 +78,16 @@ int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[E
 		     unsigned flags);
 void ebpf_policy_close(struct ebpf_policy *p);
 
-/* Builds an image: header (magic, sizes and offsets are filled in; name, version and progs are the
- * caller's, with code_offset of each prog relative to code), definitions, bytecode, machine code
- * (may be NULL). Returns a memfd, fully sealed, or -errno. */
+/* Builds an image: header (magic, sizes and offsets are filled in; name, version, n_maps, n_insns
+ * and progs are the caller's, with code_offset of each prog relative to code), definitions,
+ * bytecode, machine code (may be NULL). Returns a memfd, fully sealed, or -errno. */
 int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
 		     const struct ebpf_insn *insns, const void *code, size_t code_bytes);
+
+/* The same with the tables of programs that tail-call: h->n_tails entries. */
+int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
+			   const struct ebpf_insn *insns, const struct ebpf_tail_at *tails,
+			   const void *code, size_t code_bytes);
 
 /* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no
  * allocation, no system call. */

@@ -16,6 +16,7 @@
 
 #define PAGE 4096u
 #define GBPF_CONST(name, value, doc) enum { name = value };
+#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
 enum side { LOCAL, DAEMON };
@@ -43,11 +44,12 @@ static int map_image(struct ebpf_policy *p, int fd)
 static int check_header(const struct ebpf_policy *p, const struct ebpf_image_header *h)
 {
 	uint64_t data_bytes = sizeof(*h) + (uint64_t)h->n_maps * sizeof(struct ebpf_map_def) +
-			      (uint64_t)h->n_insns * sizeof(struct ebpf_insn);
+			      (uint64_t)h->n_insns * sizeof(struct ebpf_insn) +
+			      (uint64_t)h->n_tails * sizeof(struct ebpf_tail_at);
 
-	if (h->magic != EBPF_IMAGE_MAGIC || h->header_bytes != sizeof(*h) || h->reserved ||
-	    !memchr(h->name, 0, sizeof(h->name)) || h->n_maps > EBPF_MAX_MAPS ||
-	    data_bytes > p->image_bytes) {
+	if (h->magic != EBPF_IMAGE_MAGIC || h->header_bytes != sizeof(*h) ||
+	    h->n_tails > EBPF_MAX_TAILS || !memchr(h->name, 0, sizeof(h->name)) ||
+	    h->n_maps > EBPF_MAX_MAPS || data_bytes > p->image_bytes) {
 		return -EINVAL;
 	}
 	if (!h->code_bytes) {
@@ -141,10 +143,44 @@ static int runs_here(const struct ebpf_policy *p, unsigned hook, int daemon)
 	return !p->region_bytes[EBPF_REGION_TENANT] || p->region[EBPF_REGION_TENANT];
 }
 
+/* Whether control may begin at insn: not in a second half, and nothing falls into it from before.
+ */
+static int may_begin(const struct ebpf_insn *insns, uint32_t n, uint32_t insn)
+{
+	const struct ebpf_insn *before;
+
+	if (insn == 0 || insn >= n || insns[insn].code == 0) {
+		return 0;
+	}
+	before = &insns[insn - 1];
+	return before->code == (EBPF_JMP | EBPF_EXIT) || before->code == (EBPF_JMP | EBPF_JA) ||
+	       before->code == (EBPF_JMP32 | EBPF_JA);
+}
+
+/* The table's order is what the engines search by. */
+static int check_tails(const struct ebpf_policy *p, const struct ebpf_insn *insns, uint32_t n,
+		       const struct ebpf_tail_at *tails, uint32_t n_tails)
+{
+	for (uint32_t i = 0; i < n_tails; i++) {
+		const struct ebpf_tail_at *t = &tails[i];
+
+		if (t->map >= p->env.n_maps || p->defs[t->map].type != GBPF_MAP_PROG_ARRAY ||
+		    t->index >= p->defs[t->map].max_entries || !may_begin(insns, n, t->insn)) {
+			return -EINVAL;
+		}
+		if (i > 0 &&
+		    (t->map < t[-1].map || (t->map == t[-1].map && t->index <= t[-1].index))) {
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *h, int daemon)
 {
 	const struct ebpf_insn *all = (const void *)((const char *)p->image + sizeof(*h) +
 						     h->n_maps * sizeof(p->defs[0]));
+	const struct ebpf_tail_at *tails = (const void *)(all + h->n_insns);
 
 	for (unsigned i = 0; i < EBPF_MAX_HOOKS; i++) {
 		const struct ebpf_image_prog *prog = &h->progs[i];
@@ -155,7 +191,11 @@ static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *
 		if (prog->insn_first > h->n_insns ||
 		    prog->n_insns > h->n_insns - prog->insn_first ||
 		    (prog->code_offset != UINT32_MAX && prog->code_offset >= h->code_bytes) ||
-		    ebpf_program_check(all + prog->insn_first, prog->n_insns, h->n_maps, NULL)) {
+		    ebpf_program_check(all + prog->insn_first, prog->n_insns, h->n_maps, NULL) ||
+		    prog->tail_first > h->n_tails ||
+		    prog->n_tails > h->n_tails - prog->tail_first ||
+		    check_tails(p, all + prog->insn_first, prog->n_insns, tails + prog->tail_first,
+				prog->n_tails)) {
 			return -EINVAL;
 		}
 		if (!runs_here(p, i, daemon)) {
@@ -163,6 +203,8 @@ static int take_programs(struct ebpf_policy *p, const struct ebpf_image_header *
 		}
 		p->insns[i] = all + prog->insn_first;
 		p->n_insns[i] = prog->n_insns;
+		p->tails[i] = tails + prog->tail_first;
+		p->n_tails[i] = prog->n_tails;
 		if (p->code && prog->code_offset != UINT32_MAX) {
 			p->entry[i] = (ebpf_entry)((uintptr_t)p->code + prog->code_offset);
 		}

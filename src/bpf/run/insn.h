@@ -96,6 +96,23 @@ enum {
 /* src of EBPF_JMP | EBPF_CALL */
 enum { EBPF_CALL_HELPER = 0, EBPF_CALL_LOCAL = 1 };
 
+/* An entry of a program array as the engines see it: a tail call through map (an index) and index
+ * goes on at instruction insn of the same program (counted from the program's first). A program's
+ * table is ordered by map, then index, and has each pair at most once. */
+struct ebpf_tail_at {
+	uint32_t map;
+	uint32_t index;
+	uint32_t insn;
+};
+
+/* What an engine runs or compiles: a verified program. Everything is borrowed. */
+struct ebpf_code {
+	const struct ebpf_insn *insns;
+	uint32_t n;
+	const struct ebpf_tail_at *tails;
+	uint32_t n_tails;
+};
+
 #define EBPF_STACK_BYTES 512u /* of one frame */
 #define EBPF_MAX_FRAMES 8u
 #define EBPF_MAX_INSNS 65536u /* of one program with its subprograms */
