@@ -128,6 +128,14 @@ void x86_lea(struct code *c, unsigned reg, unsigned base, int32_t disp)
 	x86_rm(c, 0, 1, 0x8d, reg, base, disp, 0);
 }
 
+void x86_lea_code(struct code *c, unsigned reg, uint32_t pos)
+{
+	rex(c, 1, reg, 0, 0);
+	x86_byte(c, 0x8d);
+	x86_byte(c, (reg & 7) << 3 | RBP); /* relative to rip */
+	x86_word32(c, pos - (uint32_t)(c->pos + 4));
+}
+
 void x86_push(struct code *c, unsigned reg)
 {
 	rex(c, 0, 0, reg, 0);

@@ -54,6 +54,8 @@ void x86_mov_i(struct code *c, unsigned reg, uint64_t value);
 void x86_mov(struct code *c, int wide, unsigned dst, unsigned src);
 void x86_load64(struct code *c, unsigned reg, unsigned base, int32_t disp);
 void x86_lea(struct code *c, unsigned reg, unsigned base, int32_t disp);
+/* reg = address of what lies at pos in the code. */
+void x86_lea_code(struct code *c, unsigned reg, uint32_t pos);
 void x86_push(struct code *c, unsigned reg);
 void x86_pop(struct code *c, unsigned reg);
 

@@ -17,6 +17,7 @@ enum {
 	JIT_SHORT = 4,	/* its jump has an 8-bit displacement */
 	JIT_SKIP = 8,	/* no code: done by another instruction, or its result is not needed */
 	JIT_LEA = 16,	/* a move that does the addition after it, too */
+	JIT_VALUE = 32, /* a function whose address is a value: C calls it */
 };
 
 /* Per instruction. */
@@ -32,6 +33,8 @@ struct jit_func {
 	uint32_t entry; /* where its prologue begins */
 	uint16_t used;	/* eBPF registers, as bits */
 	uint8_t calls;	/* the stack must be aligned */
+	uint8_t env;	/* it, or what it calls, reaches for the environment */
+	uint8_t value;	/* C calls it: its sixth argument is the environment */
 };
 
 struct jit {
@@ -43,7 +46,6 @@ struct jit {
 	struct jit_note *notes; /* owned, n */
 	struct jit_func funcs[JIT_MAX_FUNCS];
 	unsigned n_funcs;
-	int uses_env;
 	int helper_calls; /* real ones: the environment must survive them */
 	int relax;	  /* short jumps may be chosen in this pass */
 };
@@ -56,6 +58,12 @@ enum { JIT_SCRATCH = R11, JIT_SCRATCH2 = R10 };
 static inline unsigned jit_env_reg(const struct jit *j)
 {
 	return j->helper_calls ? R12 : R9; /* r9 costs no save, but does not survive a call */
+}
+
+/* The function that a local call or a function value names. */
+static inline struct jit_func *jit_func_at(struct jit *j, const struct ebpf_insn *i)
+{
+	return &j->funcs[j->notes[i - j->insns + 1 + i->imm].func];
 }
 
 /* What a 32-bit operation that changes nothing still does. */

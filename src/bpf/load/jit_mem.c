@@ -142,6 +142,9 @@ void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 	int32_t at = data_of((uint32_t)i->imm);
 
 	switch (i->src) {
+	case EBPF_PSEUDO_FUNC:
+		x86_lea_code(&j->code, dst, jit_func_at(j, i)->entry);
+		break;
 	case EBPF_PSEUDO_MAP:
 		x86_lea(&j->code, dst, jit_env_reg(j),
 			at - (int32_t)offsetof(struct ebpf_map, data));

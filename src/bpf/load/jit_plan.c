@@ -81,6 +81,12 @@ static int is_call(const struct ebpf_insn *i)
 	return i->code == (EBPF_JMP | EBPF_CALL);
 }
 
+static int names_function(const struct ebpf_insn *i)
+{
+	return is_call(i) ? i->src == EBPF_CALL_LOCAL
+			  : i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_FUNC;
+}
+
 static uint32_t jump_target(const struct ebpf_insn *i, uint32_t pc)
 {
 	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
@@ -94,14 +100,14 @@ static int mark_targets(struct jit *j)
 
 		if (is_jump(i)) {
 			j->notes[jump_target(i, pc)].flags |= JIT_TARGET;
-		} else if (is_call(i) && i->src == EBPF_CALL_LOCAL) {
+		} else if (names_function(i)) {
 			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
 
 			if (!target) {
 				return -ENOTSUP; /* the entry takes other arguments than a local
 						    function */
 			}
-			j->notes[target].flags |= JIT_FUNC;
+			j->notes[target].flags |= JIT_FUNC | (is_call(i) ? 0 : JIT_VALUE);
 		}
 	}
 	return 0;
@@ -121,7 +127,9 @@ static int find_funcs(struct jit *j)
 			    last != (EBPF_JMP32 | EBPF_JA)) {
 				return -EINVAL;
 			}
-			j->funcs[j->n_funcs++] = (struct jit_func){ .first = pc };
+			j->funcs[j->n_funcs++] =
+				(struct jit_func){ .first = pc,
+						   .value = !!(j->notes[pc].flags & JIT_VALUE) };
 		}
 		j->notes[pc].func = (uint8_t)(j->n_funcs - 1);
 	}
@@ -208,14 +216,15 @@ static void plan_insns(struct jit *j)
 		j->funcs[note->func].used |= (uint16_t)(u.reads | u.writes);
 		if (is_call(i)) {
 			plan_call(j, &k, pc);
-			j->uses_env |= i->src == EBPF_CALL_HELPER;
+			j->funcs[note->func].env = 1;
 		} else if (becomes_lea(j, pc)) {
 			note->flags |= JIT_LEA;
 			j->notes[pc + 1].flags |= JIT_SKIP;
 		}
 		track(&k, i, pc);
 		if (i->code == EBPF_LD_IMM64) {
-			j->uses_env |= i->src != EBPF_PSEUDO_CONST;
+			j->funcs[note->func].env |=
+				i->src != EBPF_PSEUDO_CONST && i->src != EBPF_PSEUDO_FUNC;
 			pc++;
 			j->notes[pc].map = JIT_NO_MAP;
 		}

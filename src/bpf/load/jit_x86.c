@@ -4,7 +4,8 @@
  * eBPF registers live where the kernel's compiler puts them (r0 rax, r1 rdi, r2 rsi, r3 rdx, r4
  * rcx, r5 r8, r6 rbx, r7 r13, r8 r14, r9 r15, r10 rbp), so that arguments of helpers and of the
  * entry need no moves. The hidden environment arrives in rsi and stays in r12, or in r9 when
- * nothing calls out; helpers get it as their sixth argument. r10 and r11 are scratch. The code
+ * nothing calls out; helpers get it as their sixth argument, and so do functions of the program
+ * that helpers call. r10 and r11 are scratch. The code
  * holds no address: maps and helpers are reached through the environment, functions by relative
  * calls.
  *
@@ -19,11 +20,18 @@
 #include "bpf/load/jit_int.h"
 
 #define MAX_RELAXING_PASSES 12
+#define FUNC_ALIGN 16u /* of functions that are values: the lowest bit says that they are code */
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
-/* What a function pushes: callee-saved registers that it uses, at the entry also the environment's.
- */
+/* It is entered from C, and must find the environment and keep C's r12. */
+static int sets_env(const struct jit *j, const struct jit_func *f)
+{
+	return (f == j->funcs || f->value) && f->env;
+}
+
+/* What a function pushes: callee-saved registers that it uses, entered from C also the
+ * environment's. */
 static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_t regs[5])
 {
 	unsigned n = 0;
@@ -33,7 +41,7 @@ static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_
 			regs[n++] = jit_reg[r];
 		}
 	}
-	if (f == j->funcs && j->uses_env && jit_env_reg(j) == R12) {
+	if (sets_env(j, f) && jit_env_reg(j) == R12) {
 		regs[n++] = R12;
 	}
 	return n;
@@ -59,8 +67,11 @@ static void prologue(struct jit *j, struct jit_func *f)
 	uint8_t regs[5];
 	unsigned n = saved_regs(j, f, regs);
 
+	while (f->value && c->pos % FUNC_ALIGN) {
+		x86_byte(c, 0xcc);
+	}
 	f->entry = (uint32_t)c->pos;
-	if (f == j->funcs) {
+	if (f == j->funcs || f->value) {
 		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: it is called through a pointer */
 	}
 	if (has_frame(f)) {
@@ -74,8 +85,12 @@ static void prologue(struct jit *j, struct jit_func *f)
 	if (needs_pad(f, n)) {
 		x86_push(c, RAX);
 	}
-	if (f == j->funcs && j->uses_env) {
-		x86_mov(c, 1, jit_env_reg(j), RSI);
+	if (sets_env(j, f)) {
+		unsigned from = f == j->funcs ? RSI : R9, to = jit_env_reg(j);
+
+		if (from != to) {
+			x86_mov(c, 1, to, from);
+		}
 	}
 }
 
@@ -166,15 +181,18 @@ static void compare(struct code *c, const struct ebpf_insn *i)
 	}
 }
 
-static void call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note, uint32_t pc)
+static void call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
 {
 	struct code *c = &j->code;
 
 	if (i->src == EBPF_CALL_LOCAL) {
-		uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
+		const struct jit_func *f = jit_func_at(j, i);
 
+		if (sets_env(j, f) && jit_env_reg(j) != R9) {
+			x86_mov(c, 1, R9, jit_env_reg(j));
+		}
 		x86_byte(c, 0xe8);
-		x86_word32(c, j->funcs[j->notes[target].func].entry - (uint32_t)(c->pos + 4));
+		x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
 	} else if (note->map != JIT_NO_MAP) {
 		jit_lookup(j, &j->maps[note->map]);
 	} else {
@@ -194,7 +212,7 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *n
 	int32_t off = i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off;
 
 	if (op == EBPF_CALL) {
-		call(j, i, note, pc);
+		call(j, i, note);
 	} else if (op == EBPF_EXIT) {
 		epilogue(j, &j->funcs[note->func]);
 	} else if (off) {

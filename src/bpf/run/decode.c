@@ -116,10 +116,12 @@ int ebpf_insn_slots(const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
 		const struct ebpf_insn *second = i + 1;
 
 		if (n - pc < 2 || second->code || second->dst || second->src || second->off ||
-		    i->off || i->src > EBPF_PSEUDO_MAP_VALUE) {
+		    i->off || (i->src > EBPF_PSEUDO_MAP_VALUE && i->src != EBPF_PSEUDO_FUNC)) {
 			return -EINVAL;
 		}
-		return i->src == EBPF_PSEUDO_MAP && second->imm ? -EINVAL : 2;
+		return (i->src == EBPF_PSEUDO_MAP || i->src == EBPF_PSEUDO_FUNC) && second->imm
+			       ? -EINVAL
+			       : 2;
 	}
 	if (i->src > 10) {
 		return -EINVAL;
@@ -142,11 +144,15 @@ int ebpf_insn_slots(const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
 
 #define NOWHERE INT64_MIN
 
-/* Where control goes besides the next instruction; it may lie outside of the program. */
+/* Where control goes besides the next instruction, or the function that a value names; it may lie
+ * outside of the program. */
 static int64_t target_of(const struct ebpf_insn *i, uint32_t pc)
 {
 	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
 
+	if (i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_FUNC) {
+		return (int64_t)pc + 1 + i->imm;
+	}
 	if ((class != EBPF_JMP && class != EBPF_JMP32) || op == EBPF_EXIT) {
 		return NOWHERE;
 	}
@@ -167,7 +173,8 @@ static int goes_on(const struct ebpf_insn *i)
 static int operand_ok(const struct ebpf_insn *i, uint32_t n_maps)
 {
 	if (i->code == EBPF_LD_IMM64) {
-		return i->src == EBPF_PSEUDO_CONST || (i->imm >= 0 && (uint32_t)i->imm < n_maps);
+		return i->src == EBPF_PSEUDO_CONST || i->src == EBPF_PSEUDO_FUNC ||
+		       (i->imm >= 0 && (uint32_t)i->imm < n_maps);
 	}
 	return i->code != (EBPF_JMP | EBPF_CALL) || i->src == EBPF_CALL_LOCAL ||
 	       ebpf_helper_slot(i->imm) >= 0;

@@ -23,6 +23,7 @@ struct saved_frame {
 			return 0;                                                                  \
 		}                                                                                  \
 	} while (0)
+#define HELPED(slot) ((void)0)
 #define ENTER()                                                                                    \
 	do {                                                                                       \
 		if (frame + 1 >= EBPF_MAX_FRAMES) {                                                \
@@ -32,20 +33,37 @@ struct saved_frame {
 #define BAD() return 0
 #define DONE() return r[0]
 
-uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
-			      struct ebpf_env *env)
+/* A callback is a run of its own, with frames of its own: what it may reach of its caller's frame
+ * it gets by address. */
+static uint64_t run(const struct ebpf_insn *ip, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+		    struct ebpf_env *env)
 {
 	ALIGNED(16) uint8_t stacks[EBPF_MAX_FRAMES][EBPF_STACK_BYTES];
 	struct saved_frame saved[EBPF_MAX_FRAMES];
-	const struct ebpf_insn *ip = insns;
-	unsigned frame = 0;
+	const unsigned bottom = 0;
+	unsigned frame = bottom;
 	uint64_t r[16]; /* 16, so that a register field always indexes into it */
 
 	/* One by one: an initializer becomes a `rep stos`, which takes longer than many a program.
 	 */
-	r[0] = r[2] = r[3] = r[4] = r[5] = r[6] = r[7] = r[8] = r[9] = 0;
-	r[1] = (uintptr_t)ctx;
+	r[0] = r[5] = r[6] = r[7] = r[8] = r[9] = 0;
+	r[1] = a1;
+	r[2] = a2;
+	r[3] = a3;
+	r[4] = a4;
 	r[10] = (uintptr_t)stacks[0] + EBPF_STACK_BYTES;
-	(void)n;
 #include "bpf/run/interp_body.inc"
+}
+
+uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
+			      struct ebpf_env *env)
+{
+	(void)n;
+	return run(insns, (uintptr_t)ctx, 0, 0, 0, env);
+}
+
+uint64_t ebpf_interp_call(const struct ebpf_insn *fn, uint64_t a1, uint64_t a2, uint64_t a3,
+			  uint64_t a4, struct ebpf_env *env)
+{
+	return run(fn, a1, a2, a3, a4, env);
 }

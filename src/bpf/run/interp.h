@@ -5,11 +5,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "bpf/run/env.h"
 
 /* Runs a verified program: no checks but those of the instruction set (division by zero ...). */
 uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
 			      struct ebpf_env *env);
+
+/* Runs a function of a verified program in a frame of its own, for ebpf_call_back. */
+uint64_t ebpf_interp_call(const struct ebpf_insn *fn, uint64_t a1, uint64_t a2, uint64_t a3,
+			  uint64_t a4, struct ebpf_env *env);
+
+/* Who runs interpreted functions that helpers call back on this thread instead of ebpf_interp_call:
+ * a checked run, while one of its helpers runs. */
+struct ebpf_callee {
+	uint64_t (*call)(struct ebpf_callee *self, const struct ebpf_insn *fn, uint64_t a1,
+			 uint64_t a2, uint64_t a3, uint64_t a4);
+	struct ebpf_env *env; /* whose helpers are meant */
+};
+extern TLS_FAST struct ebpf_callee *ebpf_callee;
 
 struct ebpf_memory {
 	uint64_t base;
@@ -19,8 +33,10 @@ struct ebpf_memory {
 
 /* Runs any bytes as a program and checks every instruction, jump and access: each access must lie
  * in the running frame's stack or one of regions (or, when env is given, in the value memory of its
- * maps). fuel: instructions at most. r1, r2 as given. observer (may be NULL) is called before every
- * instruction with the register file, for the soundness tests of the verifier. 0 with *ret_r0, or
+ * maps). Memory that helpers give (map values, records) may be used too, and functions that helpers
+ * call back run in the next frame under the same checks. fuel: instructions at most. r1, r2 as
+ * given. observer (may be NULL) is called before every instruction with the register file, for the
+ * soundness tests of the verifier. 0 with *ret_r0, or
  * -EFAULT (access), -EINVAL (instruction), -ETIME (fuel), -ELOOP (frames); *ret_pc says where. */
 typedef void (*ebpf_observe_fn)(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11]);
 struct ebpf_checked_run {

@@ -213,6 +213,18 @@ static int add_operands(struct asm_unit *u, uint8_t code, const char *d, const c
 	return add(u, code | EBPF_K, dst, 0, off, imm);
 }
 
+static int asm_function(struct asm_unit *u, char a[4][48], const char *line)
+{
+	if (parse_reg(a[0]) < 0) {
+		return fail(u, "bad operands", line);
+	}
+	if (add_label(u, a[1], 1) < 0 ||
+	    add(u, EBPF_LD_IMM64, parse_reg(a[0]), EBPF_PSEUDO_FUNC, 0, 0) < 0) {
+		return -1;
+	}
+	return add(u, 0, 0, 0, 0, 0);
+}
+
 static int asm_wide(struct asm_unit *u, const char *m, char a[4][48], const char *line)
 {
 	int dst = parse_reg(a[0]), src = strcmp(m, "lddw") == 0	   ? 0
@@ -321,6 +333,9 @@ static int assemble(struct asm_unit *u, const char *m, char a[4][48], const char
 	if (strcmp(m, "lddw") == 0 || strcmp(m, "ldmap") == 0 || strcmp(m, "ldval") == 0) {
 		return asm_wide(u, m, a, line);
 	}
+	if (strcmp(m, "ldfn") == 0) {
+		return asm_function(u, a, line);
+	}
 	if (strcmp(m, "exit") == 0 || strcmp(m, "ja") == 0 || strcmp(m, "jal") == 0 ||
 	    strncmp(m, "call", 4) == 0) {
 		return asm_control(u, m, a, line);
@@ -387,7 +402,8 @@ int asm_end(struct asm_unit *u)
 		if (off == INT64_MAX) {
 			return fail(u, "no such label", u->uses[i].name);
 		}
-		if (insn->code == (EBPF_JMP | EBPF_CALL) || insn->code == (EBPF_JMP32 | EBPF_JA)) {
+		if (insn->code == (EBPF_JMP | EBPF_CALL) || insn->code == (EBPF_JMP32 | EBPF_JA) ||
+		    insn->code == EBPF_LD_IMM64) {
 			insn->imm = (int32_t)off;
 		} else if (off < INT16_MIN || off > INT16_MAX) {
 			return fail(u, "jump too far", u->uses[i].name);

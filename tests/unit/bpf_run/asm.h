@@ -10,6 +10,7 @@
  * - lddw D, number of 64 bits
  * - ldmap D, index
  * - ldval D, index, offset
+ * - ldfn D, L: the function at L as a value
  * - ja L; jal L (32-bit distance)
  * - jeq jne jgt jge jlt jle jset jsgt jsge jslt jsle D, V, L; with suffix 32: 32-bit class
  * - call number; callf L; exit
