@@ -1,69 +1,82 @@
-/* Test builds alone: GBPF_POINT="name:kill[:n]" or "name:stop[:n]" makes the process kill or stop
- * itself at the n-th pass (1 unless told) of that point. GBPF_POINT_LOG names a file to which "name
- * pid" is appended just before, so that a test knows that the point was met. */
+/* Test builds alone: a process kills or stops itself at the n-th pass of a point. Which one says
+ * GBPF_POINT="name:kill[:n]" or "name:stop[:n]" from the start; or a page of a file,
+ * GBPF_POINT_CONTROL, in which a test arms a point while the process runs, and sees that it was
+ * met. */
 #include "base/point.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
+
+#define NAME_BYTES 64u
 
 void point_reached(const char *name);
 
+/* As tools/point-test writes it: the name and left first, signal last. */
+struct point_control {
+	int32_t signal; /* 0: nothing is armed */
+	uint32_t left;	/* passes until it acts */
+	int32_t met;	/* process id, once it acted */
+	char name[NAME_BYTES];
+};
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char chosen[64], log_path[256];
-static int chosen_signal;
-static unsigned left;
+static struct point_control own, *control = &own;
+
+static void map_control(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	void *p = fd < 0 ? MAP_FAILED
+			 : mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	control = p == MAP_FAILED ? &own : p;
+}
 
 static void read_environment(void)
 {
-	const char *v = getenv("GBPF_POINT"), *log = getenv("GBPF_POINT_LOG"), *action, *count;
+	const char *path = getenv("GBPF_POINT_CONTROL"), *v = getenv("GBPF_POINT"), *action, *count;
 	size_t n = v ? strcspn(v, ":") : 0;
 
-	if (!v || v[n] != ':' || n >= sizeof(chosen)) {
+	if (path) {
+		map_control(path);
+	}
+	if (!v || v[n] != ':' || n >= NAME_BYTES) {
 		return;
 	}
 	action = v + n + 1;
 	count = strchr(action, ':');
-	left = count ? (unsigned)strtoul(count + 1, NULL, 10) : 1;
-	snprintf(log_path, sizeof(log_path), "%s", log ? log : "");
-	memcpy(chosen, v, n);
-	chosen_signal = strncmp(action, "kill", 4) == 0	  ? SIGKILL
-			: strncmp(action, "stop", 4) == 0 ? SIGSTOP
-							  : 0;
-}
-
-static void tell(const char *name)
-{
-	char line[128];
-	int n = snprintf(line, sizeof(line), "%s %d\n", name, (int)getpid());
-	int fd = log_path[0] ? open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-
-	if (fd >= 0) {
-		(void)!write(fd, line, (size_t)n);
-		close(fd);
-	}
+	memset(control->name, 0, NAME_BYTES);
+	memcpy(control->name, v, n);
+	control->left = count ? (uint32_t)strtoul(count + 1, NULL, 10) : 1;
+	store_release(&control->signal, strncmp(action, "stop", 4) == 0 ? SIGSTOP : SIGKILL);
 }
 
 void point_reached(const char *name)
 {
-	int saved;
+	int saved, sig;
 
 	(void)pthread_once(&once, read_environment);
-	if (!chosen_signal || strcmp(name, chosen) != 0 ||
-	    __atomic_sub_fetch(&left, 1u, __ATOMIC_ACQ_REL) != 0) {
+	sig = load_acquire(&control->signal);
+	if (likely(!sig) || strncmp(name, control->name, NAME_BYTES) != 0 ||
+	    __atomic_sub_fetch(&control->left, 1u, __ATOMIC_ACQ_REL) != 0) {
 		return;
 	}
 	saved = errno;
-	tell(name);
-	/* To this thread, which therefore does not go on; the signal stops or ends them all. */
-	syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), chosen_signal);
+	store_relaxed(&control->signal, 0);
+	store_release(&control->met, (int32_t)getpid());
+	/* To this thread, so that it does not go on; the signal stops or ends all of them. */
+	syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), sig);
 	errno = saved;
 }
