@@ -87,17 +87,17 @@ static int unknown_option(struct cli *c, const char *name, size_t len)
 {
 	const struct cli_option *sets[2] = { c->verb ? c->verb->options : NULL, cli_globals };
 	char word[64], nearest[72];
-	struct cli_nearest n;
+	struct nearest n;
 	const char *best;
 
 	snprintf(word, sizeof(word), "%.*s", (int)MIN(len, (size_t)60), name);
-	cli_nearest_init(&n, word);
+	nearest_init(&n, word);
 	for (int s = 0; s < 2; s++) {
 		for (const struct cli_option *o = sets[s]; o && o->name; o++) {
-			cli_nearest_offer(&n, o->name);
+			nearest_offer(&n, o->name);
 		}
 	}
-	best = cli_nearest_best(&n);
+	best = nearest_best(&n);
 	snprintf(nearest, sizeof(nearest), "--%s", best ? best : "");
 	return usage_error(c, best ? nearest : NULL, "unknown option '--%s'", word);
 }
@@ -111,21 +111,21 @@ bool cli_is_choice(const struct cli_option *o)
 static int check_choice(struct cli *c, const struct cli_option *o, const char *value)
 {
 	char words[128];
-	struct cli_nearest n;
+	struct nearest n;
 	char *save, *w;
 
 	if (!cli_is_choice(o)) {
 		return 0;
 	}
 	snprintf(words, sizeof(words), "%s", o->arg);
-	cli_nearest_init(&n, value);
+	nearest_init(&n, value);
 	for (w = strtok_r(words, "|", &save); w; w = strtok_r(NULL, "|", &save)) {
 		if (strcmp(w, value) == 0) {
 			return 0;
 		}
-		cli_nearest_offer(&n, w);
+		nearest_offer(&n, w);
 	}
-	return usage_error(c, cli_nearest_best(&n), "--%s: '%s' is not one of %s", o->name, value,
+	return usage_error(c, nearest_best(&n), "--%s: '%s' is not one of %s", o->name, value,
 			   o->arg);
 }
 
@@ -192,18 +192,18 @@ static int parse_verb(struct cli *c, const char *word)
 {
 	const struct cli_verb *const *verbs = c->verb ? c->verb->subs : cli_verbs;
 	const struct cli_verb *v = cli_verb_find(verbs, word);
-	struct cli_nearest n;
+	struct nearest n;
 
 	if (v) {
 		c->group = c->verb;
 		c->verb = v;
 		return 0;
 	}
-	cli_nearest_init(&n, word);
+	nearest_init(&n, word);
 	for (; *verbs; verbs++) {
-		cli_nearest_offer(&n, (*verbs)->name);
+		nearest_offer(&n, (*verbs)->name);
 	}
-	return usage_error(c, cli_nearest_best(&n), "unknown verb '%s'", word);
+	return usage_error(c, nearest_best(&n), "unknown verb '%s'", word);
 }
 
 static int check_arguments(struct cli *c)

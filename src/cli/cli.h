@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/compiler.h"
+#include "base/nearest.h"
 #include "base/report.h"
 
 enum cli_exit {
@@ -95,16 +96,6 @@ int cli_number(struct cli *c, const char *what, const char *text, uint64_t min, 
 /* usage.c */
 void cli_usage(const struct cli *c, FILE *to); /* of c->verb, or of the program */
 void cli_usage_verb(const struct cli_verb *group, const struct cli_verb *verb, FILE *to);
-
-/* suggest.c: the nearest of the offered words when it is near enough to be meant, or NULL. */
-struct cli_nearest {
-	const char *word;
-	const char *best;
-	unsigned distance;
-};
-void cli_nearest_init(struct cli_nearest *n, const char *word);
-void cli_nearest_offer(struct cli_nearest *n, const char *candidate);
-const char *cli_nearest_best(const struct cli_nearest *n);
 
 /* out.c: "gbpf: message. hint", or the error document with --json. Return exit_code. hint may be
  * NULL. */

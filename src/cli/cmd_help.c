@@ -54,15 +54,15 @@ static int help_json(struct cli *c)
 
 static int unknown_topic(struct cli *c, const struct cli_verb *const *verbs, const char *word)
 {
-	struct cli_nearest n;
+	struct nearest n;
 	const char *best;
 	char hint[80] = "See: gbpf help";
 
-	cli_nearest_init(&n, word);
+	nearest_init(&n, word);
 	for (; *verbs; verbs++) {
-		cli_nearest_offer(&n, (*verbs)->name);
+		nearest_offer(&n, (*verbs)->name);
 	}
-	best = cli_nearest_best(&n);
+	best = nearest_best(&n);
 	if (best) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
 	}

@@ -16,7 +16,7 @@
 static bool nearest_policy(const char *name, char *best, size_t cap)
 {
 	char dir[PATH_MAX], word[64];
-	struct cli_nearest n;
+	struct nearest n;
 	struct dirent *e;
 	bool any = false;
 	DIR *d;
@@ -32,9 +32,9 @@ static bool nearest_policy(const char *name, char *best, size_t cap)
 			continue;
 		}
 		snprintf(word, sizeof(word), "%.*s", (int)(len - strlen(SUFFIX)), e->d_name);
-		cli_nearest_init(&n, name);
-		cli_nearest_offer(&n, word);
-		if (cli_nearest_best(&n)) {
+		nearest_init(&n, name);
+		nearest_offer(&n, word);
+		if (nearest_best(&n)) {
 			snprintf(best, cap, "%s", word);
 			any = true;
 		}

@@ -179,15 +179,15 @@ static int check_file(struct cli *c, const char *file, const struct hook_info *h
 
 static int unknown_hook(struct cli *c)
 {
-	struct cli_nearest n;
+	struct nearest n;
 	char hint[96];
 
-	cli_nearest_init(&n, c->opt[O_SECTION]);
+	nearest_init(&n, c->opt[O_SECTION]);
 	for (const struct hook_info *h = hook_table; h->name; h++) {
-		cli_nearest_offer(&n, h->name);
+		nearest_offer(&n, h->name);
 	}
 	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 cli_nearest_best(&n) ? cli_nearest_best(&n) : "submit");
+		 nearest_best(&n) ? nearest_best(&n) : "submit");
 	return cli_fail(c, CLI_USAGE, "usage", hint,
 			"policy check: --section: there is no hook '%s'", c->opt[O_SECTION]);
 }

@@ -1,8 +1,10 @@
 /* Nearest word by edit distance (insert, delete, replace, swap of neighbours), for "did you mean".
  */
-#include "cli/cli.h"
+#include "base/nearest.h"
 
 #include <string.h>
+
+#include "base/compiler.h"
 
 #define WORD_MAX 40
 
@@ -36,14 +38,14 @@ static unsigned distance(const char *a, const char *b)
 	return row[n % 3][m];
 }
 
-void cli_nearest_init(struct cli_nearest *n, const char *word)
+void nearest_init(struct nearest *n, const char *word)
 {
 	n->word = word;
 	n->best = NULL;
 	n->distance = WORD_MAX;
 }
 
-void cli_nearest_offer(struct cli_nearest *n, const char *candidate)
+void nearest_offer(struct nearest *n, const char *candidate)
 {
 	unsigned d = distance(n->word, candidate);
 
@@ -53,7 +55,7 @@ void cli_nearest_offer(struct cli_nearest *n, const char *candidate)
 	}
 }
 
-const char *cli_nearest_best(const struct cli_nearest *n)
+const char *nearest_best(const struct nearest *n)
 {
 	/* A third of the letters may be wrong, at least one: more than that is another word. */
 	size_t allowed = MAX((size_t)1, (strlen(n->word) + 1) / 3);
