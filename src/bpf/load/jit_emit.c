@@ -161,3 +161,22 @@ void x86_land(struct code *c, size_t skip)
 		c->out[skip - 1] = (uint8_t)(c->pos - skip);
 	}
 }
+
+size_t x86_skip_far(struct code *c, int cond)
+{
+	if (cond < 0) {
+		x86_byte(c, 0xe9);
+	} else {
+		x86_byte(c, 0x0f);
+		x86_byte(c, 0x80u | (unsigned)cond);
+	}
+	x86_word32(c, 0);
+	return c->pos;
+}
+
+void x86_land_far(struct code *c, size_t skip)
+{
+	struct code at = { c->out, c->cap, skip - 4 };
+
+	x86_word32(&at, (uint32_t)(c->pos - skip));
+}

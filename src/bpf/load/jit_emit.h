@@ -62,5 +62,8 @@ void x86_pop(struct code *c, unsigned reg);
 /* A short forward jump inside one expansion (cond < 0: always); x86_land makes it come here. */
 size_t x86_skip(struct code *c, int cond);
 void x86_land(struct code *c, size_t skip);
+/* The same for any distance. */
+size_t x86_skip_far(struct code *c, int cond);
+void x86_land_far(struct code *c, size_t skip);
 
 #endif

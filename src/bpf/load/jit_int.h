@@ -1,5 +1,5 @@
 /* The compiler's own: what one compilation knows, shared by analysis (jit_plan.c), single
- * instructions (jit_alu.c, jit_div.c, jit_mem.c) and control (jit_x86.c). */
+ * instructions (jit_alu.c, jit_div.c, jit_mem.c), calls (jit_call.c) and control (jit_x86.c). */
 #ifndef GBPF_BPF_LOAD_JIT_INT_H
 #define GBPF_BPF_LOAD_JIT_INT_H
 
@@ -18,12 +18,13 @@ enum {
 	JIT_SKIP = 8,	/* no code: done by another instruction, or its result is not needed */
 	JIT_LEA = 16,	/* a move that does the addition after it, too */
 	JIT_VALUE = 32, /* a function whose address is a value: C calls it */
+	JIT_TAIL = 64,	/* a function that tail calls go to */
 };
 
 /* Per instruction. */
 struct jit_note {
 	uint8_t flags;
-	uint8_t map;   /* a lookup of this map, to be done in line; or JIT_NO_MAP */
+	uint8_t map;   /* a call with this map, to be done in line; or JIT_NO_MAP */
 	uint8_t func;  /* index of the function that it belongs to */
 	uint32_t addr; /* where its code begins, after the function's prologue */
 };
@@ -35,6 +36,8 @@ struct jit_func {
 	uint8_t calls;	/* the stack must be aligned */
 	uint8_t env;	/* it, or what it calls, reaches for the environment */
 	uint8_t value;	/* C calls it: its sixth argument is the environment */
+	uint8_t root;	/* the program, or a tail call's target: starts with ctx and environment */
+	uint32_t tail_entry; /* where tail calls come in, with their number in eax */
 };
 
 struct jit {
@@ -47,7 +50,10 @@ struct jit {
 	struct jit_func funcs[JIT_MAX_FUNCS];
 	unsigned n_funcs;
 	int helper_calls; /* real ones: the environment must survive them */
-	int relax;	  /* short jumps may be chosen in this pass */
+	const struct ebpf_tail_at *tails;
+	uint32_t n_tails;
+	int tail_calls; /* there are some: roots keep count of them in a word of their stack */
+	int relax;	/* short jumps may be chosen in this pass */
 };
 
 extern const uint8_t jit_reg[11]; /* eBPF register -> x86 register */
@@ -58,6 +64,16 @@ enum { JIT_SCRATCH = R11, JIT_SCRATCH2 = R10 };
 static inline unsigned jit_env_reg(const struct jit *j)
 {
 	return j->helper_calls ? R12 : R9; /* r9 costs no save, but does not survive a call */
+}
+
+static inline int32_t jit_map_handle(uint32_t map)
+{
+	return (int32_t)(offsetof(struct ebpf_env, maps) + map * sizeof(struct ebpf_map));
+}
+
+static inline int32_t jit_map_data(uint32_t map)
+{
+	return jit_map_handle(map) + (int32_t)offsetof(struct ebpf_map, data);
 }
 
 /* The function that a local call or a function value names. */
@@ -81,6 +97,11 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 void jit_division(struct code *c, const struct ebpf_insn *i);
 void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i);
 void jit_memory(struct jit *j, const struct ebpf_insn *i);
-void jit_lookup(struct jit *j, const struct ebpf_map *map);
+void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
+void jit_epilogue(struct jit *j, const struct jit_func *f);
+/* Bytes from rsp to the number of tail calls, in a root. */
+int32_t jit_tail_count(const struct jit *j, const struct jit_func *f);
+/* It is entered with an environment, and must keep its caller's r12. */
+int jit_sets_env(const struct jit *j, const struct jit_func *f);
 
 #endif

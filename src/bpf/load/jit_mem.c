@@ -4,12 +4,6 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-static int32_t data_of(uint32_t map)
-{
-	return (int32_t)(offsetof(struct ebpf_env, maps) + map * sizeof(struct ebpf_map) +
-			 offsetof(struct ebpf_map, data));
-}
-
 static void load(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
 {
 	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
@@ -139,7 +133,7 @@ void jit_memory(struct jit *j, const struct ebpf_insn *i)
 void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 {
 	unsigned dst = jit_reg[i->dst];
-	int32_t at = data_of((uint32_t)i->imm);
+	int32_t at = jit_map_data((uint32_t)i->imm);
 
 	switch (i->src) {
 	case EBPF_PSEUDO_FUNC:
@@ -158,40 +152,4 @@ void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
 	default:
 		x86_mov_i(&j->code, dst, (uint32_t)i->imm | (uint64_t)(uint32_t)i[1].imm << 32);
 	}
-}
-
-/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this
- * process's. */
-void jit_lookup(struct jit *j, const struct ebpf_map *map)
-{
-	struct code *c = &j->code;
-	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
-	size_t out_of_range, absent = 0, done;
-
-	x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
-	x86_alu_ri(c, 0, X86_CMP, RAX, (int32_t)map->max_entries);
-	out_of_range = x86_skip(c, X86_AE);
-	if (may_be_absent) {
-		x86_load64(c, JIT_SCRATCH, jit_env_reg(j), data_of(map->index));
-		x86_rr(c, 1, 0x85, JIT_SCRATCH, JIT_SCRATCH);
-		absent = x86_skip(c, X86_E);
-	}
-	if (map->stride & (map->stride - 1)) {
-		x86_rr(c, 1, 0x69, RAX, RAX);
-		x86_word32(c, map->stride);
-	} else {
-		x86_shift_i(c, 1, X86_SHL, RAX, (unsigned)__builtin_ctz(map->stride));
-	}
-	if (may_be_absent) {
-		x86_rr(c, 1, 0x01, JIT_SCRATCH, RAX);
-	} else {
-		x86_rm(c, 0, 1, 0x03, RAX, jit_env_reg(j), data_of(map->index), 0);
-	}
-	done = x86_skip(c, -1);
-	x86_land(c, out_of_range);
-	if (may_be_absent) {
-		x86_land(c, absent);
-	}
-	x86_mov_i(c, RAX, 0);
-	x86_land(c, done);
 }

@@ -9,6 +9,9 @@
 #include "bpf/load/jit_int.h"
 #include "bpf/run/decode.h"
 
+#define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
+#include "gbpf/hooks.def"
+
 #define R(n) (1u << (n))
 #define CALL_ARGS (R(1) | R(2) | R(3) | R(4) | R(5))
 
@@ -92,6 +95,25 @@ static uint32_t jump_target(const struct ebpf_insn *i, uint32_t pc)
 	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
 }
 
+/* Tail calls go to first instructions of functions, which nothing else enters. */
+static int mark_tails(struct jit *j)
+{
+	for (uint32_t k = 0; k < j->n_tails; k++) {
+		const struct ebpf_tail_at *t = &j->tails[k];
+
+		if (!t->insn || t->insn >= j->n || !j->insns[t->insn].code || t->map >= j->n_maps ||
+		    t->index > INT32_MAX) {
+			return -EINVAL;
+		}
+		if (j->notes[t->insn].flags & (JIT_FUNC | JIT_TARGET) &&
+		    !(j->notes[t->insn].flags & JIT_TAIL)) {
+			return -ENOTSUP;
+		}
+		j->notes[t->insn].flags |= JIT_FUNC | JIT_TAIL;
+	}
+	return 0;
+}
+
 static int mark_targets(struct jit *j)
 {
 	j->notes[0].flags |= JIT_FUNC;
@@ -110,7 +132,7 @@ static int mark_targets(struct jit *j)
 			j->notes[target].flags |= JIT_FUNC | (is_call(i) ? 0 : JIT_VALUE);
 		}
 	}
-	return 0;
+	return mark_tails(j);
 }
 
 /* A function ends before the next one begins, and is left by calls and exits only. */
@@ -127,9 +149,11 @@ static int find_funcs(struct jit *j)
 			    last != (EBPF_JMP32 | EBPF_JA)) {
 				return -EINVAL;
 			}
-			j->funcs[j->n_funcs++] =
-				(struct jit_func){ .first = pc,
-						   .value = !!(j->notes[pc].flags & JIT_VALUE) };
+			j->funcs[j->n_funcs++] = (struct jit_func){
+				.first = pc,
+				.value = !!(j->notes[pc].flags & JIT_VALUE),
+				.root = !pc || (j->notes[pc].flags & JIT_TAIL),
+			};
 		}
 		j->notes[pc].func = (uint8_t)(j->n_funcs - 1);
 	}
@@ -173,21 +197,36 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 	}
 }
 
-static void plan_call(struct jit *j, struct known *k, uint32_t pc)
+/* The handle in a register is a constant of the code; nobody else needs the load that made it. */
+static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
+{
+	if (k->map[reg] != JIT_NO_MAP && (k->unread & R(reg))) {
+		j->notes[k->where[reg]].flags |= JIT_SKIP;
+	}
+	return k->map[reg];
+}
+
+static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
 	struct jit_note *note = &j->notes[pc];
+	struct jit_func *f = &j->funcs[note->func];
+	int slot = i->src == EBPF_CALL_HELPER ? ebpf_helper_slot(i->imm) : -1;
 
-	if (i->src == EBPF_CALL_HELPER &&
-	    ebpf_helper_slot(i->imm) == EBPF_SLOT_bpf_map_lookup_elem && k->map[1] != JIT_NO_MAP) {
-		note->map = k->map[1];
-		if (k->unread & R(1)) {
-			j->notes[k->where[1]].flags |= JIT_SKIP;
-		}
-		return;
+	f->env = 1;
+	if (slot == EBPF_SLOT_bpf_tail_call) {
+		note->map = take_handle(j, k, 2);
+		j->tail_calls = 1;
+		return f->root ? 0 : -EINVAL;
 	}
-	j->funcs[note->func].calls = 1;
+	if (slot == EBPF_SLOT_bpf_map_lookup_elem && k->map[1] != JIT_NO_MAP &&
+	    j->maps[k->map[1]].type == GBPF_MAP_ARRAY) {
+		note->map = take_handle(j, k, 1);
+		return 0;
+	}
+	f->calls = 1;
 	j->helper_calls |= i->src == EBPF_CALL_HELPER;
+	return 0;
 }
 
 static int becomes_lea(const struct jit *j, uint32_t pc)
@@ -199,11 +238,12 @@ static int becomes_lea(const struct jit *j, uint32_t pc)
 	       !(j->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));
 }
 
-static void plan_insns(struct jit *j)
+static int plan_insns(struct jit *j)
 {
 	struct known k;
+	int err = 0;
 
-	for (uint32_t pc = 0; pc < j->n; pc++) {
+	for (uint32_t pc = 0; pc < j->n && !err; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 		struct jit_note *note = &j->notes[pc];
 		struct uses u = uses_of(i);
@@ -215,8 +255,7 @@ static void plan_insns(struct jit *j)
 		note->map = JIT_NO_MAP;
 		j->funcs[note->func].used |= (uint16_t)(u.reads | u.writes);
 		if (is_call(i)) {
-			plan_call(j, &k, pc);
-			j->funcs[note->func].env = 1;
+			err = plan_call(j, &k, pc);
 		} else if (becomes_lea(j, pc)) {
 			note->flags |= JIT_LEA;
 			j->notes[pc + 1].flags |= JIT_SKIP;
@@ -229,6 +268,7 @@ static void plan_insns(struct jit *j)
 			j->notes[pc].map = JIT_NO_MAP;
 		}
 	}
+	return err;
 }
 
 int jit_plan(struct jit *j)
@@ -246,8 +286,5 @@ int jit_plan(struct jit *j)
 	if (!err) {
 		err = find_funcs(j);
 	}
-	if (!err) {
-		plan_insns(j);
-	}
-	return err;
+	return err ? err : plan_insns(j);
 }

@@ -24,10 +24,14 @@
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
 
-/* It is entered from C, and must find the environment and keep C's r12. */
-static int sets_env(const struct jit *j, const struct jit_func *f)
+int jit_sets_env(const struct jit *j, const struct jit_func *f)
 {
-	return (f == j->funcs || f->value) && f->env;
+	return (f->root || f->value) && f->env;
+}
+
+static int counts_tails(const struct jit *j, const struct jit_func *f)
+{
+	return j->tail_calls && f->root;
 }
 
 /* What a function pushes: callee-saved registers that it uses, entered from C also the
@@ -41,7 +45,7 @@ static unsigned saved_regs(const struct jit *j, const struct jit_func *f, uint8_
 			regs[n++] = jit_reg[r];
 		}
 	}
-	if (sets_env(j, f) && jit_env_reg(j) == R12) {
+	if (jit_sets_env(j, f) && jit_env_reg(j) == R12) {
 		regs[n++] = R12;
 	}
 	return n;
@@ -54,11 +58,19 @@ static int has_frame(const struct jit_func *f)
 
 /* The stack is aligned to 16 bytes where a function calls: return address, saved rbp, frame,
  * pushes. */
-static int needs_pad(const struct jit_func *f, unsigned pushes)
+static int needs_pad(const struct jit *j, const struct jit_func *f, unsigned pushes)
 {
-	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) + 8 * pushes;
+	unsigned bytes = 8 + (has_frame(f) ? 8 + EBPF_STACK_BYTES : 0) +
+			 8 * (pushes + (unsigned)counts_tails(j, f));
 
 	return f->calls && bytes % 16;
+}
+
+int32_t jit_tail_count(const struct jit *j, const struct jit_func *f)
+{
+	uint8_t regs[5];
+
+	return needs_pad(j, f, saved_regs(j, f, regs)) ? 8 : 0;
 }
 
 static void prologue(struct jit *j, struct jit_func *f)
@@ -74,6 +86,10 @@ static void prologue(struct jit *j, struct jit_func *f)
 	if (f == j->funcs || f->value) {
 		x86_bytes(c, "\xf3\x0f\x1e\xfa", 4); /* endbr64: it is called through a pointer */
 	}
+	if (f == j->funcs && j->tail_calls) {
+		x86_mov_i(c, RAX, 0);
+	}
+	f->tail_entry = (uint32_t)c->pos;
 	if (has_frame(f)) {
 		x86_push(c, RBP);
 		x86_mov(c, 1, RBP, RSP);
@@ -82,11 +98,14 @@ static void prologue(struct jit *j, struct jit_func *f)
 	for (unsigned k = 0; k < n; k++) {
 		x86_push(c, regs[k]);
 	}
-	if (needs_pad(f, n)) {
+	if (counts_tails(j, f)) {
 		x86_push(c, RAX);
 	}
-	if (sets_env(j, f)) {
-		unsigned from = f == j->funcs ? RSI : R9, to = jit_env_reg(j);
+	if (needs_pad(j, f, n)) {
+		x86_push(c, RAX);
+	}
+	if (jit_sets_env(j, f)) {
+		unsigned from = f->root ? RSI : R9, to = jit_env_reg(j);
 
 		if (from != to) {
 			x86_mov(c, 1, to, from);
@@ -94,14 +113,16 @@ static void prologue(struct jit *j, struct jit_func *f)
 	}
 }
 
-static void epilogue(struct jit *j, const struct jit_func *f)
+/* Everything but the return. */
+void jit_epilogue(struct jit *j, const struct jit_func *f)
 {
 	struct code *c = &j->code;
 	uint8_t regs[5];
 	unsigned n = saved_regs(j, f, regs);
+	int drop = needs_pad(j, f, n) + counts_tails(j, f);
 
-	if (needs_pad(f, n)) {
-		x86_alu_ri(c, 1, X86_ADD, RSP, 8);
+	if (drop) {
+		x86_alu_ri(c, 1, X86_ADD, RSP, 8 * drop);
 	}
 	while (n) {
 		x86_pop(c, regs[--n]);
@@ -109,7 +130,6 @@ static void epilogue(struct jit *j, const struct jit_func *f)
 	if (has_frame(f)) {
 		x86_byte(c, 0xc9); /* leave */
 	}
-	x86_byte(c, 0xc3);
 }
 
 /* A jump (cond < 0: always) to an instruction. Code only ever shrinks from pass to pass, so a
@@ -181,40 +201,16 @@ static void compare(struct code *c, const struct ebpf_insn *i)
 	}
 }
 
-static void call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
-{
-	struct code *c = &j->code;
-
-	if (i->src == EBPF_CALL_LOCAL) {
-		const struct jit_func *f = jit_func_at(j, i);
-
-		if (sets_env(j, f) && jit_env_reg(j) != R9) {
-			x86_mov(c, 1, R9, jit_env_reg(j));
-		}
-		x86_byte(c, 0xe8);
-		x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
-	} else if (note->map != JIT_NO_MAP) {
-		jit_lookup(j, &j->maps[note->map]);
-	} else {
-		int slot = ebpf_helper_slot(i->imm);
-
-		x86_mov(c, 1, R9, R12);
-		x86_rm(c, 0, 0, 0xff, 2, R12,
-		       (int32_t)(offsetof(struct ebpf_env, helpers) +
-				 (unsigned)slot * sizeof(ebpf_helper_fn)),
-		       0);
-	}
-}
-
 static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *note, uint32_t pc)
 {
 	unsigned op = EBPF_OP(i->code);
 	int32_t off = i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off;
 
 	if (op == EBPF_CALL) {
-		call(j, i, note);
+		jit_call(j, i, note);
 	} else if (op == EBPF_EXIT) {
-		epilogue(j, &j->funcs[note->func]);
+		jit_epilogue(j, &j->funcs[note->func]);
+		x86_byte(&j->code, 0xc3);
 	} else if (off) {
 		if (op != EBPF_JA) {
 			compare(&j->code, i);
@@ -285,8 +281,8 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	return 0;
 }
 
-int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
-		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len)
+int ebpf_jit_x86_code(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
+		      uint8_t *out, size_t cap, size_t *len)
 {
 #if defined(__x86_64__)
 	size_t entry = ROUND_UP(*len, 16u);
@@ -296,8 +292,10 @@ int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_ma
 	if (!j) {
 		return -ENOMEM;
 	}
-	j->insns = insns;
-	j->n = n;
+	j->insns = prog->insns;
+	j->n = prog->n;
+	j->tails = prog->tails;
+	j->n_tails = prog->n_tails;
 	j->maps = maps;
 	j->n_maps = n_maps;
 	err = jit_plan(j);
@@ -316,4 +314,12 @@ int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_ma
 #else
 	return -ENOTSUP;
 #endif
+}
+
+int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
+		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len)
+{
+	const struct ebpf_code prog = { insns, n, NULL, 0 };
+
+	return ebpf_jit_x86_code(&prog, maps, n_maps, out, cap, len);
 }

@@ -101,12 +101,12 @@ static int grow_code(struct build *c)
 }
 
 /* Offset of the program's code, or UINT32_MAX: what the compiler cannot do is interpreted. */
-static int compile(struct build *c, const struct ebpf_prog *prog, uint32_t *ret_offset)
+static int compile(struct build *c, const struct ebpf_code *prog, uint32_t *ret_offset)
 {
 	*ret_offset = UINT32_MAX;
 	for (;;) {
-		int at = ebpf_jit_x86(prog->insns, prog->n_insns, c->maps, c->out->object.n_maps,
-				      c->code, c->code_cap, &c->code_bytes);
+		int at = ebpf_jit_x86_code(prog, c->maps, c->out->object.n_maps, c->code,
+					   c->code_cap, &c->code_bytes);
 
 		if (at >= 0) {
 			*ret_offset = (uint32_t)at;
@@ -157,7 +157,11 @@ static int place_programs(struct build *c, unsigned flags)
 		}
 		at += prog->n_insns;
 		if (!(flags & EBPF_BUILD_NO_JIT)) {
-			err = compile(c, prog, &slot->code_offset);
+			const struct ebpf_code code = { prog->insns, prog->n_insns,
+							c->tails + slot->tail_first,
+							slot->n_tails };
+
+			err = compile(c, &code, &slot->code_offset);
 		}
 		if (err) {
 			return err;

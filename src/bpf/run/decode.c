@@ -207,3 +207,23 @@ int ebpf_program_check(const struct ebpf_insn *insns, uint32_t n, uint32_t n_map
 	}
 	return 0;
 }
+
+int64_t ebpf_tail_find(const struct ebpf_code *c, uint32_t map, uint32_t index)
+{
+	uint32_t low = 0, high = c ? c->n_tails : 0;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		const struct ebpf_tail_at *t = &c->tails[mid];
+
+		if (t->map == map && t->index == index) {
+			return t->insn;
+		}
+		if (t->map < map || (t->map == map && t->index < index)) {
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	return -1;
+}

@@ -100,7 +100,9 @@ static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, voi
 	if (p->entry[hook]) {
 		return p->entry[hook](ctx, &p->env);
 	}
-	return ebpf_interp_verified(p->insns[hook], p->n_insns[hook], ctx, &p->env);
+	return ebpf_interp_code(&(struct ebpf_code){ p->insns[hook], p->n_insns[hook],
+						     p->tails[hook], p->n_tails[hook] },
+				ctx, &p->env);
 }
 
 #endif

@@ -8,7 +8,10 @@
 #include "base/compiler.h"
 #include "bpf/run/env.h"
 
-/* Runs a verified program: no checks but those of the instruction set (division by zero ...). */
+/* Runs a verified program: no checks but those of the instruction set (division by zero ...). A
+ * tail call that does not happen gives -ENOENT, after the last one allowed -ELOOP. */
+uint64_t ebpf_interp_code(const struct ebpf_code *code, void *ctx, struct ebpf_env *env);
+/* The same for a program without tail calls. */
 uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
 			      struct ebpf_env *env);
 
@@ -47,6 +50,8 @@ struct ebpf_checked_run {
 	ebpf_observe_fn observe;
 	void *observe_arg;
 	struct ebpf_env *env; /* may be NULL: then helper calls and map loads are -EINVAL */
+	const struct ebpf_tail_at *tails; /* as in struct ebpf_code */
+	uint32_t n_tails;
 };
 int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n,
 			const struct ebpf_checked_run *run, uint64_t *ret_r0, uint32_t *ret_pc);

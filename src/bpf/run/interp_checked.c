@@ -61,8 +61,7 @@ struct saved_frame {
 struct checked {
 	struct ebpf_callee callee;
 	const struct ebpf_checked_run *run;
-	const struct ebpf_insn *insns;
-	uint32_t n;
+	struct ebpf_code code;
 	uint64_t fuel;
 	unsigned frame; /* the one that runs, while a helper runs */
 	int slot;	/* the helper that runs */
@@ -159,9 +158,10 @@ static const struct ebpf_map *handle_of(const struct ebpf_env *env, uint64_t v)
 
 static int is_function(const struct checked *s, uint64_t v)
 {
-	uint64_t base = (uintptr_t)s->insns, at = v - 1 - base;
+	uint64_t base = (uintptr_t)s->code.insns, at = v - 1 - base;
 
-	return (v & 1) && v > base && at % sizeof(*s->insns) == 0 && at / sizeof(*s->insns) < s->n;
+	return (v & 1) && v > base && at % sizeof(struct ebpf_insn) == 0 &&
+	       at / sizeof(struct ebpf_insn) < s->code.n;
 }
 
 static int is_record(const struct checked *s, uint64_t v)
@@ -286,18 +286,26 @@ static void after_call(struct checked *s, const uint64_t *r, int slot)
 		if (!call_allowed(s, frame, r, (number))) {                                        \
 			STOP(-EFAULT);                                                             \
 		}                                                                                  \
+	} while (0)
+#define INVOKE(number)                                                                             \
+	do {                                                                                       \
+		struct ebpf_callee *outer = ebpf_callee;                                           \
+                                                                                                   \
 		s->frame = frame;                                                                  \
 		s->slot = (number);                                                                \
-		outer = ebpf_callee;                                                               \
 		ebpf_callee = &s->callee;                                                          \
-	} while (0)
-#define HELPED(number)                                                                             \
-	do {                                                                                       \
+		r[0] = env->helpers[number](r[1], r[2], r[3], r[4], r[5], env);                    \
 		ebpf_callee = outer;                                                               \
 		if (s->err) {                                                                      \
 			return 0;                                                                  \
 		}                                                                                  \
 		after_call(s, r, (number));                                                        \
+	} while (0)
+#define TAIL()                                                                                     \
+	do {                                                                                       \
+		if (frame) {                                                                       \
+			STOP(-EINVAL);                                                             \
+		}                                                                                  \
 	} while (0)
 #define ENTER()                                                                                    \
 	do {                                                                                       \
@@ -317,7 +325,8 @@ static uint64_t exec(struct checked *s, const struct ebpf_insn *ip, unsigned fra
 	struct ebpf_env *env = run->env;
 	struct saved_frame *saved = s->saved;
 	uint8_t(*stacks)[EBPF_STACK_BYTES] = s->stacks;
-	struct ebpf_callee *outer = NULL;
+	const struct ebpf_code *code = &s->code;
+	unsigned chain = 0;
 	int err;
 	uint64_t r[16] = { [1] = args[0],
 			   [2] = args[1],
@@ -329,20 +338,20 @@ static uint64_t exec(struct checked *s, const struct ebpf_insn *ip, unsigned fra
 
 next:
 	/* Offsets are at most 2^31, so the pointer difference is exact. */
-	if (ip < s->insns || ip >= s->insns + s->n ||
-	    ebpf_insn_slots(s->insns, s->n, (uint32_t)(ip - s->insns)) < 0) {
+	if (ip < code->insns || ip >= code->insns + code->n ||
+	    ebpf_insn_slots(code->insns, code->n, (uint32_t)(ip - code->insns)) < 0) {
 		STOP(-EINVAL);
 	}
 	if (!s->fuel--) {
 		STOP(-ETIME);
 	}
 	if (run->observe) {
-		run->observe(run->observe_arg, (uint32_t)(ip - s->insns), frame, r);
+		run->observe(run->observe_arg, (uint32_t)(ip - code->insns), frame, r);
 	}
 	goto *labels[ip->code];
 stop:
 	s->err = err;
-	s->pc = (uint32_t)(ip - s->insns);
+	s->pc = (uint32_t)(ip - code->insns);
 	return 0;
 }
 
@@ -361,7 +370,7 @@ static uint64_t call_checked(struct ebpf_callee *self, const struct ebpf_insn *f
 
 	if (!s->err && frame + 1 >= EBPF_MAX_FRAMES) {
 		s->err = -ELOOP;
-		s->pc = (uint32_t)(fn - s->insns);
+		s->pc = (uint32_t)(fn - s->code.insns);
 	}
 	if (s->err) {
 		return 1;
@@ -388,8 +397,7 @@ int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n,
 	struct checked s = {
 		.callee = { .call = call_checked, .env = run->env },
 		.run = run,
-		.insns = insns,
-		.n = n,
+		.code = { insns, n, run->tails, run->n_tails },
 		.fuel = run->fuel,
 	};
 	uint64_t r0 = exec(&s, insns, 0, args);

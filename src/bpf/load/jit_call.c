@@ -1,0 +1,158 @@
+/* Calls: of the program's functions, of helpers through the environment's table, and what is done
+ * in line instead of calling. Tail calls are compares and direct jumps: the table is part of the
+ * code, which nobody can write. */
+#include <errno.h>
+
+#include "bpf/load/jit_int.h"
+
+/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this
+ * process's. */
+static void lookup(struct jit *j, const struct ebpf_map *map)
+{
+	struct code *c = &j->code;
+	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
+	size_t out_of_range, absent = 0, done;
+
+	x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
+	x86_alu_ri(c, 0, X86_CMP, RAX, (int32_t)map->max_entries);
+	out_of_range = x86_skip(c, X86_AE);
+	if (may_be_absent) {
+		x86_load64(c, JIT_SCRATCH, jit_env_reg(j), jit_map_data(map->index));
+		x86_rr(c, 1, 0x85, JIT_SCRATCH, JIT_SCRATCH);
+		absent = x86_skip(c, X86_E);
+	}
+	if (map->stride & (map->stride - 1)) {
+		x86_rr(c, 1, 0x69, RAX, RAX);
+		x86_word32(c, map->stride);
+	} else {
+		x86_shift_i(c, 1, X86_SHL, RAX, (unsigned)__builtin_ctz(map->stride));
+	}
+	if (may_be_absent) {
+		x86_rr(c, 1, 0x01, JIT_SCRATCH, RAX);
+	} else {
+		x86_rm(c, 0, 1, 0x03, RAX, jit_env_reg(j), jit_map_data(map->index), 0);
+	}
+	done = x86_skip(c, -1);
+	x86_land(c, out_of_range);
+	if (may_be_absent) {
+		x86_land(c, absent);
+	}
+	x86_mov_i(c, RAX, 0);
+	x86_land(c, done);
+}
+
+/* ---- tail calls ---- */
+
+static uint32_t tail_target(const struct jit *j, uint32_t k)
+{
+	return j->funcs[j->notes[j->tails[k].insn].func].tail_entry;
+}
+
+/* Goes to the target of entry k, when that is the one that edx names. The function leaves as at its
+ * end, but for the return: the stack is as its caller left it. */
+static void tail_entry(struct jit *j, const struct jit_func *f, uint32_t k)
+{
+	struct code *c = &j->code;
+	size_t other;
+
+	x86_alu_ri(c, 0, X86_CMP, RDX, (int32_t)j->tails[k].index);
+	other = x86_skip(c, X86_NE);
+	x86_rm(c, 0, 0, 0x8b, RAX, RSP, jit_tail_count(j, f), 0);
+	x86_alu_ri(c, 0, X86_ADD, RAX, 1);
+	x86_mov(c, 1, RSI, jit_env_reg(j));
+	jit_epilogue(j, f);
+	x86_byte(c, 0xe9);
+	x86_word32(c, tail_target(j, k) - (uint32_t)(c->pos + 4));
+	x86_land(c, other);
+}
+
+/* Entries from..to-1, of one map: a search by halves. A number that is not there falls out at the
+ * end, since it is none of those that are compared on its way. */
+static void tail_search(struct jit *j, const struct jit_func *f, uint32_t from, uint32_t to)
+{
+	uint32_t mid = from + (to - from) / 2;
+	size_t upper;
+
+	if (to - from <= 3) {
+		for (; from < to; from++) {
+			tail_entry(j, f, from);
+		}
+		return;
+	}
+	x86_alu_ri(&j->code, 0, X86_CMP, RDX, (int32_t)j->tails[mid].index);
+	upper = x86_skip_far(&j->code, X86_AE);
+	tail_search(j, f, from, mid);
+	x86_land_far(&j->code, upper);
+	tail_search(j, f, mid, to);
+}
+
+/* r1 = ctx, r2 = the program array, r3 = the index. What does not happen leaves -ENOENT or -ELOOP.
+ */
+static void tail_call(struct jit *j, const struct jit_note *note)
+{
+	struct code *c = &j->code;
+	const struct jit_func *f = &j->funcs[note->func];
+	size_t too_many;
+
+	x86_rm(c, 0, 0, 0x83, X86_CMP, RSP, jit_tail_count(j, f), 0);
+	x86_byte(c, EBPF_MAX_TAIL_CALLS);
+	x86_rr(c, 1, 0xc7, 0, RAX);
+	x86_word32(c, (uint32_t)-ELOOP);
+	too_many = x86_skip_far(c, X86_AE);
+	for (uint32_t from = 0, to; from < j->n_tails; from = to) {
+		uint32_t map = j->tails[from].map;
+		size_t other = 0;
+
+		for (to = from; to < j->n_tails && j->tails[to].map == map; to++) {
+		}
+		if (note->map != JIT_NO_MAP && note->map != map) {
+			continue;
+		}
+		if (note->map == JIT_NO_MAP) {
+			x86_lea(c, JIT_SCRATCH, jit_env_reg(j), jit_map_handle(map));
+			x86_rr(c, 1, 0x39, JIT_SCRATCH, RSI);
+			other = x86_skip_far(c, X86_NE);
+		}
+		tail_search(j, f, from, to);
+		if (note->map == JIT_NO_MAP) {
+			x86_land_far(c, other);
+		}
+	}
+	x86_rr(c, 1, 0xc7, 0, RAX);
+	x86_word32(c, (uint32_t)-ENOENT);
+	x86_land_far(c, too_many);
+}
+
+/* ---- calls ---- */
+
+static void local_call(struct jit *j, const struct ebpf_insn *i)
+{
+	const struct jit_func *f = jit_func_at(j, i);
+	struct code *c = &j->code;
+
+	if (jit_sets_env(j, f) && jit_env_reg(j) != R9) {
+		x86_mov(c, 1, R9, jit_env_reg(j));
+	}
+	x86_byte(c, 0xe8);
+	x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
+}
+
+void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+{
+	struct code *c = &j->code;
+	int slot = ebpf_helper_slot(i->imm);
+
+	if (i->src == EBPF_CALL_LOCAL) {
+		local_call(j, i);
+	} else if (slot == EBPF_SLOT_bpf_tail_call) {
+		tail_call(j, note);
+	} else if (note->map != JIT_NO_MAP) {
+		lookup(j, &j->maps[note->map]);
+	} else {
+		x86_mov(c, 1, R9, R12);
+		x86_rm(c, 0, 0, 0xff, 2, R12,
+		       (int32_t)(offsetof(struct ebpf_env, helpers) +
+				 (unsigned)slot * sizeof(ebpf_helper_fn)),
+		       0);
+	}
+}
