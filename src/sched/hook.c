@@ -345,6 +345,7 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
 		return -EINVAL;
 	}
+	s->prepared[i].life = s->life;
 	POINT("sched.prepare.mapped");
 	store_release(&s->prepared[i].version, version);
 	POINT("sched.prepare.published");
@@ -363,4 +364,48 @@ void sched_policy_drop(struct sched *s, uint64_t version)
 		}
 	}
 	update_active(s);
+}
+
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
+{
+	for (uint32_t i = 0; version && i < MAX_PREPARED; i++) {
+		if (load_relaxed(&s->prepared[i].version) == version) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What this GPU is to run has come from the gbpfd that is there now. */
+static bool has_come(const struct sched *s, uint32_t index)
+{
+	uint64_t version = load_acquire(&s->dir->version[index]);
+
+	for (uint32_t i = 0; version && i < MAX_PREPARED; i++) {
+		if (s->prepared[i].version == version && s->prepared[i].life == s->life) {
+			return true;
+		}
+	}
+	return !version;
+}
+
+bool sched_policy_sweep(struct sched *s)
+{
+	if (s->dir == &s->private_dir || s->forked) {
+		return false;
+	}
+	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
+		uint32_t index = load_relaxed(&s->gpu_index[g]);
+
+		if (index < SCHED_MAX_GPUS && !has_come(s, index)) {
+			return false;
+		}
+	}
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		if (s->prepared[i].version && s->prepared[i].life != s->life) {
+			retract(s, i);
+		}
+	}
+	update_active(s);
+	return true;
 }

@@ -148,6 +148,7 @@ void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct 
 	}
 	if (!dir && s->dir != &s->private_dir) {
 		keep_last(s);
+		s->life++;
 	}
 	for (unsigned g = 0; gpu_index && g < SCHED_MAX_GPUS; g++) {
 		store_relaxed(&s->gpu_index[g], MIN(gpu_index[g], SCHED_MAX_GPUS));

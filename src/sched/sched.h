@@ -59,6 +59,11 @@ void sched_board_remove(struct sched *s, uint32_t slot);
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3]);
 /* Forgets a version that is no longer active: unmapped when no call is inside any more. */
 void sched_policy_drop(struct sched *s, uint64_t version);
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version);
+/* After pages came back: forgets what only the gbpfd before knew of, such as a version whose swap
+ * it did not live to finish. false: not yet, a version that is in force has not been prepared anew.
+ */
+bool sched_policy_sweep(struct sched *s);
 void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight);
 /* GBPF_OFF=1 or `gbpf off`: everything passes; holds end at once. */
 void sched_set_off(struct sched *s, bool off);

@@ -57,6 +57,7 @@ struct sched_kernel {
 
 struct prepared {
 	uint64_t version; /* [pin] 0: empty */
+	uint32_t life;	  /* [A] of struct sched, when it was prepared */
 	struct ebpf_policy policy;
 };
 
@@ -122,6 +123,7 @@ struct sched {
 	uint32_t off, forked;		    /* [atomic] */
 	uint32_t latency_queues;	    /* [atomic] open ones */
 	uint32_t deferred;		    /* [atomic] calls in all FIFOs */
+	uint32_t life;			    /* [A] how many gbpfds were lost */
 	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
 	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */
 	const struct sched_directory *dir;  /* [pin] never NULL */

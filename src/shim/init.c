@@ -55,7 +55,7 @@ static int attach(void)
 	int err = session_init(&session);
 
 	if (!err) {
-		err = session_connect(&session);
+		err = session_begin(&session);
 	}
 	if (err) {
 		session_abandon(&session);

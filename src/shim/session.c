@@ -24,6 +24,8 @@
 #define WELCOME_TIMEOUT_NS 5000000000u	/* a gbpfd that lives answers at once */
 #define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
 #define STEP_NS 500000u
+#define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
+#define RETRY_NS 10000000u
 #define MAX_WEIGHT 10000
 
 static const char *text_of(const char *name, const char *otherwise)
@@ -356,8 +358,30 @@ int session_connect(struct session *s)
 	POINT("shim.connect.mapped_sent");
 	if (err) {
 		fd_close(sock);
+		if (s->sched && s->dir) {
+			session_lose(s);
+		}
 		return err;
 	}
 	session_set_sock(s, sock);
+	session_sweep(s);
 	return 0;
+}
+
+int session_begin(struct session *s)
+{
+	uint64_t deadline = clock_now_ns() + RESTART_NS;
+	bool broken = false;
+
+	for (;;) {
+		int err = session_connect(s);
+
+		broken |= err == -EPIPE || err == -ECONNRESET;
+		if (!err || !broken || clock_now_ns() >= deadline ||
+		    (err != -EPIPE && err != -ECONNRESET && err != -ECONNREFUSED &&
+		     err != -ENOENT)) {
+			return err;
+		}
+		clock_sleep_ns(RETRY_NS);
+	}
 }

@@ -25,6 +25,7 @@ struct session {
 	} regions[SESSION_REGIONS];
 	uint32_t next_region;
 	uint64_t last_prepared;
+	bool swept; /* versions that only the gbpfd before knew are gone */
 	const struct sched_board *boards[SCHED_MAX_LC]; /* of others */
 	char refusal[WIRE_TEXT];			/* why gbpfd refused */
 };
@@ -35,6 +36,8 @@ int session_init(struct session *s);
  * the scheduler. 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or it runs as a
  * user we do not trust); -errno. */
 int session_connect(struct session *s);
+/* The same for cuInit: a gbpfd that dies in the middle is waited for a little. */
+int session_begin(struct session *s);
 /* Handles messages until the policy that is in force is prepared, or timeout_ns is over. */
 void session_settle(struct session *s, uint64_t timeout_ns);
 /* Handles the messages that have arrived. 0; -EPIPE: gbpfd is gone or talks garbage: close. */

@@ -76,6 +76,18 @@ static void drop(struct session *s, uint64_t version)
 	}
 }
 
+void session_sweep(struct session *s)
+{
+	s->swept = s->swept || sched_policy_sweep(s->sched);
+	for (unsigned i = 0; s->swept && i < SESSION_REGIONS; i++) {
+		if (s->regions[i].fd >= 0 &&
+		    !sched_policy_is_prepared(s->sched, s->regions[i].version)) {
+			s->regions[i].fd = fd_close(s->regions[i].fd);
+			s->regions[i].version = 0;
+		}
+	}
+}
+
 static void remove_board(struct session *s, uint32_t slot)
 {
 	if (slot < SCHED_MAX_LC && s->boards[slot]) {
@@ -137,6 +149,9 @@ int session_receive(struct session *s)
 	for (;;) {
 		err = wire_recv(s->sock, &m, fds, &nfds);
 		if (err == -EAGAIN) {
+			if (!s->swept) {
+				session_sweep(s);
+			}
 			return 0;
 		}
 		if (err != 1) {
@@ -187,6 +202,7 @@ void session_lose(struct session *s)
 		s->dir = NULL;
 	}
 	s->last_prepared = 0;
+	s->swept = false;
 }
 
 void session_abandon(struct session *s)

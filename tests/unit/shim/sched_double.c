@@ -230,6 +230,16 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 	return 0;
 }
 
+bool sched_policy_is_prepared(const struct sched *s, uint64_t version)
+{
+	return true;
+}
+
+bool sched_policy_sweep(struct sched *s)
+{
+	return true;
+}
+
 void sched_policy_drop(struct sched *s, uint64_t version)
 {
 }
