@@ -52,6 +52,16 @@ static int step(struct verifier *v)
 	return err ? err : 1;
 }
 
+static int refuse_poison(struct verifier *v)
+{
+	for (uint32_t i = 0; i < v->prog->n_poisons; i++) {
+		if (v->prog->poisons[i].insn == v->pc) {
+			return verify_refuse(v, v->pc, "relocation", "%s", v->prog->poisons[i].why);
+		}
+	}
+	return -EACCES;
+}
+
 static int give_up(struct verifier *v)
 {
 	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
@@ -102,7 +112,7 @@ static int walk_path(struct verifier *v, int fresh)
 		if (v->flags & EBPF_VERIFY_EXPLAIN) {
 			verify_log_state(v);
 		}
-		more = step(v);
+		more = v->info[v->pc] & INSN_POISON ? refuse_poison(v) : step(v);
 	}
 	if (more == 0) {
 		verify_path_end(v, 0);
@@ -155,7 +165,10 @@ static int check_input(struct verifier *v)
 				  v->prog->n_insns, EBPF_MAX_INSNS, v->n_maps, EBPF_MAX_MAPS);
 	}
 	for (uint32_t i = 0; i < v->n_maps; i++) {
-		if (ebpf_map_check(&v->maps[i]) != 0) {
+		const struct ebpf_map_def *m = &v->maps[i];
+
+		if (ebpf_map_check(m) != 0 || m->inner_1 > v->n_maps ||
+		    (m->lock_1 && (m->value_bytes < 4 || m->lock_1 - 1 > m->value_bytes - 4))) {
 			return report_set(v->r, -EACCES, "verify",
 					  "map: the definition of map %u is not valid", i);
 		}

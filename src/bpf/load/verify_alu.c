@@ -24,22 +24,13 @@ static int refuse_pointer(struct verifier *v, const struct reg *r, unsigned reg,
 		return verify_refuse(v, v->pc, "pointer",
 				     "r%u is the context pointer, which may not be changed", reg);
 	}
-	if (r->type == REG_VALUE_OR_NULL) {
+	if (reg_is_nullable(r)) {
 		report_hint(v->r, "compare it with NULL first");
 		return verify_refuse(v, v->pc, "null",
 				     "r%u is %s: arithmetic needs the check for NULL before", reg,
 				     verify_reg_text(v, r));
 	}
 	return verify_refuse(v, v->pc, "pointer", "r%u is %s: %s", reg, verify_reg_text(v, r), why);
-}
-
-static int same_base(const struct reg *a, const struct reg *b)
-{
-	if (a->type != b->type) {
-		return 0;
-	}
-	return a->type == REG_STACK ? a->frame == b->frame
-				    : a->type == REG_VALUE && a->map == b->map && a->id == b->id;
 }
 
 static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
@@ -50,7 +41,9 @@ static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
 		return verify_refuse(v, v->pc, "pointer",
 				     "r%u: a number %s is added to %s: the result may lie anywhere",
 				     reg, verify_range_text(by),
-				     r->type == REG_STACK ? "a stack pointer" : "a map value");
+				     r->type == REG_STACK   ? "a stack pointer"
+				     : r->type == REG_VALUE ? "a map value"
+							    : "a pointer");
 	}
 	return 0;
 }
@@ -69,7 +62,7 @@ static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct re
 				      "32-bit operations would cut a pointer in half");
 	}
 	if (op == EBPF_SUB && reg_is_pointer(dst) && reg_is_pointer(src)) {
-		if (!same_base(dst, src)) {
+		if (!reg_same_base(dst, src)) {
 			return verify_refuse(v, v->pc, "leak",
 					     "difference of %s and %s would reveal an address",
 					     verify_reg_text(v, dst), verify_reg_text(v, src));
@@ -92,7 +85,7 @@ static int pointer_alu(struct verifier *v, const struct ebpf_insn *in, struct re
 		buf_finish(&why);
 		return err;
 	}
-	if (ptr->type != REG_STACK && ptr->type != REG_VALUE) {
+	if (!reg_is_place(ptr)) {
 		return refuse_pointer(v, ptr, which, "it may not be changed");
 	}
 	out = *ptr;

@@ -45,12 +45,7 @@ static int is_equality(const struct operands *o)
 /* Both point into one object, near enough to it that their order is that of their offsets. */
 static int comparable(const struct reg *a, const struct reg *b)
 {
-	int one =
-		a->type == b->type &&
-		(a->type == REG_STACK ? a->frame == b->frame
-				      : a->type == REG_VALUE && a->map == b->map && a->id == b->id);
-
-	return one && a->v.smin >= -4096 && b->v.smin >= -4096;
+	return reg_same_base(a, b) && a->v.smin >= -4096 && b->v.smin >= -4096;
 }
 
 static unsigned signed_op(unsigned op)
@@ -91,7 +86,7 @@ static int check_pointers(struct verifier *v, const struct ebpf_insn *in, const 
 	if (is_equality(o) && (is_zero(o->src) || is_zero(o->dst))) {
 		return 0;
 	}
-	if (o->dst->type == REG_VALUE_OR_NULL || o->src->type == REG_VALUE_OR_NULL) {
+	if (reg_is_nullable(o->dst) || reg_is_nullable(o->src)) {
 		report_hint(v->r, "compare it with NULL first");
 		return verify_refuse(v, v->pc, "null",
 				     "r%u is %s: it can only be compared with NULL", which,
@@ -150,8 +145,9 @@ static int possible_sides(const struct operands *o)
 		const struct reg *ptr = reg_is_pointer(o->dst) ? o->dst : o->src;
 
 		/* far below an object's start the address might even be 0 */
-		return ptr->type == REG_VALUE_OR_NULL || ptr->v.smin < -4096 ? SIDE_BOTH_POSSIBLE
-									     : o->op == EBPF_JNE;
+		return reg_is_nullable(ptr) || (reg_is_place(ptr) && ptr->v.smin < -4096)
+			       ? SIDE_BOTH_POSSIBLE
+			       : o->op == EBPF_JNE;
 	}
 	yes = refine(o, 1, &a, &b);
 	no = refine(o, 0, &a, &b);
@@ -165,13 +161,15 @@ static void resolve_null(struct verifier *v, struct reg *r, void *arg)
 {
 	const int *is_null = arg;
 
-	if (r->type != REG_VALUE_OR_NULL) {
+	if (!reg_is_nullable(r)) {
 		return;
 	}
 	if (*is_null) {
 		reg_const(r, 0);
 	} else {
-		r->type = REG_VALUE;
+		r->type = r->type == REG_VALUE_OR_NULL ? REG_VALUE
+			  : r->type == REG_MAP_OR_NULL ? REG_MAP
+						       : REG_RECORD;
 	}
 }
 
@@ -242,8 +240,14 @@ int verify_branch_outcome(struct verifier *v, int outcome)
 		struct reg *ptr = reg_is_pointer(o.dst) ? o.dst : o.src;
 		int is_null = outcome == (o.op == EBPF_JEQ);
 
-		if (ptr->type == REG_VALUE_OR_NULL) {
-			verify_each_id(v, ptr->id, resolve_null, &is_null);
+		if (reg_is_nullable(ptr)) {
+			uint32_t id = ptr->id;
+			int record = ptr->type == REG_RECORD_OR_NULL;
+
+			verify_each_id(v, id, resolve_null, &is_null);
+			if (record && is_null) {
+				verify_release(v, id); /* there was no room: nothing is held */
+			}
 		}
 	} else if (!identical(&o) && refine(&o, outcome, &a, &b)) {
 		uint16_t from = sources_of(v, in);

@@ -10,9 +10,6 @@
 enum {
 #define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
-	HELPER_##name = id,
-#include "gbpf/hooks.def"
 };
 
 /* verify_cfg has checked that the map and the place in it exist. */
@@ -47,6 +44,14 @@ int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
 			  (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32);
 		return 0;
 	}
+	if (in->src == EBPF_PSEUDO_FUNC) {
+		dst = verify_write(v, in->dst);
+		memset(dst, 0, sizeof(*dst));
+		dst->type = REG_FUNC;
+		dst->map = v->subprog_of[v->pc + 1 + (uint32_t)in->imm];
+		scalar_const(&dst->v, 0);
+		return 0;
+	}
 	err = check_map_use(v, in);
 	if (err) {
 		return err;
@@ -59,171 +64,6 @@ int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
 	return 0;
 }
 
-/* What the arguments so far have established. */
-struct call {
-	const struct verify_helper *helper;
-	const struct ebpf_map_def *map;
-	unsigned map_index;
-	uint32_t cost;
-	const char *what; /* its name */
-};
-
-static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned reg)
-{
-	const struct ebpf_map_def *m;
-	int by_tenant = c->helper->id == HELPER_gbpf_tenant_lookup;
-
-	if (r->type != REG_MAP) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must be a map (&map), but is %s",
-				     c->what, reg, verify_reg_text(v, r));
-	}
-	m = &v->maps[r->map];
-	c->map = m;
-	c->map_index = r->map;
-	if (by_tenant && !(m->flags & GBPF_F_TENANT)) {
-		report_hint(v->r, "use bpf_map_lookup_elem for it");
-		return verify_refuse(v, v->pc, "map", "%s: map %s is not a GBPF_F_TENANT map",
-				     c->what, m->name);
-	}
-	if (!by_tenant && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
-		report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
-		return verify_refuse(v, v->pc, "map",
-				     "%s: each tenant has its own %s, and %s runs for none of them",
-				     c->what, m->name, v->hook->name);
-	}
-	if (c->helper->id == HELPER_bpf_map_update_elem) {
-		struct reg value = { .type = REG_VALUE, .map = r->map };
-
-		scalar_const(&value.v, 0);
-		return verify_range(v, &value, 0, m->value_bytes, ACCESS_WRITE, c->what);
-	}
-	return 0;
-}
-
-/* Memory that the helper reads, or writes when uninit. */
-static int check_memory(struct verifier *v, const struct call *c, const struct reg *r, unsigned reg,
-			uint64_t least, uint64_t most, int uninit)
-{
-	int err;
-
-	if (most == 0) {
-		return 0;
-	}
-	if (r->type != REG_STACK && r->type != REG_VALUE && r->type != REG_VALUE_OR_NULL) {
-		return verify_refuse(v, v->pc, "type",
-				     "%s: r%u must point to the stack or a map value, but is %s",
-				     c->what, reg, verify_reg_text(v, r));
-	}
-	err = verify_range(v, r, 0, most, uninit ? ACCESS_WRITE : ACCESS_READ, c->what);
-	if (err || r->type != REG_STACK) {
-		return err;
-	}
-	if (!uninit) {
-		return verify_stack_read(v, r, 0, most, NULL);
-	}
-	if (most > least) { /* may be written: nothing becomes readable beyond least */
-		struct reg anywhere = *r;
-
-		scalar_urange(&anywhere.v, 0, most - 1);
-		anywhere.v.smin += r->v.smin;
-		anywhere.v.smax += r->v.smax;
-		anywhere.v.t = TNUM_UNKNOWN;
-		err = verify_stack_write(v, &anywhere, 0, 1, NULL);
-	}
-	return err || least == 0 ? err : verify_stack_write(v, r, 0, least, NULL);
-}
-
-static int check_size_arg(struct verifier *v, const struct call *c, const struct reg *r,
-			  unsigned reg, int zero_ok)
-{
-	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "type", "%s: r%u must be a size, but is %s", c->what,
-				     reg, verify_reg_text(v, r));
-	}
-	if (r->v.umin == 0 && !zero_ok) {
-		report_hint(v->r, "check that the size is not 0");
-		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) may be 0", c->what, reg,
-				     verify_range_text(&r->v));
-	}
-	if (r->v.umax > EBPF_MAX_VALUE_BYTES) {
-		report_hint(v->r, "bound the size with an unsigned comparison or a mask");
-		return verify_refuse(v, v->pc, "bounds", "%s: size r%u (%s) is not bounded",
-				     c->what, reg, verify_range_text(&r->v));
-	}
-	return 0;
-}
-
-static int check_scalar_arg(struct verifier *v, const struct call *c, const struct reg *r,
-			    unsigned reg)
-{
-	if (reg_is_pointer(r)) {
-		return verify_refuse(v, v->pc, "leak", "%s: r%u must be a number, but is %s",
-				     c->what, reg, verify_reg_text(v, r));
-	}
-	return 0;
-}
-
-static int check_mem_arg(struct verifier *v, const struct call *c, const struct reg *r, unsigned i)
-{
-	int err = 0, kind = c->helper->args[i],
-	    zero_ok = i < 4 && c->helper->args[i + 1] == ARG_SIZE_OR_ZERO;
-	const struct reg *size = i < 4 ? verify_read(v, i + 2, &err) : NULL;
-
-	if (!size) {
-		return err ? err
-			   : verify_refuse(v, v->pc, "type", "%s: memory without a size", c->what);
-	}
-	mark_matter(v, v->depth, i + 2);
-	err = check_size_arg(v, c, size, i + 2, zero_ok);
-	return err ? err
-		   : check_memory(v, c, r, i + 1, size->v.umin, size->v.umax,
-				  kind == ARG_MEM_UNINIT);
-}
-
-/* A key or a value, which the helper copies: hooks.def says what that costs. */
-static int check_map_memory(struct verifier *v, struct call *c, const struct reg *r, unsigned reg,
-			    uint32_t bytes)
-{
-	c->cost += bytes / 16;
-	return check_memory(v, c, r, reg, bytes, bytes, 0);
-}
-
-static int check_arg(struct verifier *v, struct call *c, unsigned i)
-{
-	unsigned reg = i + 1;
-	int err = 0;
-	const struct reg *r = verify_read(v, reg, &err);
-
-	if (!r) {
-		return err;
-	}
-	switch (c->helper->args[i]) {
-	case ARG_SCALAR:
-		return check_scalar_arg(v, c, r, reg);
-	case ARG_CONST_MAP:
-		return check_map_arg(v, c, r, reg);
-	case ARG_MAP_KEY:
-		return check_map_memory(v, c, r, reg, c->map->key_bytes);
-	case ARG_MAP_VALUE:
-		return check_map_memory(v, c, r, reg, c->map->value_bytes);
-	case ARG_MEM:
-	case ARG_MEM_UNINIT:
-		return check_mem_arg(v, c, r, i);
-	case ARG_SIZE:
-	case ARG_SIZE_OR_ZERO:
-		return 0; /* checked with its memory */
-	case ARG_CTX:
-		if (r->type != REG_CTX) {
-			return verify_refuse(v, v->pc, "type",
-					     "%s: r%u must be the context, but is %s", c->what, reg,
-					     verify_reg_text(v, r));
-		}
-		return 0;
-	default:
-		return verify_refuse(v, v->pc, "helper", "%s is not supported yet", c->what);
-	}
-}
-
 static void clobber(struct verifier *v)
 {
 	for (unsigned i = 1; i <= 5; i++) {
@@ -231,41 +71,88 @@ static void clobber(struct verifier *v)
 	}
 }
 
+static void forget(struct verifier *v, struct reg *r, void *arg)
+{
+	reg_none(r);
+	r->type = REG_GONE;
+}
+
+/* What the helper gives back to the system: nothing names it any more. */
+static void give_back(struct verifier *v, const struct call *c)
+{
+	if (c->helper->args[0] == ARG_RECORD) {
+		uint32_t id = verify_frame(v)->regs[1].id;
+
+		verify_each_id(v, id, forget, NULL);
+		verify_release(v, id);
+	}
+}
+
+static int is_array_of_maps(const struct call *c)
+{
+	return c->map && c->map->inner_1;
+}
+
+/* r0 after the call. */
+static int result(struct verifier *v, const struct call *c)
+{
+	struct reg *r0 = verify_write(v, 0);
+	struct ref *ref;
+	int err;
+
+	reg_unknown(r0);
+	if (c->helper->ret == RET_SCALAR) {
+		return 0;
+	}
+	if (c->helper->ret == RET_VOID) {
+		reg_none(r0);
+		return 0;
+	}
+	scalar_const(&r0->v, 0);
+	r0->id = ++v->next_id;
+	r0->map = (uint8_t)c->map_index;
+	if (c->helper->ret == RET_MAP_VALUE_OR_NULL) {
+		r0->type = is_array_of_maps(c) ? REG_MAP_OR_NULL : REG_VALUE_OR_NULL;
+		r0->map = (uint8_t)(is_array_of_maps(c) ? c->map->inner_1 - 1 : c->map_index);
+		return 0;
+	}
+	r0->type = REG_RECORD_OR_NULL;
+	err = verify_acquire(v, REF_RECORD, r0->id, &ref);
+	if (err == 0) {
+		ref->bytes = c->constant;
+	}
+	return err;
+}
+
+static int check_callable(struct verifier *v, const struct verify_helper *h)
+{
+	if (h->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL)) {
+		return 0;
+	}
+	report_hint(v->r, "use it in hooks that run %s",
+		    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
+	return verify_refuse(v, v->pc, "helper", "%s is not available in %s", h->name,
+			     v->hook->name);
+}
+
 static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 {
 	struct call c = { .helper = verify_helper(in->imm) }; /* it exists: verify_cfg */
-	struct reg *r0;
+	int err = check_callable(v, c.helper);
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
-	if (!(c.helper->sides & (v->hook->daemon ? SIDE_DAEMON : SIDE_LOCAL))) {
-		report_hint(v->r, "use it in hooks that run %s",
-			    v->hook->daemon ? "in the tenant's process" : "in gbpfd (admit, tick)");
-		return verify_refuse(v, v->pc, "helper", "%s is not available in %s",
-				     c.helper->name, v->hook->name);
+	for (unsigned i = 0; err == 0 && i < 5 && c.helper->args[i] != ARG_NONE; i++) {
+		err = verify_arg(v, &c, i);
 	}
-	for (unsigned i = 0; i < 5 && c.helper->args[i] != ARG_NONE; i++) {
-		int err = check_arg(v, &c, i);
-
-		if (err) {
-			return err;
-		}
+	if (err) {
+		return err;
 	}
+	give_back(v, &c);
 	clobber(v);
-	r0 = verify_write(v, 0);
-	switch (c.helper->ret) {
-	case RET_SCALAR:
-		reg_unknown(r0);
-		break;
-	case RET_MAP_VALUE_OR_NULL:
-		memset(r0, 0, sizeof(*r0));
-		r0->type = REG_VALUE_OR_NULL;
-		r0->map = (uint8_t)c.map_index;
-		r0->id = ++v->next_id;
-		scalar_const(&r0->v, 0);
-		break;
-	default:
-		reg_none(r0);
+	err = result(v, &c);
+	if (err) {
+		return err;
 	}
 	v->cost += c.cost;
 	v->path_cost += c.cost;
@@ -351,7 +238,7 @@ static int end_program(struct verifier *v, const struct reg *r0)
 				     verify_reg_text(v, r0));
 	}
 	if (r0->v.smin >= h->verdict_min && r0->v.smax <= h->verdict_max) {
-		return 0;
+		return verify_no_refs(v, "when the program ends");
 	}
 	buf_init(&names);
 	verify_verdict_names(h, &names);

@@ -9,6 +9,12 @@
 #include "bpf/load/verify_int.h"
 #include "bpf/run/decode.h"
 
+enum {
+#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_TYPE_##name = id,
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+};
+
 #define MAX_LOOPS 1024u /* beyond, the order of walking is not tuned */
 
 static int is_jump(const struct ebpf_insn *in)
@@ -33,10 +39,17 @@ static int is_local_call(const struct ebpf_insn *in)
 	return in->code == (EBPF_JMP | EBPF_CALL) && in->src == EBPF_CALL_LOCAL;
 }
 
+/* A function of the program as a value. */
+static int is_function(const struct ebpf_insn *in)
+{
+	return in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_FUNC;
+}
+
 /* Checked by check_targets before anybody relies on it. */
 static int64_t wide_target(const struct ebpf_insn *in, uint32_t pc)
 {
-	int by_imm = in->code == (EBPF_JMP32 | EBPF_JA) || EBPF_OP(in->code) == EBPF_CALL;
+	int by_imm = in->code == (EBPF_JMP32 | EBPF_JA) || is_function(in) ||
+		     EBPF_OP(in->code) == EBPF_CALL;
 
 	return (int64_t)pc + 1 + (by_imm ? in->imm : in->off);
 }
@@ -77,6 +90,10 @@ static int refuse_encoding(struct verifier *v, uint32_t pc)
 		return verify_refuse(v, pc, "opcode", "calls of kind %u (kfunc) are not supported",
 				     in->src);
 	}
+	if (in->code == EBPF_LD_IMM64 && in->src > EBPF_PSEUDO_FUNC) {
+		return verify_refuse(v, pc, "opcode", "64-bit loads of kind %u are not supported",
+				     in->src);
+	}
 	if (in->code == EBPF_LD_IMM64) {
 		return verify_refuse(v, pc, "opcode",
 				     "a 64-bit load of kind %u with its second half missing, "
@@ -91,6 +108,12 @@ static int refuse_encoding(struct verifier *v, uint32_t pc)
 	if (in->dst == 10 && ebpf_insn_writes_dst(in)) {
 		return verify_refuse(v, pc, "readonly",
 				     "r10 is the frame pointer and cannot be written");
+	}
+	if (class == EBPF_STX && mode == EBPF_ATOMIC && (in->imm == 0x100 || in->imm == 0x110)) {
+		report_hint(v->r,
+			    "use __sync_fetch_and_add or another atomic that returns a value");
+		return verify_refuse(v, pc, "opcode", "%s instructions are not supported",
+				     in->imm == 0x100 ? "load-acquire" : "store-release");
 	}
 	return verify_refuse(v, pc, "opcode",
 			     "unknown instruction or reserved field set: opcode 0x%02x dst r%u src "
@@ -111,6 +134,9 @@ static int check_operand(struct verifier *v, uint32_t pc)
 	if (in->code != EBPF_LD_IMM64 || in->src == EBPF_PSEUDO_CONST) {
 		return 0;
 	}
+	if (in->src == EBPF_PSEUDO_FUNC) {
+		return 0; /* check_targets */
+	}
 	if (in->imm < 0 || (uint32_t)in->imm >= v->n_maps) {
 		return verify_refuse(v, pc, "map", "map %d of %u", in->imm, v->n_maps);
 	}
@@ -118,6 +144,11 @@ static int check_operand(struct verifier *v, uint32_t pc)
 	if (in->src == EBPF_PSEUDO_MAP_VALUE && (uint32_t)in[1].imm >= m->value_bytes) {
 		return verify_refuse(v, pc, "map", "offset %u of %s, whose values have %u bytes",
 				     (uint32_t)in[1].imm, m->name, m->value_bytes);
+	}
+	if (in->src == EBPF_PSEUDO_MAP_VALUE &&
+	    (m->type != MAP_TYPE_ARRAY || (m->flags & GBPF_F_EPOCH))) {
+		return verify_refuse(v, pc, "map", "%s is a %s: its values have no fixed address",
+				     m->name, verify_map_type(m->type));
 	}
 	return 0;
 }
@@ -161,6 +192,27 @@ static int check_subprogs(struct verifier *v)
 	return 0;
 }
 
+/* The tables that come with the instructions. */
+static int check_tables(struct verifier *v)
+{
+	const struct ebpf_prog *p = v->prog;
+
+	for (uint32_t i = 0; i < p->n_tails; i++) {
+		if (p->tails[i].map >= v->n_maps ||
+		    v->maps[p->tails[i].map].type != MAP_TYPE_PROG_ARRAY ||
+		    p->tails[i].subprog == 0 || p->tails[i].subprog >= p->n_subprogs) {
+			return verify_refuse(v, 0, "cfg", "the table of tail calls is broken");
+		}
+	}
+	for (uint32_t i = 0; i < p->n_poisons; i++) {
+		if (p->poisons[i].insn >= p->n_insns) {
+			return verify_refuse(v, 0, "cfg", "the table of poisons is broken");
+		}
+		v->info[p->poisons[i].insn] |= INSN_POISON;
+	}
+	return 0;
+}
+
 static int check_target(struct verifier *v, uint32_t pc, const struct ebpf_insn *in)
 {
 	int64_t to = wide_target(in, pc);
@@ -173,7 +225,7 @@ static int check_target(struct verifier *v, uint32_t pc, const struct ebpf_insn 
 		return verify_refuse(v, pc, "cfg", "jump into the middle of instruction %lld",
 				     (long long)to - 1);
 	}
-	if (is_local_call(in)) {
+	if (is_local_call(in) || is_function(in)) {
 		if (v->prog->subprog[v->subprog_of[to]] != to) {
 			return verify_refuse(v, pc, "cfg",
 					     "call of instruction %lld, where no function begins",
@@ -193,7 +245,9 @@ static int check_targets(struct verifier *v)
 	for (uint32_t pc = 0; pc < n;) {
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 		uint32_t next = next_of(in, pc);
-		int err = is_jump(in) || is_local_call(in) ? check_target(v, pc, in) : 0;
+		int err = is_jump(in) || is_local_call(in) || is_function(in)
+				  ? check_target(v, pc, in)
+				  : 0;
 
 		if (err) {
 			return err;
@@ -216,6 +270,9 @@ static void mark_meets(struct verifier *v)
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 		uint32_t to;
 
+		if (is_function(in)) {
+			v->info[verify_target(in, pc)] |= INSN_MEET;
+		}
 		if (is_local_call(in)) {
 			v->info[verify_target(in, pc)] |= INSN_MEET;
 			v->info[pc + 1] |= INSN_MEET; /* exists: a call is not the last */
@@ -245,11 +302,19 @@ static int check_reachable(struct verifier *v)
 	}
 	todo[top++] = 0;
 	v->info[0] |= INSN_SEEN;
+	for (uint32_t i = 0; i < v->prog->n_tails; i++) {
+		uint32_t to = v->prog->subprog[v->prog->tails[i].subprog];
+
+		if (!(v->info[to] & INSN_SEEN)) {
+			v->info[to] |= INSN_SEEN;
+			todo[top++] = to;
+		}
+	}
 	while (top > 0) {
 		uint32_t pc = todo[--top], succ[2], n_succ = 0;
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 
-		if (is_jump(in) || is_local_call(in)) {
+		if (is_jump(in) || is_local_call(in) || is_function(in)) {
 			succ[n_succ++] = verify_target(in, pc);
 		}
 		if (!is_exit(in) && !is_goto(in)) {
@@ -279,7 +344,7 @@ static int check_recursion(struct verifier *v)
 	uint32_t n = v->prog->n_subprogs, at[ARRAY_SIZE(v->prog->subprog)] = { 0 };
 
 	for (uint32_t pc = 0; pc < v->prog->n_insns; pc = next_of(&v->prog->insns[pc], pc)) {
-		if (is_local_call(&v->prog->insns[pc])) {
+		if (is_local_call(&v->prog->insns[pc]) || is_function(&v->prog->insns[pc])) {
 			uint32_t from = v->subprog_of[pc],
 				 to = v->subprog_of[verify_target(&v->prog->insns[pc], pc)];
 
@@ -364,6 +429,7 @@ int verify_cfg(struct verifier *v)
 	int err = check_encodings(v);
 
 	err = err ? err : check_subprogs(v);
+	err = err ? err : check_tables(v);
 	err = err ? err : check_targets(v);
 	err = err ? err : check_recursion(v);
 	err = err ? err : check_reachable(v);

@@ -21,19 +21,30 @@ enum reg_type {
 	REG_STACK,	   /* offset from the end of a frame: -512 .. 0 */
 	REG_VALUE,	   /* into a value of a map */
 	REG_VALUE_OR_NULL, /* what a lookup gave, unchecked */
-	REG_MAP,	   /* handle of a map */
+	REG_MAP,	   /* handle of a map; with an id: of some map of that shape */
+	REG_MAP_OR_NULL,   /* what a lookup in an array of maps gave */
+	REG_RECORD,	   /* into a reserved record of a ring buffer; id: the reference */
+	REG_RECORD_OR_NULL,
+	REG_GONE,   /* named something that was given back */
+	REG_FUNC,   /* a function of the program; map: its number */
+	REG_NUMBER, /* what an iterator's next gave: id is the iterator's, v the number it points
+		       to */
+	REG_KEY,    /* a map's key that a callback was given; dies with that frame */
+	REG_ITER,   /* an iterator, in a slot only; map: 1 when it has ended. umax: rounds that it
+		       may still make, s32min and s32max: its numbers */
+	REG_ROUNDS, /* of a call that calls back, in the caller's r5 meanwhile. umax: as above */
 };
 
 struct reg {
 	uint8_t type;
-	uint8_t frame; /* REG_STACK */
-	uint8_t map;   /* REG_VALUE, REG_VALUE_OR_NULL, REG_MAP */
+	uint8_t frame; /* REG_STACK, REG_KEY */
+	uint8_t map;   /* of everything that comes from one */
 	uint32_t id; /* scalars: equal ones share it. Values: the lookup they came from. 0: none, or
-			value 0 */
+			value 0. References: theirs */
 	struct scalar v; /* the number, or the pointer's offset in bytes */
 };
 
-enum slot_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL };
+enum slot_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL, BYTE_ITER };
 
 #define STACK_SLOTS (EBPF_STACK_BYTES / 8)
 
@@ -41,8 +52,21 @@ enum slot_byte { BYTE_NONE, BYTE_MISC, BYTE_ZERO, BYTE_SPILL };
  * store of reg. */
 struct slot {
 	uint8_t kind[8];
-	struct reg r; /* while a byte is BYTE_SPILL */
+	struct reg r; /* while a byte is BYTE_SPILL or BYTE_ITER */
 };
+
+/* What was acquired and must be given back. */
+enum ref_kind { REF_RECORD, REF_ITER, REF_LOCK, REF_CALL };
+
+struct ref {
+	uint32_t id;
+	uint32_t bytes; /* REF_RECORD */
+	uint32_t pc;	/* where it was acquired */
+	uint8_t kind;
+	uint8_t map; /* REF_LOCK: of the value with the lock */
+};
+
+#define VERIFY_MAX_REFS 16u
 
 struct frame {
 	struct reg regs[11]; /* regs[10] is the frame pointer */
@@ -102,6 +126,7 @@ enum {
 	INSN_LOOP = 4,	      /* target of a backward jump */
 	INSN_TAKEN_FIRST = 8, /* a branch whose target leaves the loop */
 	INSN_SEEN = 16,	      /* reachable */
+	INSN_POISON = 32,     /* stands for what could not be linked */
 };
 
 struct verify_hook {
@@ -153,6 +178,12 @@ struct verify_helper {
 	uint32_t cost;
 };
 
+enum {
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	HELPER_##name = id,
+#include "gbpf/hooks.def"
+};
+
 /* Sees every state just before its instruction is walked; for tests. */
 struct verifier;
 typedef void (*verify_probe_fn)(void *arg, uint32_t pc, unsigned frame, const struct frame *f);
@@ -179,6 +210,8 @@ struct verifier {
 	/* the path that is being walked */
 	struct frame *frames[EBPF_MAX_FRAMES]; /* owned */
 	unsigned depth;			       /* index of the running frame */
+	struct ref refs[VERIFY_MAX_REFS];      /* held, in the order of acquiring */
+	unsigned n_refs;
 	uint32_t pc;
 	struct node *at;	  /* last node on it */
 	uint64_t cost, path_cost; /* since at; since the start */
@@ -203,6 +236,10 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 const struct verify_hook *verify_hook(int id);
 const struct verify_field *verify_fields(uint32_t *ret_n);
 const struct verify_helper *verify_helper(int32_t id);
+/* Whether maps of a type have the operation that the helper needs (helpers without map have none),
+ * and the type's name. */
+int verify_map_can(uint32_t map_type, int32_t helper);
+const char *verify_map_type(uint32_t map_type);
 /* Appends the names of a hook's verdicts. */
 void verify_verdict_names(const struct verify_hook *h, struct buf *out);
 
@@ -288,6 +325,12 @@ void reg_none(struct reg *r);
 void reg_unknown(struct reg *r);
 void reg_const(struct reg *r, uint64_t value);
 int reg_is_pointer(const struct reg *r);
+/* May be NULL: of no use before it was compared. */
+int reg_is_nullable(const struct reg *r);
+/* Has an offset that numbers may be added to. */
+int reg_is_place(const struct reg *r);
+/* Places in one object, whose distance says nothing about addresses. */
+int reg_same_base(const struct reg *a, const struct reg *b);
 /* An initialized register of the running frame, marked as read; NULL: refused. */
 struct reg *verify_read(struct verifier *v, unsigned reg, int *err);
 struct reg *verify_write(struct verifier *v, unsigned reg);
@@ -310,11 +353,35 @@ int verify_atomic(struct verifier *v, const struct ebpf_insn *in);
 /* Is memory of that many bytes at ptr usable (what: how messages call the pointer)? */
 int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
 		 const char *what);
+int verify_map_write(struct verifier *v, unsigned map, const char *what);
 /* verify_stack.c */
 int verify_stack_read(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
 		      struct reg *out);
 int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
 		       const struct reg *value);
+
+/* verify_args.c */
+struct call {
+	const struct verify_helper *helper;
+	const struct ebpf_map_def *map;
+	unsigned map_index;
+	uint32_t map_id;   /* of a map that was looked up */
+	uint32_t constant; /* CONST_SIZE */
+	uint32_t cost;
+	const char *what; /* its name */
+};
+/* Argument i, r(i + 1), against the helper's signature. */
+int verify_arg(struct verifier *v, struct call *c, unsigned i);
+
+/* verify_ref.c */
+const struct ref *verify_ref(const struct verifier *v, uint32_t id);
+int verify_acquire(struct verifier *v, enum ref_kind kind, uint32_t id, struct ref **ret);
+/* Forgets the reference; everything that names it is gone. */
+void verify_release(struct verifier *v, uint32_t id);
+/* Refuses because it is held; where completes "... is still held". */
+int verify_held(struct verifier *v, const struct ref *r, const char *where);
+/* Nothing may be held here. */
+int verify_no_refs(struct verifier *v, const char *where);
 
 /* verify_call.c */
 int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in);

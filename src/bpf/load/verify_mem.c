@@ -29,6 +29,11 @@ static void object_text(const struct verifier *v, const struct reg *ptr, char *o
 	if (ptr->type == REG_STACK) {
 		snprintf(out, bytes, "%s",
 			 ptr->frame == v->depth ? "the stack" : "a caller's stack");
+	} else if (ptr->type == REG_RECORD || ptr->type == REG_KEY) {
+		snprintf(out, bytes, "%s of map %s", ptr->type == REG_KEY ? "a key" : "a record",
+			 v->maps[ptr->map].name);
+	} else if (ptr->type == REG_NUMBER) {
+		snprintf(out, bytes, "the iterator's number");
 	} else {
 		snprintf(out, bytes, "%s %s",
 			 v->maps[ptr->map].is_data ? "section" : "a value of map",
@@ -72,7 +77,8 @@ static int check_bounds(struct verifier *v, const struct reg *ptr, int64_t off, 
 static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t off, unsigned bytes,
 			   const char *what)
 {
-	struct tnum at = tnum_add(ptr->v.t, TNUM_CONST((uint64_t)off));
+	struct tnum base = ptr->type == REG_NUMBER ? TNUM_CONST(0) : ptr->v.t;
+	struct tnum at = tnum_add(base, TNUM_CONST((uint64_t)off));
 
 	if ((at.value | at.mask) & (bytes - 1)) {
 		report_hint(v->r, "use naturally aligned fields; packed structs do not work");
@@ -84,9 +90,9 @@ static int check_alignment(struct verifier *v, const struct reg *ptr, int64_t of
 	return 0;
 }
 
-static int check_map_write(struct verifier *v, const struct reg *ptr, const char *what)
+int verify_map_write(struct verifier *v, unsigned map, const char *what)
 {
-	const struct ebpf_map_def *m = &v->maps[ptr->map];
+	const struct ebpf_map_def *m = &v->maps[map];
 
 	if (m->flags & GBPF_F_RDONLY) {
 		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what,
@@ -105,6 +111,22 @@ static int check_map_write(struct verifier *v, const struct reg *ptr, const char
 	return 0;
 }
 
+/* The word of a lock belongs to the helpers. */
+static int check_lock(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+		      const char *what)
+{
+	const struct ebpf_map_def *m = &v->maps[ptr->map];
+	int64_t at = (int64_t)m->lock_1 - 1, low = ptr->v.smin + off,
+		high = ptr->v.smax + off + (int64_t)bytes;
+
+	if (m->lock_1 == 0 || low >= at + 4 || high <= at) {
+		return 0;
+	}
+	report_hint(v->r, "read and write the fields beside it");
+	return verify_refuse(v, v->pc, "lock", "%s: bytes %lld to %lld of %s are its lock", what,
+			     (long long)at, (long long)at + 3, m->name);
+}
+
 static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
 		       int access, const char *what)
 {
@@ -112,9 +134,24 @@ static int check_value(struct verifier *v, const struct reg *ptr, int64_t off, u
 	int err = check_bounds(v, ptr, off, bytes, 0, m->value_bytes, what);
 
 	if (err == 0 && (access & ACCESS_WRITE)) {
-		err = check_map_write(v, ptr, what);
+		err = verify_map_write(v, ptr->map, what);
 	}
-	return err;
+	return err ? err : check_lock(v, ptr, off, bytes, what);
+}
+
+/* Keys, and the numbers of iterators. */
+static int check_constant(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes,
+			  int access, const char *what)
+{
+	static const struct reg number = { .type = REG_NUMBER };
+
+	if (access & ACCESS_WRITE) {
+		return verify_refuse(v, v->pc, "readonly", "%s: %s may only be read", what,
+				     verify_reg_text(v, ptr));
+	}
+	return ptr->type == REG_NUMBER
+		       ? check_bounds(v, &number, off, bytes, 0, 4, what)
+		       : check_bounds(v, ptr, off, bytes, 0, v->maps[ptr->map].key_bytes, what);
 }
 
 int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
@@ -125,7 +162,14 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 		return check_bounds(v, ptr, off, bytes, -(int64_t)EBPF_STACK_BYTES, 0, what);
 	case REG_VALUE:
 		return check_value(v, ptr, off, bytes, access, what);
+	case REG_RECORD:
+		return check_bounds(v, ptr, off, bytes, 0, verify_ref(v, ptr->id)->bytes, what);
+	case REG_KEY:
+	case REG_NUMBER:
+		return check_constant(v, ptr, off, bytes, access, what);
 	case REG_VALUE_OR_NULL:
+	case REG_MAP_OR_NULL:
+	case REG_RECORD_OR_NULL:
 		report_hint(v->r, "write if (!p) return ...; after the lookup");
 		return verify_refuse(v, v->pc, "null", "%s: %s may be NULL here", what,
 				     verify_reg_text(v, ptr));
@@ -261,12 +305,13 @@ static int load(struct verifier *v, const struct reg *ptr, int64_t off, unsigned
 	if (err) {
 		return err;
 	}
-	if (ptr->type == REG_VALUE && !read_constant(v, ptr, off, bytes, out)) {
-		scalar_loaded(&out->v, bytes, sign_extend);
-		return 0;
-	}
 	if (ptr->type == REG_STACK) {
 		err = verify_stack_read(v, ptr, off, bytes, out);
+	} else if (ptr->type == REG_NUMBER && bytes == 4) {
+		out->v = ptr->v;
+	} else if (ptr->type != REG_VALUE || !read_constant(v, ptr, off, bytes, out)) {
+		scalar_loaded(&out->v, bytes, sign_extend);
+		return 0;
 	}
 	if (err == 0 && sign_extend) {
 		extend(out, bytes); /* a pointer has 8 bytes, so this is a number */
@@ -390,7 +435,7 @@ int verify_atomic(struct verifier *v, const struct ebpf_insn *in)
 	if (err) {
 		return err;
 	}
-	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && ptr->type != REG_VALUE_OR_NULL) {
+	if (ptr->type != REG_STACK && ptr->type != REG_VALUE && !reg_is_nullable(ptr)) {
 		return verify_refuse(v, v->pc, "atomic",
 				     "r%u is %s: atomics work on map values and the stack only",
 				     in->dst, verify_reg_text(v, ptr));

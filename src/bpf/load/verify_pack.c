@@ -19,8 +19,10 @@ struct packed {
 	uint32_t bytes;
 	uint32_t n_frames;
 	uint32_t n_regs;
+	uint32_t n_kinds;
+	uint32_t n_refs;
 	struct packed_frame frames[];
-	/* struct reg regs[n_regs], then uint64_t kinds[] */
+	/* struct reg regs[n_regs], then uint64_t kinds[], then struct ref refs[n_refs] */
 };
 
 static struct reg *regs_of(const struct packed *p)
@@ -32,6 +34,11 @@ static struct reg *regs_of(const struct packed *p)
 static uint64_t *kinds_of(const struct packed *p)
 {
 	return (uint64_t *)(regs_of(p) + p->n_regs);
+}
+
+static struct ref *refs_of(const struct packed *p)
+{
+	return (struct ref *)(kinds_of(p) + p->n_kinds);
 }
 
 size_t verify_packed_bytes(const struct packed *p)
@@ -55,7 +62,7 @@ static uint64_t kinds_word(const struct slot *s)
 static int is_spill(const struct slot *s)
 {
 	for (int i = 0; i < 8; i++) {
-		if (s->kind[i] == BYTE_SPILL) {
+		if (s->kind[i] == BYTE_SPILL || s->kind[i] == BYTE_ITER) {
 			return 1;
 		}
 	}
@@ -96,7 +103,7 @@ struct packed *verify_pack(struct verifier *v)
 		n_kinds += (uint32_t)__builtin_popcountll(pf[f].slots);
 	}
 	bytes = ROUND_UP(sizeof(*p) + n * sizeof(pf[0]), 8) + n_regs * sizeof(*reg) +
-		n_kinds * sizeof(*kind);
+		n_kinds * sizeof(*kind) + v->n_refs * sizeof(v->refs[0]);
 	p = malloc(bytes);
 	if (!p) {
 		return NULL;
@@ -104,6 +111,9 @@ struct packed *verify_pack(struct verifier *v)
 	p->bytes = (uint32_t)bytes;
 	p->n_frames = n;
 	p->n_regs = n_regs;
+	p->n_kinds = n_kinds;
+	p->n_refs = v->n_refs;
+	memcpy(refs_of(p), v->refs, v->n_refs * sizeof(v->refs[0]));
 	memcpy(p->frames, pf, n * sizeof(pf[0]));
 	reg = regs_of(p);
 	kind = kinds_of(p);
@@ -130,6 +140,8 @@ void verify_unpack(struct verifier *v, const struct packed *p)
 	const uint64_t *kind = kinds_of(p);
 
 	v->depth = p->n_frames - 1;
+	v->n_refs = p->n_refs;
+	memcpy(v->refs, refs_of(p), p->n_refs * sizeof(v->refs[0]));
 	for (uint32_t f = 0; f < p->n_frames; f++) {
 		const struct packed_frame *pf = &p->frames[f];
 		struct frame *to = v->frames[f];
@@ -189,6 +201,9 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	if (old->type == REG_NONE) {
 		return !same || now->type == REG_NONE; /* nothing behind the node read it */
 	}
+	if (old->type == REG_GONE && !same) {
+		return 1; /* nor could anything */
+	}
 	if (old->type != now->type) {
 		return 0;
 	}
@@ -198,14 +213,23 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	switch (old->type) {
 	case REG_STACK:
 		return old->frame == now->frame;
+	case REG_KEY:
+		return old->frame == now->frame && old->map == now->map;
 	case REG_VALUE:
 		/* id 0 names a place (value 0 of the map), not a lookup */
 		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
 		       map_id(m, old->id, now->id);
-	case REG_VALUE_OR_NULL:
-		return old->map == now->map && map_id(m, old->id, now->id);
-	case REG_MAP:
+	case REG_FUNC:
 		return old->map == now->map;
+	case REG_MAP: /* id 0 names the map itself */
+		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
+		       map_id(m, old->id, now->id);
+	case REG_VALUE_OR_NULL:
+	case REG_MAP_OR_NULL:
+	case REG_RECORD:
+	case REG_RECORD_OR_NULL:
+	case REG_ITER:
+		return old->map == now->map && map_id(m, old->id, now->id);
 	default:
 		return map_id(m, old->id, now->id);
 	}
@@ -221,6 +245,8 @@ static int byte_within(unsigned old, unsigned now, const struct slot *s)
 		return 1;
 	case BYTE_ZERO:
 		return zero;
+	case BYTE_ITER:
+		return now == BYTE_ITER;
 	default: /* BYTE_MISC: any number */
 		return now == BYTE_MISC || zero || (now == BYTE_SPILL && s->r.type == REG_SCALAR);
 	}
@@ -237,7 +263,8 @@ static int slot_within(uint64_t kinds, const struct reg *reg, const struct slot 
 	memcpy(old, &kinds, sizeof(old));
 	if (reg) {
 		for (int i = 0; i < 8; i++) {
-			if ((old[i] == BYTE_SPILL) != (now->kind[i] == BYTE_SPILL)) {
+			if ((old[i] == BYTE_SPILL) != (now->kind[i] == BYTE_SPILL) ||
+			    (old[i] == BYTE_ITER) != (now->kind[i] == BYTE_ITER)) {
 				return 0;
 			}
 		}
@@ -308,13 +335,33 @@ static int calls_match(const struct verifier *v, const struct packed *p)
 	return 1;
 }
 
+/* The same things are held: one by one, so different ones stay different. */
+static int refs_match(const struct verifier *v, const struct packed *p, struct idmap *m)
+{
+	const struct ref *old = refs_of(p);
+
+	if (p->n_refs != v->n_refs) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < p->n_refs; i++) {
+		const struct ref *now = &v->refs[i];
+
+		if (old[i].kind != now->kind || old[i].bytes != now->bytes ||
+		    old[i].map != now->map || !map_id(m, old[i].id, now->id)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
 static int compare(struct verifier *v, const struct packed *p, const struct marks *read)
 {
 	struct idmap m;
-	int fits = calls_match(v, p);
+	int fits;
 
 	m.n = m.work = 0;
 	m.fresh = UINT32_MAX;
+	fits = calls_match(v, p) && refs_match(v, p, &m);
 	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
 		if (read) {
 			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],

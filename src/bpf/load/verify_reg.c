@@ -29,6 +29,32 @@ int reg_is_pointer(const struct reg *r)
 	return r->type > REG_SCALAR;
 }
 
+int reg_is_nullable(const struct reg *r)
+{
+	return r->type == REG_VALUE_OR_NULL || r->type == REG_MAP_OR_NULL ||
+	       r->type == REG_RECORD_OR_NULL;
+}
+
+int reg_is_place(const struct reg *r)
+{
+	return r->type == REG_STACK || r->type == REG_VALUE || r->type == REG_RECORD ||
+	       r->type == REG_KEY;
+}
+
+int reg_same_base(const struct reg *a, const struct reg *b)
+{
+	if (a->type != b->type || !reg_is_place(a)) {
+		return 0;
+	}
+	switch (a->type) {
+	case REG_STACK:
+	case REG_KEY:
+		return a->frame == b->frame;
+	default:
+		return a->map == b->map && a->id == b->id;
+	}
+}
+
 struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
 {
 	struct reg *r = &verify_frame(v)->regs[reg];
@@ -45,6 +71,12 @@ struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
 		return NULL;
 	}
 	mark_read(v, v->depth, reg);
+	if (r->type == REG_GONE) {
+		report_hint(v->r, "use it before it is submitted, discarded or destroyed");
+		*err = verify_refuse(v, v->pc, "ref",
+				     "r%u pointed to something that was given back", reg);
+		return NULL;
+	}
 	return r;
 }
 

@@ -70,8 +70,32 @@ const char *verify_reg_text(const struct verifier *v, const struct reg *r)
 	case REG_VALUE_OR_NULL:
 		snprintf(t, n, "a value of map %s or NULL", v->maps[r->map].name);
 		break;
+	case REG_MAP_OR_NULL:
+		snprintf(t, n, "a map like %s or NULL", v->maps[r->map].name);
+		break;
+	case REG_RECORD:
+	case REG_RECORD_OR_NULL:
+		snprintf(t, n, "a record of %s%s", v->maps[r->map].name,
+			 r->type == REG_RECORD ? "" : " or NULL");
+		break;
+	case REG_GONE:
+		snprintf(t, n, "gone");
+		break;
+	case REG_FUNC:
+		snprintf(t, n, "the function %s", v->prog->subprog_name[r->map]);
+		break;
+	case REG_NUMBER:
+		snprintf(t, n, "a pointer to the iterator's number (%s)", verify_range_text(&r->v));
+		break;
+	case REG_KEY:
+		snprintf(t, n, "a pointer to a key of %s", v->maps[r->map].name);
+		break;
+	case REG_ITER:
+	case REG_ROUNDS:
+		snprintf(t, n, "up to %llu rounds more", (unsigned long long)r->v.umax);
+		break;
 	default:
-		snprintf(t, n, "map %s", v->maps[r->map].name);
+		snprintf(t, n, "%s%s", r->id ? "a map like " : "map ", v->maps[r->map].name);
 	}
 	return t;
 }

@@ -49,6 +49,13 @@ static int refuse_byte(struct verifier *v, unsigned frame, int64_t off, int poin
 			     (long long)off);
 }
 
+static int refuse_iterator(struct verifier *v, unsigned frame, int64_t off)
+{
+	report_hint(v->r, "let the helpers alone use it, until it is destroyed");
+	return verify_refuse(v, v->pc, "iter", "byte %s%lld belongs to an iterator",
+			     frame == v->depth ? "fp" : "caller's fp", (long long)off);
+}
+
 /* First and number of the spilled bytes of a slot. */
 static unsigned spill_extent(const struct slot *s, unsigned *first)
 {
@@ -123,6 +130,9 @@ static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64
 		const struct slot *s = &v->frames[frame]->slots[slot_of(off)];
 		unsigned kind = s->kind[byte_of(off)];
 
+		if (kind == BYTE_ITER) {
+			return refuse_iterator(v, frame, off);
+		}
 		if (kind == BYTE_NONE || (kind == BYTE_SPILL && s->r.type != REG_SCALAR)) {
 			return refuse_byte(v, frame, off, kind == BYTE_SPILL);
 		}
@@ -216,10 +226,25 @@ static int check_pointer_store(struct verifier *v, const struct reg *ptr, int64_
 				     "fixed place",
 				     verify_reg_text(v, value));
 	}
-	if (value->type == REG_STACK && value->frame > ptr->frame) {
+	if ((value->type == REG_STACK || value->type == REG_KEY) && value->frame > ptr->frame) {
 		return verify_refuse(v, v->pc, "stack",
-				     "a pointer into this function's frame would outlive it in the "
-				     "caller's frame");
+				     value->type == REG_KEY
+					     ? "the key would outlive the callback in the caller's "
+					       "frame"
+					     : "a pointer into this function's frame would outlive "
+					       "it in the caller's frame");
+	}
+	return 0;
+}
+
+/* Iterators stay as they are, whatever may be written. */
+static int check_writable(struct verifier *v, unsigned frame, int64_t low, int64_t high)
+{
+	for (int64_t off = low; off < high; off = (off | 7) + 1) {
+		if (v->frames[frame]->slots[slot_of(off)].kind[0] == BYTE_ITER) {
+			mark_slot_read(v, frame, slot_of(off));
+			return refuse_iterator(v, frame, off);
+		}
 	}
 	return 0;
 }
@@ -231,10 +256,14 @@ int verify_stack_write(struct verifier *v, const struct reg *ptr, int64_t off, u
 	int zero = value && value->type == REG_SCALAR && scalar_is_const(&value->v) &&
 		   value->v.t.value == 0;
 	struct slot *s = &v->frames[ptr->frame]->slots[slot_of(low)];
+	int err = check_writable(v, ptr->frame, low, high);
 
+	if (err) {
+		return err;
+	}
 	touch(v, ptr->frame, low);
 	if (value && reg_is_pointer(value)) {
-		int err = check_pointer_store(v, ptr, low, bytes, value);
+		err = check_pointer_store(v, ptr, low, bytes, value);
 
 		if (err) {
 			return err;

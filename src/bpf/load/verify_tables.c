@@ -44,6 +44,36 @@ static const struct verify_helper helpers[] = {
 #include "gbpf/hooks.def"
 };
 
+enum {
+	MAP_LOOKUP = 1,
+	MAP_UPDATE = 2,
+	MAP_DELETE = 4,
+	MAP_EACH = 8,
+	MAP_TAIL = 16,
+	MAP_PUSH = 32,
+	MAP_PEEK = 64,
+	MAP_RING = 128,
+	MAP_HIST = 256,
+	MAP_SUM = 512
+};
+
+static const struct {
+	uint32_t id;
+	const char *name;
+	unsigned ops;
+} map_types[] = {
+#define GBPF_MAP_TYPE(id, name, ops, doc) { id, #name, ops },
+#include "gbpf/hooks.def"
+};
+
+static const struct {
+	int32_t helper;
+	unsigned op;
+} map_ops[] = {
+#define GBPF_MAP_OP(helper, op) { HELPER_##helper, op },
+#include "gbpf/hooks.def"
+};
+
 static const struct {
 	const char *name, *doc;
 	int64_t value;
@@ -76,6 +106,36 @@ const struct verify_helper *verify_helper(int32_t id)
 		}
 	}
 	return NULL;
+}
+
+static unsigned ops_of(uint32_t map_type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_types); i++) {
+		if (map_types[i].id == map_type) {
+			return map_types[i].ops;
+		}
+	}
+	return 0;
+}
+
+int verify_map_can(uint32_t map_type, int32_t helper)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_ops); i++) {
+		if (map_ops[i].helper == helper) {
+			return (ops_of(map_type) & map_ops[i].op) != 0;
+		}
+	}
+	return 0;
+}
+
+const char *verify_map_type(uint32_t map_type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_types); i++) {
+		if (map_types[i].id == map_type) {
+			return map_types[i].name;
+		}
+	}
+	return "unknown";
 }
 
 /* The texts of hooks.def's constants begin with the hook whose verdicts they are. */
