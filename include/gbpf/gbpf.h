@@ -102,6 +102,8 @@ int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, ch
 enum {
 	GBPF_LOAD_SWAP = 1, /* replace the active policy; without it loading over one that the
 			       operator chose is refused */
+	GBPF_LOAD_KEEP_MAPS =
+		2, /* maps whose name, definition and types match keep what they hold */
 };
 
 /* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and hands it to gbpfd. name NULL: from the
@@ -114,9 +116,34 @@ int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const 
 			   unsigned flags, char **ret_json);
 /* Back to a kept version; 0: the one before the active one. -ENOENT: no such version. */
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
+/* The same; flags: GBPF_LOAD_KEEP_MAPS. */
+int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json);
 int gbpf_policy_unload(struct gbpf *g, char **ret_json);
 int gbpf_policy_list(struct gbpf *g, char **ret_json);
 int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json); /* 0: the active one */
+
+/* ---- maps of an active version; keys and values are texts as docs/PROTOCOL.md says ---- */
+
+#define GBPF_ALL_TENANTS UINT32_MAX
+
+struct gbpf_map {
+	size_t size;	  /* sizeof(struct gbpf_map) */
+	const char *name; /* of the map */
+	uint64_t version; /* 0: the active one */
+	uint32_t tenant;  /* of a per-tenant map; GBPF_ALL_TENANTS: all, where that makes sense */
+};
+
+int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json);
+/* One page: at most limit entries (0: 1000) behind the text `next` of the page before (NULL: the
+ * first). nonzero: without values that are all zero. */
+int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after, unsigned limit,
+		  int nonzero, char **ret_json);
+int gbpf_map_get(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json);
+/* key NULL: pushes to a queue or stack. */
+int gbpf_map_set(struct gbpf *g, const struct gbpf_map *m, const char *key, const char *value,
+		 char **ret_json);
+/* key NULL: pops from a queue or stack. */
+int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json);
 
 /* ---- tenants, devices, state ---- */
 
@@ -145,6 +172,12 @@ enum { GBPF_EVENTS_FOLLOW = 1 };
  * arrived while waiting; call again with the last sequence seen, or stop. */
 int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned idle_ms, gbpf_event_fn fn,
 		void *arg);
+
+/* Follows a map: fn gets what docs/PROTOCOL.md calls a watch line, until it returns non-zero or the
+ * version ends ({"end":...} is the last one; 0 then). interval_ms 0: 1000. idle_ms, -EINTR and the
+ * connection as in gbpf_events. */
+int gbpf_map_watch(struct gbpf *g, const struct gbpf_map *m, unsigned interval_ms, unsigned idle_ms,
+		   gbpf_event_fn fn, void *arg);
 
 /* ---- starting gbpfd ---- */
 

@@ -121,6 +121,14 @@ uint64_t clock_fast_ns(void)
 
 #endif
 
+uint64_t clock_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
 uint64_t clock_wall_ns(void)
 {
 	return read_clock(CLOCK_REALTIME);

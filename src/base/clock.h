@@ -16,6 +16,9 @@ uint64_t clock_fast_ns(void);
 /* Wall-clock nanoseconds since 1970, for stamps that people read. */
 uint64_t clock_wall_ns(void);
 
+/* Processor time of this thread, nanoseconds: what work costs, whoever else runs. */
+uint64_t clock_cpu_ns(void);
+
 /* Replaces the monotonic source; NULL restores it. For the simulator and for tests, before threads
  * start. */
 void clock_set_source(uint64_t (*now_ns)(void));

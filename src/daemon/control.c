@@ -133,6 +133,20 @@ void control_result(struct call *c, json_t *result)
 	}
 }
 
+void control_result_text(struct call *c, const struct buf *result)
+{
+	struct buf *out = &c->c->out;
+
+	if (!result || result->failed) {
+		control_error(c, 1, "memory", NULL, "out of memory");
+		return;
+	}
+	buf_printf(out, "{\"id\":%lld,\"result\":", (long long)c->id);
+	buf_add(out, result->data, result->len);
+	buf_puts(out, "}\n");
+	flush(c->c);
+}
+
 static json_t *error_json(json_int_t id, const char *code, int exit_code, const char *message,
 			  const char *hint, const char *detail)
 {

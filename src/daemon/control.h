@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/report.h"
 #include "daemon/daemon.h"
@@ -28,6 +29,8 @@ struct call {
 
 /* result is taken; NULL counts as out of memory. */
 void control_result(struct call *c, json_t *result);
+/* The same from text, which is JSON already; borrowed, NULL or failed: out of memory. */
+void control_result_text(struct call *c, const struct buf *result);
 void control_error(struct call *c, int exit_code, const char *code, const char *hint,
 		   const char *fmt, ...) PRINTF_LIKE(5, 6);
 /* An answer to a connection that may have gone meanwhile. result is borrowed. */

@@ -181,7 +181,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	if (anybody_active(d, now)) {
 		for (struct live *l = policy_next_active(d, NULL); l;
 		     l = policy_next_active(d, l)) {
-			if (live_has(l, HOOK_tick)) {
+			if (live_has(l, HOOK_tick) && !l->copying) {
 				tick(d, l, now);
 			}
 		}

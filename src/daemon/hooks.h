@@ -2,11 +2,17 @@
 #ifndef GBPF_DAEMON_HOOKS_H
 #define GBPF_DAEMON_HOOKS_H
 
-#include "daemon/session.h"
+#include "base/report.h"
+#include "daemon/live.h"
 
 /* GBPF_ADMIT, GBPF_QUEUE or GBPF_REJECT: the strictest verdict of the GPUs that the process sees;
  * ADMIT where no policy decides. May change s->class_id and s->weight. */
 int hook_admit(struct session *s);
+
+/* Runs init of a version that is about to become active on these GPUs. 0, or a negative errno and
+ * the reason in r: it must not. */
+int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,
+	      struct report *r);
 
 /* Starts the clock; it ticks only while a policy with a tick is active and tenants do something. */
 int ticker_open(struct daemon *d);

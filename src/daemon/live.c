@@ -8,6 +8,11 @@
 
 #include "base/shm.h"
 
+struct gone {
+	struct gone *next;
+	struct page page;
+};
+
 static void *tenant_region(void *ctx, uint32_t tenant)
 {
 	struct live *l = ctx;
@@ -106,6 +111,7 @@ void live_destroy(struct live *l)
 	if (!l) {
 		return;
 	}
+	live_copied(l);
 	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
 		page_destroy(&l->region[i]);
 	}
@@ -161,9 +167,33 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
 
 void live_forget_tenant(struct live *l, uint32_t tenant)
 {
-	if (l->region[tenant].map) {
-		l->region_total -= l->region[tenant].bytes;
+	struct gone *g;
+
+	if (!l->region[tenant].map) {
+		return;
+	}
+	l->region_total -= l->region[tenant].bytes;
+	if (!l->copying) {
 		page_destroy(&l->region[tenant]);
+		return;
+	}
+	g = malloc(sizeof(*g));
+	if (g) { /* else it stays mapped for good, which is better than under the worker's feet */
+		*g = (struct gone){ .page = l->region[tenant], .next = l->gone };
+		l->gone = g;
+	}
+	l->region[tenant] = PAGE_NONE;
+}
+
+void live_copied(struct live *l)
+{
+	l->copying = false;
+	while (l->gone) {
+		struct gone *g = l->gone;
+
+		l->gone = g->next;
+		page_destroy(&g->page);
+		free(g);
 	}
 }
 

@@ -21,6 +21,10 @@ struct live {
 						  passed */
 	uint64_t region_total;
 	uint64_t last_tick_ns, epoch;
+	uint32_t gpu;	   /* the lowest on which it was activated */
+	bool activated;	   /* was active, so exit is owed */
+	bool copying;	   /* the worker reads or writes its memory, which therefore stays mapped */
+	struct gone *gone; /* owned: memory of tenants that left meanwhile */
 };
 
 /* Memory is initialised anew. Takes built on success. 0, -E2BIG (r says so), -errno. */
@@ -33,6 +37,10 @@ int live_add_tenant(struct live *l, uint32_t tenant);
 /* Takes *fd as the tenant's memory when its size fits (*fd is -1 then). */
 void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd);
 void live_forget_tenant(struct live *l, uint32_t tenant);
+/* The worker is done. */
+void live_copied(struct live *l);
+/* Runs exit if the version was active. */
+void live_end(struct live *l, uint32_t reason);
 
 /* Sends PREPARE to a session; not when its memory cannot be had, which the history then says. Once
  * a session. */

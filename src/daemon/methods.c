@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "daemon/maps.h"
 #include "daemon/policy.h"
 #include "gbpf/gbpf.h"
 
@@ -91,6 +92,8 @@ static void method_load(struct call *c)
 	struct policy_order o = { .op = POLICY_LOAD,
 				  .object_fd = -1,
 				  .swap = json_is_true(json_object_get(c->params, "swap")),
+				  .keep_maps =
+					  json_is_true(json_object_get(c->params, "keep_maps")),
 				  .name = json_string_value(json_object_get(c->params, "name")) };
 
 	if (!good_name(o.name)) {
@@ -118,6 +121,8 @@ static void method_rollback(struct call *c)
 	struct policy_order o = { .op = POLICY_ACTIVATE,
 				  .object_fd = -1,
 				  .gpu_mask = gpu_mask(c),
+				  .keep_maps =
+					  json_is_true(json_object_get(c->params, "keep_maps")),
 				  .version = version > 0 ? (uint64_t)version : 0 };
 
 	if (version < 0 || (json_object_get(c->params, "version") && version == 0)) {
@@ -191,6 +196,11 @@ static const struct {
 } methods[] = {
 	{ "device.list", ALL, method_device_list },
 	{ "events", ALL, method_events },
+	{ "map.delete", ADMIN, method_map_delete },
+	{ "map.dump", ALL, method_map_dump },
+	{ "map.get", ALL, method_map_get },
+	{ "map.list", ALL, method_map_list },
+	{ "map.set", ADMIN, method_map_set },
 	{ "off", ADMIN, method_off },
 	{ "on", ADMIN, method_on },
 	{ "policy.list", ALL, method_list },

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "daemon/consts.h"
 #include "daemon/text.h"
 
 void request_free(struct request *q)
@@ -23,6 +24,8 @@ void request_free(struct request *q)
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
 	json_decref(q->meta);
+	json_decref(q->kept);
+	free(q->keep);
 	free(q->state_text);
 	free(q);
 }
@@ -47,7 +50,7 @@ const char *request_what(const struct request *q)
 {
 	switch (q->o.op) {
 	case POLICY_LOAD:
-		return "load";
+		return q->o.swap && q->was_active ? "swap" : "load";
 	case POLICY_ACTIVATE:
 		return q->o.reply ? "rollback" : "restore"; /* nobody asked: gbpfd began */
 	default:
@@ -92,28 +95,14 @@ static void on_built(struct job *j)
 	}
 	POINT("daemon.load.built");
 	q->err = live_create(&l, d, q->built, q->o.version, &q->report);
-	if (!q->err && q->o.op == POLICY_LOAD) {
-		json_t *meta = q->meta;
-
-		q->meta = NULL;
-		q->err = store_add(&p->store, q->o.version, meta, &q->removed);
-		if (q->err) {
-			q->built = NULL; /* the live version's */
-			live_destroy(l);
-			report_set(&q->report, -E2BIG, "limit",
-				   "%u versions are kept and all are in use", STORE_VERSIONS);
-			q->err = -E2BIG;
-			request_fail(q, 7);
-			return;
-		}
-		d->counters.loads++;
-	}
 	if (q->err) {
 		request_fail(q, exit_of(q));
 		return;
 	}
 	POINT("daemon.swap.regions_made");
 	q->built = NULL;
+	/* Processes will hear of that number, so it is used even when init refuses. */
+	p->store.next = MAX(p->store.next, q->o.version + 1);
 	l->next = p->lives;
 	p->lives = l;
 	swap_prepare(q, l);
@@ -123,6 +112,17 @@ static void build(struct request *q)
 {
 	q->job = (struct job){ .work = request_build, .done = on_built, .drop = request_drop };
 	worker_submit(&q->d->worker, &q->job);
+}
+
+/* What runs on the lowest of these GPUs that has a policy; 0: none. */
+static uint64_t active_in(struct daemon *d, uint32_t gpu_mask)
+{
+	uint64_t version = 0;
+
+	for (unsigned i = 0; i < SCHED_MAX_GPUS && !version; i++) {
+		version = gpu_mask & 1u << i ? policy_active_version(d, i) : 0;
+	}
+	return version;
 }
 
 static void start_load(struct request *q)
@@ -144,6 +144,7 @@ static void start_load(struct request *q)
 		}
 	}
 	q->o.version = st->next;
+	q->was_active = active_in(q->d, q->o.gpu_mask);
 	build(q);
 }
 
@@ -168,6 +169,7 @@ static void start_activate(struct request *q)
 		return;
 	}
 	memcpy(q->name, v->name, sizeof(q->name));
+	q->was_active = active_in(q->d, q->o.gpu_mask);
 	q->d->counters.rollbacks++;
 	if (policy_live_find(q->d, q->o.version)) { /* active on another GPU, or already here: only
 						the words change */
@@ -182,9 +184,7 @@ static void start_unload(struct request *q)
 {
 	struct daemon *d = q->d;
 
-	for (unsigned i = 0; i < SCHED_MAX_GPUS && !q->was_active; i++) {
-		q->was_active = q->o.gpu_mask & 1u << i ? policy_active_version(d, i) : 0;
-	}
+	q->was_active = active_in(d, q->o.gpu_mask);
 	if (!q->was_active) {
 		q->err = report_set(&q->report, -ENOENT, "not-found", "no policy is active");
 		request_fail(q, 5);
@@ -283,6 +283,7 @@ void policies_close(struct daemon *d)
 		struct live *l = p->lives;
 
 		p->lives = l->next;
+		live_end(l, GBPF_EXIT_DAEMON);
 		live_destroy(l);
 	}
 	store_close(&p->store);

@@ -23,7 +23,7 @@ typedef void (*policy_reply)(struct daemon *d, uint64_t conn, json_int_t id, con
 struct policy_order {
 	enum policy_op op;
 	uint32_t gpu_mask;
-	bool swap, by_default;
+	bool swap, by_default, keep_maps;
 	const char *name;  /* LOAD */
 	int object_fd;	   /* LOAD: taken also on failure; -1: see object */
 	struct buf object; /* LOAD: taken when object_fd is -1 */

@@ -12,6 +12,7 @@
 #include "base/shm.h"
 #include "base/strmap.h"
 #include "daemon/consts.h"
+#include "daemon/maps.h"
 #include "daemon/text.h"
 
 static const char *const hook_names[EBPF_MAX_HOOKS] = {
@@ -98,13 +99,9 @@ static json_t *maps_json(const struct ebpf_built *b)
 		text_copy(name, sizeof(name), m->name, sizeof(m->name));
 		json_array_append_new(
 			maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name, "type",
-					m->type == GBPF_MAP_ARRAY ? "array" : "other", "key_bytes",
-					(int)m->key_bytes, "value_bytes", (int)m->value_bytes,
-					"max_entries", (int)m->max_entries, "scope",
-					m->flags & GBPF_F_TENANT   ? "tenant"
-					: m->flags & GBPF_F_DAEMON ? "daemon"
-					: m->flags & GBPF_F_RDONLY ? "constant"
-								   : "global",
+					map_type_name(m->type), "key_bytes", (int)m->key_bytes,
+					"value_bytes", (int)m->value_bytes, "max_entries",
+					(int)m->max_entries, "scope", map_scope_name(m->flags),
 					"data", (int)!!m->is_data));
 	}
 	return maps;
@@ -113,17 +110,18 @@ static json_t *maps_json(const struct ebpf_built *b)
 json_t *built_meta(const struct request *q, const struct buf *object)
 {
 	const struct ebpf_built *b = q->built;
-	char hash[24], license[64];
+	char hash[24], license[64], author[sizeof(b->object.version)];
 
 	snprintf(hash, sizeof(hash), "%016llx",
 		 (unsigned long long)hash_bytes(object->data, object->len));
 	text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
-	return json_pack("{s:I,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}", "version",
-			 (json_int_t)q->o.version, "name", q->name, "license", license,
-			 "loaded_wall_ns", (json_int_t)clock_wall_ns(), "uid", (json_int_t)q->o.uid,
-			 "by_default", (int)q->o.by_default, "hash", hash, "object_bytes",
-			 (json_int_t)object->len, "hooks", hooks_json(b), "maps", maps_json(b),
-			 "code_bytes", (json_int_t)b->code_bytes, "verify_ns",
+	text_copy(author, sizeof(author), b->object.version, sizeof(b->object.version));
+	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}",
+			 "version", (json_int_t)q->o.version, "name", q->name, "license", license,
+			 "author_version", author, "loaded_wall_ns", (json_int_t)clock_wall_ns(),
+			 "uid", (json_int_t)q->o.uid, "by_default", (int)q->o.by_default, "hash",
+			 hash, "object_bytes", (json_int_t)object->len, "hooks", hooks_json(b),
+			 "maps", maps_json(b), "code_bytes", (json_int_t)b->code_bytes, "verify_ns",
 			 (json_int_t)b->verify_ns, "jit_ns", (json_int_t)b->jit_ns, "global_bytes",
 			 (json_int_t)b->region_bytes[EBPF_REGION_GLOBAL], "tenant_bytes",
 			 (json_int_t)b->region_bytes[EBPF_REGION_TENANT]);

@@ -3,6 +3,7 @@
 #define GBPF_DAEMON_POLICY_INT_H
 
 #include "base/report.h"
+#include "daemon/keep.h"
 #include "daemon/policy.h"
 
 struct request {
@@ -20,6 +21,9 @@ struct request {
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns;
 	unsigned asked, acked, failed;
+	bool readying;	   /* all have answered: copying, init */
+	struct keep *keep; /* owned; NULL: nothing is carried over */
+	json_t *kept;	   /* owned: what the answer says of the maps */
 	uint64_t old[SCHED_MAX_GPUS], was_active;
 	char *state_text; /* owned: for the worker */
 };
@@ -52,8 +56,17 @@ void request_drop(struct job *j); /* when the daemon ends: it stays in the line,
 void swap_prepare(struct request *q, struct live *l);
 void swap_flip(struct request *q);
 
+/* policy_ready.c: all have prepared the pending version, or are late. Copies the maps that are
+ * kept, runs init, and flips; or refuses, and the old policy stays. */
+void swap_ready(struct request *q);
+
+/* policy_json.c: what gbpfd's own instance and the tenants' pages have counted. */
+json_t *policy_counters_json(struct daemon *d, const struct live *l);
+
 /* policy_live.c */
 struct live *policy_live_find(struct daemon *d, uint64_t version);
-void policy_drop_unused(struct daemon *d); /* takes off what is neither active nor being prepared */
+/* Takes off what is neither active nor being prepared; exit of what was active runs with that
+ * reason (GBPF_EXIT_*). */
+void policy_drop_unused(struct daemon *d, uint32_t reason);
 
 #endif

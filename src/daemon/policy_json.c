@@ -28,18 +28,23 @@ static const char *state_of(struct daemon *d, uint64_t version)
 
 static json_t *brief(struct daemon *d, const struct stored *v)
 {
-	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *h;
+	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *maps = json_array(), *h;
 	size_t i;
 
 	json_array_foreach(json_object_get(v->meta, "hooks"), i, h)
 	{
 		json_array_append(hooks, json_object_get(h, "hook"));
 	}
-	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:O?,s:b,s:o}", "version", (json_int_t)v->version,
-			 "name", v->name, "state", state_of(d, v->version), "loaded_wall_ns",
-			 json_object_get(v->meta, "loaded_wall_ns"), "hooks", hooks, "license",
-			 json_object_get(v->meta, "license"), "by_default", (int)v->by_default,
-			 "gpus", gpus);
+	json_array_foreach(json_object_get(v->meta, "maps"), i, h)
+	{
+		json_array_append(maps, json_object_get(h, "name"));
+	}
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:o,s:s}", "version",
+			 (json_int_t)v->version, "name", v->name, "state", state_of(d, v->version),
+			 "loaded_wall_ns", json_object_get(v->meta, "loaded_wall_ns"), "hooks",
+			 hooks, "maps", maps, "license", json_object_get(v->meta, "license"),
+			 "author_version", json_object_get(v->meta, "author_version"), "by_default",
+			 (int)v->by_default, "gpus", gpus, "ended", v->ended);
 }
 
 uint64_t policy_first_active(struct daemon *d)
@@ -111,8 +116,7 @@ static json_t *notes_json(struct daemon *d, const struct live *l)
 	return j;
 }
 
-/* What gbpfd's own instance and the tenants' pages have counted. */
-static json_t *counters(struct daemon *d, const struct live *l)
+json_t *policy_counters_json(struct daemon *d, const struct live *l)
 {
 	uint64_t helper_errors = load_relaxed(&l->run.env.helper_errors),
 		 verdict_errors = d->counters.verdict_errors;
@@ -138,6 +142,7 @@ static json_t *counters(struct daemon *d, const struct live *l)
 json_t *policy_show_json(struct daemon *d, uint64_t version)
 {
 	const struct stored *v;
+	const struct live *live;
 	json_t *j;
 
 	version = version ? version : policy_first_active(d);
@@ -151,10 +156,12 @@ json_t *policy_show_json(struct daemon *d, uint64_t version)
 	}
 	json_object_set_new(j, "gpus", gpus_json(d, version));
 	json_object_set_new(j, "state", json_string(state_of(d, version)));
-	for (struct live *l = d->policies->lives; l; l = l->next) {
-		if (l->version == version) {
-			json_object_set_new(j, "counters", counters(d, l));
-		}
+	live = policy_live_find(d, version);
+	if (live) {
+		json_object_set_new(j, "counters", policy_counters_json(d, live));
+	} else if (v->counters) {
+		json_object_set(j, "counters", v->counters);
 	}
+	json_object_set_new(j, "ended", json_string(v->ended));
 	return j;
 }

@@ -3,6 +3,7 @@
 #include "daemon/policy_int.h"
 
 #include "base/atomic.h"
+#include "daemon/consts.h"
 #include "base/point.h"
 
 struct live *policy_live_find(struct daemon *d, uint64_t version)
@@ -53,8 +54,30 @@ static void send_drop(struct session *s, uint64_t version)
 	session_send(s, &m, WIRE_DROP, NULL, 0);
 }
 
-/* Takes everything off that is neither active nor being prepared. */
-void policy_drop_unused(struct daemon *d)
+static const char *end_name(uint32_t reason)
+{
+	switch (reason) {
+	case GBPF_EXIT_UNLOAD:
+		return "unload";
+	case GBPF_EXIT_ROLLBACK:
+		return "rollback";
+	default:
+		return "swap";
+	}
+}
+
+static void keep_counters(struct daemon *d, const struct live *l, uint32_t reason)
+{
+	struct stored *v = store_find(&d->policies->store, l->version);
+
+	store_ended(&d->policies->store, l->version, end_name(reason));
+	if (v) {
+		json_decref(v->counters);
+		v->counters = policy_counters_json(d, l);
+	}
+}
+
+void policy_drop_unused(struct daemon *d, uint32_t reason)
 {
 	struct live **link = &d->policies->lives;
 
@@ -66,6 +89,10 @@ void policy_drop_unused(struct daemon *d)
 			continue;
 		}
 		*link = l->next;
+		if (l->activated) {
+			live_end(l, reason);
+			keep_counters(d, l, reason);
+		}
 		session_each(d, s)
 		{
 			if (s->state == SESSION_READY && !s->dying) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "daemon/consts.h"
 #include "daemon/hooks.h"
 
 static unsigned count_late(struct daemon *d)
@@ -58,6 +59,9 @@ static json_t *result_json(struct request *q)
 	if (r) {
 		json_object_set(r, "hooks", hooks);
 	}
+	if (r && q->kept) {
+		json_object_set(r, "maps", q->kept);
+	}
 	return r;
 }
 
@@ -99,6 +103,28 @@ static void save(struct request *q)
 
 /* ---- the flip ---- */
 
+static uint32_t exit_reason(const struct request *q)
+{
+	switch (q->o.op) {
+	case POLICY_UNLOAD:
+		return GBPF_EXIT_UNLOAD;
+	case POLICY_ACTIVATE:
+		return GBPF_EXIT_ROLLBACK;
+	default:
+		return GBPF_EXIT_SWAP;
+	}
+}
+
+static void live_activated(struct daemon *d, uint64_t version)
+{
+	struct live *l = policy_live_find(d, version);
+
+	if (l) {
+		l->activated = true;
+		store_ended(&d->policies->store, version, "");
+	}
+}
+
 void swap_flip(struct request *q)
 {
 	struct daemon *d = q->d;
@@ -108,7 +134,7 @@ void swap_flip(struct request *q)
 	char ready[96] = "";
 	int first = -1;
 
-	q->waited_ns = begin - q->prepare_begin_ns;
+	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
 	q->asked = q->acked = 0;
 	session_each(d, s)
 	{
@@ -142,6 +168,7 @@ void swap_flip(struct request *q)
 	}
 	p->pending = NULL;
 	p->timer = sd_event_source_disable_unref(p->timer);
+	live_activated(d, version);
 	d->counters.swaps++;
 	d->counters.late += q->asked - q->acked - q->failed;
 	if (q->asked) {
@@ -151,7 +178,7 @@ void swap_flip(struct request *q)
 	history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s", request_what(q),
 		    q->name, (unsigned long long)(version ? version : q->was_active),
 		    version ? "is active" : "is no longer active", ready);
-	policy_drop_unused(d);
+	policy_drop_unused(d, exit_reason(q));
 	POINT("daemon.swap.dropped");
 	sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
 	ticker_wake(d);
@@ -162,8 +189,8 @@ void policy_check_acks(struct daemon *d)
 {
 	struct request *q = d->policies ? d->policies->first : NULL;
 
-	if (d->policies && d->policies->pending && q && count_late(d) == 0) {
-		swap_flip(q);
+	if (d->policies && d->policies->pending && q && !q->readying && count_late(d) == 0) {
+		swap_ready(q);
 	}
 }
 
@@ -183,8 +210,8 @@ static int on_late(sd_event_source *src, uint64_t usec, void *arg)
 				s->name);
 		}
 	}
-	if (d->policies->pending) {
-		swap_flip(d->policies->first);
+	if (d->policies->pending && !d->policies->first->readying) {
+		swap_ready(d->policies->first);
 	}
 	return 0;
 }
@@ -228,12 +255,12 @@ void swap_prepare(struct request *q, struct live *l)
 	}
 	POINT("daemon.swap.prepare_sent_all");
 	if (count_late(d) == 0) {
-		swap_flip(q);
+		swap_ready(q);
 		return;
 	}
 	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
 	if (sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, now + POLICY_ACK_USEC, 1000,
 			      on_late, d) < 0) {
-		swap_flip(q);
+		swap_ready(q);
 	}
 }

@@ -48,8 +48,18 @@ void store_remove(struct store *s, uint64_t version)
 
 	if (v) {
 		json_decref(v->meta);
+		json_decref(v->counters);
 		s->n--;
 		memmove(v, v + 1, (size_t)((char *)&s->v[s->n] - (char *)v));
+	}
+}
+
+void store_ended(struct store *s, uint64_t version, const char *why)
+{
+	struct stored *v = store_find(s, version);
+
+	if (v) {
+		text_copy(v->ended, sizeof(v->ended), why, strlen(why));
 	}
 }
 
@@ -127,6 +137,14 @@ static void read_state(struct store *s)
 
 		s->active[i] = store_find(s, v) ? v : 0;
 	}
+	for (unsigned i = 0; i < s->n; i++) {
+		char number[24];
+		const char *why;
+
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)s->v[i].version);
+		why = json_string_value(json_object_get(json_object_get(j, "ended"), number));
+		store_ended(s, s->v[i].version, why ? why : "");
+	}
 	json_decref(j);
 }
 
@@ -187,14 +205,24 @@ void store_close(struct store *s)
 
 char *store_state_text(const struct store *s)
 {
-	json_t *active = json_array(), *j;
+	json_t *active = json_array(), *ended = json_object(), *j;
 	char *text;
 
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
 		json_array_append_new(active, json_integer((json_int_t)s->active[i]));
 	}
-	j = json_pack("{s:I,s:I,s:b,s:o}", "next", (json_int_t)s->next, "previous",
-		      (json_int_t)s->previous, "off", (int)s->off, "active", active);
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->v[i].ended[0]) {
+			char number[24];
+
+			snprintf(number, sizeof(number), "%llu",
+				 (unsigned long long)s->v[i].version);
+			json_object_set_new(ended, number, json_string(s->v[i].ended));
+		}
+	}
+	j = json_pack("{s:I,s:I,s:b,s:o,s:o}", "next", (json_int_t)s->next, "previous",
+		      (json_int_t)s->previous, "off", (int)s->off, "active", active, "ended",
+		      ended);
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;

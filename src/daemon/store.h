@@ -17,9 +17,11 @@
 struct stored {
 	uint64_t version;
 	char name[32];
-	bool by_default; /* gbpfd chose it itself */
-	uint64_t hash;	 /* of the object's bytes */
-	json_t *meta;	 /* owned: what policy.show prints */
+	bool by_default;  /* gbpfd chose it itself */
+	uint64_t hash;	  /* of the object's bytes */
+	json_t *meta;	  /* owned: what policy.show prints */
+	json_t *counters; /* owned: what it had counted when it ended; NULL: nothing known */
+	char ended[12];	  /* why it is no longer active: "swap" ...; empty: it is, or never was */
 };
 
 struct store {
@@ -40,6 +42,7 @@ struct stored *store_find(struct store *s, uint64_t version);
  * number, or 0. -ENOSPC: all are in use. */
 int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
 void store_remove(struct store *s, uint64_t version);
+void store_ended(struct store *s, uint64_t version, const char *why);
 char *store_state_text(const struct store *s); /* caller frees */
 
 /* For the worker. All write a new file, sync it, and rename it over the old one. 0 or -errno. */

@@ -8,6 +8,16 @@ EXPORT int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_jso
 	return client_text(g, "policy.rollback", p, -1, ret_json);
 }
 
+EXPORT int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json)
+{
+	json_t *p = json_pack("{s:b}", "keep_maps", !!(flags & GBPF_LOAD_KEEP_MAPS));
+
+	if (p && version) {
+		json_object_set_new(p, "version", json_integer((json_int_t)version));
+	}
+	return client_text(g, "policy.rollback", p, -1, ret_json);
+}
+
 EXPORT int gbpf_policy_unload(struct gbpf *g, char **ret_json)
 {
 	return client_text(g, "policy.unload", json_object(), -1, ret_json);

@@ -41,6 +41,9 @@ int client_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint6
 int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
 void client_disconnect(struct gbpf *g);
 
+/* ---- maps.c ---- */
+json_t *client_map_params(const struct gbpf_map *m);
+
 /* ---- client.c ---- */
 int client_connect(struct gbpf *g);
 int client_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,

@@ -17,17 +17,19 @@ static int give(struct gbpf *g, const json_t *event, gbpf_event_fn fn, void *arg
 	return r;
 }
 
-static int follow(struct gbpf *g, unsigned idle_ms, gbpf_event_fn fn, void *arg)
+static int follow(struct gbpf *g, const char *member, unsigned idle_ms, gbpf_event_fn fn, void *arg)
 {
+	bool ended = false;
 	int r = 0;
 
-	while (!r) {
+	while (!r && !ended) {
 		json_t *line = NULL, *event;
 
 		r = client_read_line(g, client_deadline(idle_ms), true, &line);
-		event = json_object_get(line, "event");
+		event = json_object_get(line, member);
 		if (!r && event) {
 			r = give(g, event, fn, arg);
+			ended = json_object_get(event, "end") != NULL;
 		}
 		json_decref(line);
 	}
@@ -59,8 +61,26 @@ EXPORT int gbpf_events(struct gbpf *g, uint64_t since, unsigned flags, unsigned 
 	json_decref(result);
 	if (following) {
 		if (!r) {
-			r = follow(g, idle_ms, fn, arg);
+			r = follow(g, "event", idle_ms, fn, arg);
 		}
+		client_disconnect(g);
+	}
+	return r;
+}
+
+EXPORT int gbpf_map_watch(struct gbpf *g, const struct gbpf_map *m, unsigned interval_ms,
+			  unsigned idle_ms, gbpf_event_fn fn, void *arg)
+{
+	json_t *p = client_map_params(m), *result = NULL;
+	int r;
+
+	if (p && interval_ms) {
+		json_object_set_new(p, "interval_ms", json_integer(interval_ms));
+	}
+	r = client_request(g, "map.watch", p, -1, &result);
+	json_decref(result);
+	if (!r) {
+		r = follow(g, "watch", idle_ms, fn, arg);
 		client_disconnect(g);
 	}
 	return r;

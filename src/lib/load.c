@@ -62,7 +62,8 @@ EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes,
 				   "the object of %s has more than %u MiB", name,
 				   GBPF_OBJECT_MAX_BYTES >> 20);
 	}
-	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
+	p = json_pack("{s:s,s:b,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP),
+		      "keep_maps", !!(flags & GBPF_LOAD_KEEP_MAPS));
 	if (!p) {
 		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
 				   "a policy's name must be UTF-8");

@@ -268,7 +268,7 @@ static void a_refused_policy_leaves_the_old_one_running(void **state)
 	assert_non_null(strstr(e->message, "unsafe.bpf.c")); /* the source line */
 	gbpf_close(g);
 	assert_int_equal(gd_number(d, "policy.list", "active"), 1);
-	gd_await_event(d, 0, "policy", "load of 'unsafe' failed");
+	gd_await_event(d, 0, "policy", "swap of 'unsafe' failed");
 	load_now(d, "counting"); /* numbers of refused ones are not used up */
 	assert_int_equal(gd_number(d, "policy.list", "active"), 2);
 }

@@ -1,0 +1,65 @@
+/* init and exit: the hooks at the beginning and the end of a version. Both run on the loop; the
+ * verifier bounds them to about a millisecond. */
+#include "daemon/hooks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/consts.h"
+#include "daemon/policy.h"
+
+/* Of processor time, so that a busy machine refuses nothing: ten times what the worst program that
+ * the verifier lets through takes. */
+#define INIT_LIMIT_NS 10000000u
+
+int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,
+	      struct report *r)
+{
+	struct ctx_init ctx = { .now_ns = clock_now_ns(),
+				.version = l->version,
+				.gpu = (uint32_t)__builtin_ctz(gpu_mask | 1u << 31),
+				.kept_maps = kept_maps };
+	uint64_t begin = clock_cpu_ns(), took;
+	const char *word;
+	int verdict;
+
+	if (!live_has(l, HOOK_init)) {
+		return 0;
+	}
+	l->gpu = ctx.gpu;
+	verdict = (int)(uint32_t)ebpf_policy_run(&l->run, HOOK_init, &ctx);
+	took = clock_cpu_ns() - begin;
+	if (took > INIT_LIMIT_NS) {
+		report_hint(r, "Let init do less; tick can go on with the rest");
+		return report_set(r, -ETIME, "init",
+				  "init of policy '%s' took %llu us, more than %u us", name,
+				  (unsigned long long)took / 1000, INIT_LIMIT_NS / 1000);
+	}
+	if (!verdict) {
+		return 0;
+	}
+	word = verdict < 0 && verdict >= -4095 ? strerrorname_np(-verdict) : NULL;
+	report_hint(r, "The policy itself refuses to start; what ran before goes on");
+	if (!word) {
+		return report_set(r, -EINVAL, "init",
+				  "init of policy '%s' returned %d, which is no errno", name,
+				  verdict);
+	}
+	return report_set(r, verdict, "init", "init of policy '%s' returned -%s (%d): %s", name,
+			  word, verdict, strerror(-verdict));
+}
+
+void live_end(struct live *l, uint32_t reason)
+{
+	struct ctx_exit ctx = {
+		.now_ns = clock_now_ns(), .version = l->version, .gpu = l->gpu, .reason = reason
+	};
+
+	if (l->activated && live_has(l, HOOK_exit)) {
+		ebpf_policy_run(&l->run, HOOK_exit, &ctx);
+	}
+	l->activated = false;
+}

@@ -1,0 +1,238 @@
+/* map.get, map.set, map.delete: one entry. Who may change maps may also break the policy's own
+ * rules with it, but nothing else: a value goes in as the helpers put it there. */
+#include "daemon/maps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/typed.h"
+#include "daemon/consts.h"
+
+struct entry {
+	struct maps_view v;
+	int tenant;
+	uint8_t *key, *value; /* owned */
+};
+
+static void fail(struct call *c, const struct report *r, int exit_code)
+{
+	control_answer(c->d, c->conn, c->id, NULL, r, exit_code);
+}
+
+/* Puts what params[name] says over the bytes. */
+static bool parse(struct call *c, const struct entry *e, const char *name, uint32_t type,
+		  uint8_t *bytes, size_t n)
+{
+	const char *text = json_string_value(json_object_get(c->params, name));
+	struct report r;
+	int err;
+
+	if (!text) {
+		control_error(c, 2, "usage", "As text: 7, {a=1}, \"name\", hex:0011",
+			      "the %s is missing", name);
+		return false;
+	}
+	report_init(&r);
+	err = ebpf_typed_parse(e->v.btf, type, text, bytes, n, &r);
+	if (err) {
+		report_set(&r, err, "usage", "this is no %s of map '%s'", name, e->v.def->name);
+		snprintf(r.code, sizeof(r.code), "usage");
+		fail(c, &r, 2);
+	}
+	report_finish(&r);
+	return !err;
+}
+
+static bool begin(struct call *c, struct entry *e)
+{
+	e->key = calloc(1, EBPF_MAX_KEY_BYTES);
+	e->value = calloc(1, EBPF_MAX_VALUE_BYTES);
+	if (!e->key || !e->value) {
+		control_error(c, 1, "memory", NULL, "out of memory");
+		return false;
+	}
+	return maps_find(c, &e->v) && maps_tenant(c, &e->v, &e->tenant);
+}
+
+static void end(struct entry *e)
+{
+	free(e->key);
+	free(e->value);
+}
+
+static bool find(const struct entry *e, const struct ebpf_map *m)
+{
+	uint32_t index = ebpf_map_index(e->key);
+
+	return m->type == GBPF_MAP_ARRAY && maps_entry_at(m, index, e->key, e->value) == 1;
+}
+
+static bool may_change(struct call *c, const struct entry *e)
+{
+	if (e->v.def->flags & GBPF_F_RDONLY) {
+		control_error(c, 2, "constant", "Set it where the policy is built, and load that",
+			      "map '%s' is constant while its version is active", e->v.def->name);
+		return false;
+	}
+	if (e->v.def->type != GBPF_MAP_ARRAY) {
+		control_error(c, 2, "not-possible", NULL, "entries of a %s cannot be set",
+			      map_type_name(e->v.def->type));
+		return false;
+	}
+	if (maps_per_tenant(&e->v) && e->tenant < 0) {
+		control_error(c, 2, "usage", "Name one; `gbpf ps` lists them",
+			      "each tenant has its own '%s'", e->v.def->name);
+		return false;
+	}
+	return true;
+}
+
+static void not_there(struct call *c, const struct entry *e)
+{
+	const char *key = json_string_value(json_object_get(c->params, "key"));
+
+	control_error(c, 5, "not-found", NULL, "map '%s' has no entry %.64s", e->v.def->name,
+		      key ? key : "");
+}
+
+/* ---- get ---- */
+
+static unsigned put_one(struct buf *out, struct entry *e, int tenant, unsigned n)
+{
+	struct ebpf_map m;
+
+	if (!maps_instance(&e->v, tenant, &m) || !find(e, &m)) {
+		return n;
+	}
+	buf_puts(out, n ? ",{" : "{");
+	maps_put_entry(out, &e->v, tenant, 0, e->key, e->value);
+	buf_puts(out, "}");
+	return n + 1;
+}
+
+static void get(struct call *c, struct entry *e)
+{
+	struct buf out;
+	unsigned n = 0;
+
+	if (!parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes)) {
+		return;
+	}
+	buf_init(&out);
+	maps_put_head(&out, &e->v);
+	buf_puts(&out, ",\"entries\":[");
+	if (maps_per_tenant(&e->v) && e->tenant < 0) {
+		for (int i = 0; i < (int)SCHED_MAX_TENANTS; i++) {
+			n = put_one(&out, e, i, n);
+		}
+	} else {
+		n = put_one(&out, e, e->tenant, n);
+	}
+	buf_puts(&out, "]}");
+	if (n) {
+		control_result_text(c, &out);
+	} else {
+		not_there(c, e);
+	}
+	buf_finish(&out);
+}
+
+void method_map_get(struct call *c)
+{
+	struct entry e = { .tenant = MAPS_NO_TENANT };
+
+	if (begin(c, &e)) {
+		get(c, &e);
+	}
+	end(&e);
+}
+
+/* ---- set ---- */
+
+static void answer(struct call *c, const struct entry *e)
+{
+	struct buf out;
+
+	buf_init(&out);
+	maps_put_head(&out, &e->v);
+	buf_puts(&out, ",\"entries\":[{");
+	maps_put_entry(&out, &e->v, e->tenant, 0, e->key, e->value);
+	buf_puts(&out, "}]}");
+	control_result_text(c, &out);
+	buf_finish(&out);
+}
+
+static void fail_change(struct call *c, const struct entry *e, int err)
+{
+	switch (err) {
+	case -ENOENT:
+		not_there(c, e);
+		break;
+	case -E2BIG:
+		control_error(c, 7, "full", NULL, "map '%s' is full", e->v.def->name);
+		break;
+	default:
+		control_error(c, 1, "failed", NULL, "map '%s' cannot be changed: %s",
+			      e->v.def->name, strerror(-err));
+	}
+}
+
+static void set(struct call *c, struct entry *e)
+{
+	struct ebpf_map m;
+	int err;
+
+	if (!may_change(c, e) ||
+	    !parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes)) {
+		return;
+	}
+	if (!maps_instance(&e->v, e->tenant, &m)) {
+		fail_change(c, e, -ENOENT);
+		return;
+	}
+	(void)find(e, &m); /* what the value does not name stays */
+	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value,
+		   e->v.def->value_bytes)) {
+		return;
+	}
+	if (e->v.def->lock_1) { /* the programs that take it run on this thread: it is free */
+		memset(e->value + e->v.def->lock_1 - 1, 0, 4);
+	}
+	err = ebpf_map_update(&m, e->key, e->value, 0);
+	if (err) {
+		fail_change(c, e, err);
+	} else {
+		answer(c, e);
+	}
+}
+
+void method_map_set(struct call *c)
+{
+	struct entry e = { .tenant = MAPS_NO_TENANT };
+
+	if (begin(c, &e)) {
+		set(c, &e);
+	}
+	end(&e);
+}
+
+/* ---- delete ---- */
+
+static void delete (struct call *c, struct entry *e)
+{
+	if (may_change(c, e) && e->v.def->type == GBPF_MAP_ARRAY) {
+		control_error(c, 2, "not-possible", "Set it to 0 instead",
+			      "entries of an array are always there");
+	}
+}
+
+void method_map_delete(struct call *c)
+{
+	struct entry e = { .tenant = MAPS_NO_TENANT };
+
+	if (begin(c, &e)) {
+		delete (c, &e);
+	}
+	end(&e);
+}

@@ -1,0 +1,71 @@
+/* Calls about maps. */
+#include "lib/client_int.h"
+
+json_t *client_map_params(const struct gbpf_map *m)
+{
+	json_t *p = json_pack("{s:s}", "map", m->name ? m->name : "");
+
+	if (p && m->version) {
+		json_object_set_new(p, "version", json_integer((json_int_t)m->version));
+	}
+	if (p && m->tenant != GBPF_ALL_TENANTS) {
+		json_object_set_new(p, "tenant", json_integer(m->tenant));
+	}
+	return p;
+}
+
+static void add_text(json_t *p, const char *name, const char *text)
+{
+	if (p && text) {
+		json_object_set_new(p, name, json_string(text));
+	}
+}
+
+EXPORT int gbpf_map_list(struct gbpf *g, uint64_t version, char **ret_json)
+{
+	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
+
+	return client_text(g, "map.list", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_dump(struct gbpf *g, const struct gbpf_map *m, const char *after,
+			 unsigned limit, int nonzero, char **ret_json)
+{
+	json_t *p = client_map_params(m);
+
+	add_text(p, "after", after);
+	if (p && limit) {
+		json_object_set_new(p, "limit", json_integer(limit));
+	}
+	if (p && nonzero) {
+		json_object_set_new(p, "nonzero", json_true());
+	}
+	return client_text(g, "map.dump", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_get(struct gbpf *g, const struct gbpf_map *m, const char *key, char **ret_json)
+{
+	json_t *p = client_map_params(m);
+
+	add_text(p, "key", key);
+	return client_text(g, "map.get", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_set(struct gbpf *g, const struct gbpf_map *m, const char *key,
+			const char *value, char **ret_json)
+{
+	json_t *p = client_map_params(m);
+
+	add_text(p, "key", key);
+	add_text(p, "value", value);
+	return client_text(g, "map.set", p, -1, ret_json);
+}
+
+EXPORT int gbpf_map_delete(struct gbpf *g, const struct gbpf_map *m, const char *key,
+			   char **ret_json)
+{
+	json_t *p = client_map_params(m);
+
+	add_text(p, "key", key);
+	return client_text(g, "map.delete", p, -1, ret_json);
+}
