@@ -79,6 +79,12 @@ static inline bool is_off(struct sched *s)
 	return load_relaxed(&s->off) || load_relaxed(&load_acquire(&s->dir)->off);
 }
 
+static inline void count_failure(struct prepared *p, unsigned hook, enum sched_failure what)
+{
+	_Static_assert(SCHED_HOOK_retire < SCHED_HOOKS, "every local hook has its counters");
+	(void)add_relaxed(&p->failures[hook][what], 1u);
+}
+
 /* Runs a hook that is filled; *ret_helper says whether a helper failed meanwhile. */
 static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *ret_helper)
 {
@@ -86,6 +92,9 @@ static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *r
 	uint64_t verdict = ebpf_policy_run(&p->policy, hook, ctx);
 
 	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors;
+	if (unlikely(*ret_helper)) {
+		count_failure(p, hook, SCHED_FAILED_HELPER);
+	}
 	return verdict;
 }
 
@@ -149,6 +158,9 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	POINT("sched.submit.ran");
 	if (unlikely(helper || verdict > GBPF_DEFER)) {
 		a->bad = helper ? ASK_HELPER : verdict == GBPF_SPLIT ? ASK_SPLIT : ASK_RANGE;
+		if (!helper) {
+			count_failure(p, SCHED_HOOK_submit, SCHED_FAILED_VERDICT);
+		}
 		return;
 	}
 	a->verdict = (uint8_t)verdict;
@@ -201,6 +213,7 @@ void hook_queue_create(struct sched_queue *q)
 		run(p, SCHED_HOOK_queue_create, &c, &helper);
 		if (c.class_id > GBPF_CLASS_BATCH) {
 			a.bad = ASK_RANGE;
+			count_failure(p, SCHED_HOOK_queue_create, SCHED_FAILED_VERDICT);
 		} else {
 			q->class_fixed = c.class_id != q->class_id;
 			store_relaxed(&q->class_id, c.class_id);
@@ -247,6 +260,9 @@ uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint
 
 	if (p && p->policy.insns[SCHED_HOOK_dispatch]) {
 		rank = run(p, SCHED_HOOK_dispatch, &c, &helper) & 0xffffffffu;
+		if (rank > 1000000) {
+			count_failure(p, SCHED_HOOK_dispatch, SCHED_FAILED_VERDICT);
+		}
 		rank = helper || rank > 1000000 ? 0 : rank;
 	}
 	pin_leave(pin);
@@ -345,6 +361,7 @@ int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const 
 		memset(&s->prepared[i].policy, 0, sizeof(s->prepared[i].policy));
 		return -EINVAL;
 	}
+	memset(s->prepared[i].failures, 0, sizeof(s->prepared[i].failures));
 	s->prepared[i].life = s->life;
 	POINT("sched.prepare.mapped");
 	store_release(&s->prepared[i].version, version);

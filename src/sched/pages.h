@@ -54,6 +54,15 @@ enum sched_why {
 #define SCHED_KERNELS 64u
 #define SCHED_KERNEL_NAME 64u
 #define SCHED_NOTES 16u
+#define SCHED_HOOKS 16u
+
+enum sched_failure {
+	SCHED_FAILED_HELPER,  /* a helper refused, and the program went on */
+	SCHED_FAILED_VERDICT, /* the verdict was out of range */
+	SCHED_FAILED_EPOCH,   /* the call outlived three publications of the epoch maps it read */
+	SCHED_FAILED_SLOW,    /* gbpfd's hooks: took longer than a tick */
+	SCHED_FAILURES
+};
 
 /* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
  * words are appended: where an older process writes, they stay 0. */
@@ -78,6 +87,8 @@ struct sched_stats {
 	uint64_t notes_version;	     /* policy version that the notes belong to; 0: none */
 	uint64_t notes[SCHED_NOTES]; /* gbpf_note() of its programs in this process, since it was
 					prepared here */
+	/* By hook number, of notes_version in this process: calls in which something failed. */
+	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES];
 };
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");

@@ -59,6 +59,7 @@ struct prepared {
 	uint64_t version; /* [pin] 0: empty */
 	uint32_t life;	  /* [A] of struct sched, when it was prepared */
 	struct ebpf_policy policy;
+	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES]; /* [atomic] */
 };
 
 struct mark {

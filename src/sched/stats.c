@@ -76,6 +76,9 @@ static void publish_notes(struct sched *s, struct sched_stats *st)
 	for (uint32_t i = 0; p && i < SCHED_NOTES; i++) {
 		store_relaxed(&st->notes[i], load_relaxed(&p->policy.env.notes[i]));
 	}
+	for (uint32_t i = 0; p && i < SCHED_HOOKS * SCHED_FAILURES; i++) {
+		store_relaxed(&st->failures[0][0] + i, load_relaxed(&p->failures[0][0] + i));
+	}
 	if (p) {
 		store_release(&st->notes_version, version);
 	}
