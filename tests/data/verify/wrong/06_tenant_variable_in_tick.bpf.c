@@ -1,0 +1,12 @@
+/* gbpfd runs tick for all tenants, so a tenant's variable is nobody's there. */
+#include "gbpf/gbpf.bpf.h"
+
+GBPF_TENANT u64 credit;
+
+SEC("gbpf/tick") int GBPF_PROG(refill, tick)
+{
+	credit = 1000;
+	return 0;
+}
+
+GBPF_LICENSE("GPL");

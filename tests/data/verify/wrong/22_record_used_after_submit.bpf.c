@@ -1,0 +1,26 @@
+/* What was submitted belongs to the reader. */
+#include "gbpf/gbpf.bpf.h"
+
+struct {
+	__uint(type, GBPF_MAP_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+struct event {
+	u64 when, kernel;
+};
+
+SEC("gbpf/submit") int GBPF_PROG(report, submit)
+{
+	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		return GBPF_GO;
+	}
+	e->when = ctx->now_ns;
+	bpf_ringbuf_submit(e, 0);
+	e->kernel = ctx->kernel;
+	return GBPF_GO;
+}
+
+GBPF_LICENSE("GPL");
