@@ -103,6 +103,9 @@ int cli_fail(struct cli *c, int exit_code, const char *code, const char *hint, c
 	PRINTF_LIKE(5, 6);
 int cli_fail_report(struct cli *c, int exit_code, const char *what, const struct report *r);
 void cli_print_hint(FILE *to, const char *hint);
+/* report.c: "✗ file: place: message. hint" and its detail; and the same as an object. */
+void cli_print_report(struct cli *c, FILE *to, const char *file, const struct report *r);
+json_t *cli_report_json(const struct report *r);
 void cli_note(struct cli *c, const char *fmt, ...)
 	PRINTF_LIKE(2, 3); /* to standard error, not with -q */
 /* Prints a document and gives it up. verb: "ps" of the schema "gbpf.ps/1". */

@@ -21,10 +21,6 @@ int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *js
  * NULL). */
 int cli_call(struct cli *c, const char *what, const char *method, json_t *params, json_t **ret);
 
-/* Path of the object that a user named: a word without a slash and without .o is an installed
- * policy, all else a file. CLI_OK, or an exit code after a message. */
-int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap);
-
 /* Members of a result; what is missing or of another type reads as 0 or "". */
 uint64_t cli_u64(const json_t *o, const char *key);
 const char *cli_text(const json_t *o, const char *key);

@@ -16,6 +16,7 @@
 #include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/client.h"
+#include "cli/policy_file.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"
 

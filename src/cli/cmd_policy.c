@@ -1,81 +1,10 @@
 /* `gbpf policy`: the group, and its verbs that ask gbpfd for a change of the active policy. */
-#include <dirent.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/paths.h"
 #include "cli/client.h"
+#include "cli/policy_file.h"
 #include "cli/verbs.h"
-
-#define SUFFIX ".bpf.o"
-
-/* Installed policies that are spelt like name. best is written when there is one. */
-static bool nearest_policy(const char *name, char *best, size_t cap)
-{
-	char dir[PATH_MAX], word[64];
-	struct nearest n;
-	struct dirent *e;
-	bool any = false;
-	DIR *d;
-
-	if (path_lib(dir, sizeof(dir), "policies") < 0 || !(d = opendir(dir))) {
-		return false;
-	}
-	while ((e = readdir(d))) {
-		size_t len = strlen(e->d_name);
-
-		if (len <= strlen(SUFFIX) || len >= sizeof(word) ||
-		    strcmp(e->d_name + len - strlen(SUFFIX), SUFFIX) != 0) {
-			continue;
-		}
-		snprintf(word, sizeof(word), "%.*s", (int)(len - strlen(SUFFIX)), e->d_name);
-		nearest_init(&n, name);
-		nearest_offer(&n, word);
-		if (nearest_best(&n)) {
-			snprintf(best, cap, "%s", word);
-			any = true;
-		}
-	}
-	closedir(d);
-	return any;
-}
-
-int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap)
-{
-	size_t len = strlen(name);
-	bool is_file = strchr(name, '/') || (len > 2 && strcmp(name + len - 2, ".o") == 0);
-	char leaf[128], best[64], hint[128];
-
-	if (is_file) {
-		snprintf(path, cap, "%s", name);
-		if (len < cap && access(path, R_OK) == 0) {
-			return CLI_OK;
-		}
-		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL,
-				"%s: %s: %s", what, name, strerror(errno));
-	}
-	if (len + sizeof("policies/" SUFFIX) <= sizeof(leaf)) {
-		snprintf(leaf, sizeof(leaf), "policies/%s" SUFFIX, name);
-		if (path_lib(path, cap, leaf) == 0 && access(path, R_OK) == 0) {
-			return CLI_OK;
-		}
-	}
-	snprintf(hint, sizeof(hint),
-		 "Give an installed policy's name or the path of a .bpf.o file");
-	if (len > 2 && strcmp(name + len - 2, ".c") == 0) {
-		snprintf(hint, sizeof(hint),
-			 "Compile it first, and give the .bpf.o file. See: man 7 gbpf-policy");
-	} else if (access(name, R_OK) == 0) {
-		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
-	} else if (nearest_policy(name, best, sizeof(best))) {
-		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
-	}
-	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",
-			what, name);
-}
 
 /* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
 static void active_policy(struct gbpf *g, char out[80])
@@ -121,26 +50,36 @@ static void print_change(const char *verb, const char *was, const json_t *r)
 	putchar('\n');
 }
 
+enum { O_KEEP_MAPS };
+
+static const struct cli_option load_options[] = {
+	[O_KEEP_MAPS] = { "keep-maps", 0, NULL,
+			  "maps that both versions have keep their contents" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static int load(struct cli *c, const char *what, const char *verb, unsigned flags)
 {
-	char path[PATH_MAX], was[80];
+	struct buf elf = { 0 };
 	struct gbpf *g = NULL;
 	json_t *result = NULL;
 	char *json = NULL;
-	int rc, code = cli_policy_find(c, what, c->arg[0], path, sizeof(path));
+	char was[80] = "", name[64];
+	int rc, code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
 
-	if (code != CLI_OK) {
-		return code;
+	if (code == CLI_OK) {
+		code = cli_open(c, &g);
 	}
-	code = cli_open(c, &g);
 	if (code == CLI_OK) {
 		if (!c->json) {
 			active_policy(g, was);
 		}
-		rc = gbpf_policy_load(g, path, NULL, flags, &json);
+		flags |= c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0;
+		rc = gbpf_policy_load_bytes(g, elf.data, elf.len, name, flags, &json);
 		code = cli_result(c, g, what, rc, json, &result);
 	}
 	gbpf_close(g);
+	buf_finish(&elf);
 	if (code != CLI_OK) {
 		return code;
 	}
@@ -217,9 +156,11 @@ static int cmd_unload(struct cli *c)
 }
 
 static const struct cli_verb *const subs[] = {
-	&verb_policy_load,   &verb_policy_swap, &verb_policy_rollback,
-	&verb_policy_unload, &verb_policy_list, &verb_policy_show,
-	&verb_policy_check,  &verb_policy_exec, NULL,
+	&verb_policy_load,     &verb_policy_swap,
+	&verb_policy_rollback, &verb_policy_unload,
+	&verb_policy_list,     &verb_policy_show,
+	&verb_policy_check,    &verb_policy_test,
+	&verb_policy_exec,     NULL,
 };
 
 const struct cli_verb verb_policy = {
@@ -232,21 +173,23 @@ const struct cli_verb verb_policy = {
 
 const struct cli_verb verb_policy_load = {
 	.name = "load",
-	.args = "NAME|FILE",
+	.args = "NAME|OBJECT...",
 	.doc = "verify a policy and make it the active one",
 	.page = "gbpf-policy.1",
+	.options = load_options,
 	.min_args = 1,
-	.max_args = 1,
+	.max_args = -1,
 	.run = cmd_load,
 };
 
 const struct cli_verb verb_policy_swap = {
 	.name = "swap",
-	.args = "NAME|FILE",
+	.args = "NAME|OBJECT...",
 	.doc = "replace the active policy while programs run",
 	.page = "gbpf-policy.1",
+	.options = load_options,
 	.min_args = 1,
-	.max_args = 1,
+	.max_args = -1,
 	.run = cmd_swap,
 };
 

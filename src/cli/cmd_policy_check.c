@@ -4,9 +4,8 @@
 
 #include "bpf/load/policy.h"
 #include "cli/hooks.h"
+#include "cli/policy_file.h"
 #include "cli/verbs.h"
-
-#define OBJECT_MAX_BYTES (16u << 20) /* as gbpfd takes it */
 
 enum { O_EXPLAIN, O_SECTION };
 
@@ -15,13 +14,6 @@ static const struct cli_option options[] = {
 	[O_SECTION] = { "section", 's', "HOOK", "check the program of this hook only" },
 	{ NULL, 0, NULL, NULL },
 };
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
 
 static int exit_of(int err)
 {
@@ -55,34 +47,6 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	}
 	printf("%s%u map%s\n", json_array_size(programs) ? "; " : "", n_maps,
 	       n_maps == 1 ? "" : "s");
-}
-
-/* The refusal is what was asked for, so it goes where the acceptance would: to standard output. */
-static void print_refused(struct cli *c, const char *file, const struct report *r)
-{
-	const char *detail = buf_text(&r->detail);
-	const char *place = buf_text(&r->place);
-	bool placed = place[0] && strncmp(place, base_name(file), strlen(place)) != 0;
-
-	printf("%s✗%s %s: %s%s%s", cli_style(c->color_out, CLI_RED),
-	       cli_style(c->color_out, CLI_PLAIN), file, placed ? place : "", placed ? ": " : "",
-	       buf_text(&r->message));
-	if (r->hint.len) {
-		fputs(". ", stdout);
-		cli_print_hint(stdout, buf_text(&r->hint));
-	}
-	putchar('\n');
-	if (detail[0]) {
-		printf("%s%s", detail, detail[strlen(detail) - 1] == '\n' ? "" : "\n");
-	}
-}
-
-static json_t *refused_json(const char *file, const struct report *r)
-{
-	return json_pack("{s:s, s:b, s:{s:s, s:s?, s:s?, s:s?, s:s?}}", "file", file, "ok", 0,
-			 "error", "code", r->code, "place", buf_text(&r->place), "message",
-			 buf_text(&r->message), "hint", buf_text(&r->hint), "detail",
-			 buf_text(&r->detail));
 }
 
 /* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno
@@ -149,25 +113,27 @@ static int check_file(struct cli *c, const char *file, const struct hook_info *h
 	int err;
 
 	report_init(&r);
-	err = programs ? buf_read_file(&elf, file, OBJECT_MAX_BYTES) : -ENOMEM;
+	err = programs ? buf_read_file(&elf, file, CLI_OBJECT_MAX_BYTES) : -ENOMEM;
 	if (err) {
 		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
 	} else if (hook) {
-		err = check_section(&elf, base_name(file), flags, hook, programs, &n_maps, &r);
+		err = check_section(&elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
 	} else {
-		err = check_whole(&elf, base_name(file), flags, programs, &n_maps, &verify_ns, &r);
+		err = check_whole(&elf, cli_base_name(file), flags, programs, &n_maps, &verify_ns,
+				  &r);
 	}
 	if (err && !r.message.len) {
 		report_set(&r, err, "failed", "%s", strerror(-err));
 	}
 	if (c->json) {
-		json_array_append_new(files, err ? refused_json(file, &r)
+		json_array_append_new(files, err ? json_pack("{s:s, s:b, s:o}", "file", file, "ok",
+							     0, "error", cli_report_json(&r))
 						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file",
 							     file, "ok", 1, "programs", programs,
 							     "maps", (int)n_maps, "verify_ns",
 							     (json_int_t)verify_ns));
 	} else if (err) {
-		print_refused(c, file, &r);
+		cli_print_report(c, stdout, file, &r);
 	} else {
 		print_accepted(c, file, programs, n_maps);
 	}

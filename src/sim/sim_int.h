@@ -1,0 +1,161 @@
+/* What the parts of the simulator share: the policy's instances, the scenario's text, and the state
+ * of the run. */
+#ifndef GBPF_SIM_SIM_INT_H
+#define GBPF_SIM_SIM_INT_H
+
+#include "bpf/load/policy.h"
+#include "bpf/load/typed.h"
+#include "sim/hooks.h"
+#include "sim/sim.h"
+
+#define SIM_MAX_TENANTS 64u
+#define SIM_MAX_LINES 100000u
+#define SIM_MAX_STEPS 10000000u /* statements that one run executes */
+#define SIM_MAX_DEPTH 8u	/* of loops in loops */
+#define SIM_NAME_BYTES 32u
+#define SIM_START_NS UINT64_C(1000000000)
+
+/* ---- the policy's instances: gbpfd's and one for each tenant ---- */
+
+struct sim_instance {
+	struct ebpf_policy *policy; /* owned */
+	int fd;			    /* its TENANT region, or -1 */
+	void *base;		    /* owned mapping of it, or NULL */
+};
+
+struct sim_tenant {
+	char name[SIM_NAME_BYTES];
+	uint32_t number, class_id, weight, uid, pid;
+	struct sim_instance in;
+};
+
+struct sim_world {
+	struct ebpf_built built;
+	struct sim_instance daemon;
+	int global_fd;
+	void *global; /* owned mapping */
+	struct sim_tenant tenant[SIM_MAX_TENANTS];
+	unsigned n_tenants;
+	unsigned open_flags;
+	struct ebpf_tenant_ops ops;
+	uint64_t last_tick_ns, ticks;
+};
+
+/* 0, or as sim_run. */
+int sim_world_init(struct sim_world *w, const struct sim_options *o, struct report *r);
+void sim_world_finish(struct sim_world *w);
+/* Gives a tenant its memory and its instance. 0 or -errno. */
+int sim_world_add(struct sim_world *w, struct sim_tenant *t);
+struct sim_tenant *sim_world_tenant(struct sim_world *w, const char *name, size_t len);
+/* Fills what gBPF itself would say; the scenario's fields come on top. t NULL: gbpfd's hook. */
+void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const struct sim_tenant *t,
+			void *ctx);
+bool sim_world_fills(const struct sim_world *w, int hook);
+int64_t sim_world_run(struct sim_world *w, const struct sim_hook *h, struct sim_tenant *t,
+		      void *ctx);
+/* The scenario's clock. */
+uint64_t sim_now(void);
+void sim_set_now(uint64_t ns);
+
+/* ---- the text ---- */
+
+struct sim_line {
+	const char *text; /* borrowed, not terminated */
+	size_t len;
+	uint32_t partner; /* of a line that opens a block: its end; of '}': its beginning; else 0 */
+	bool opens, closes;
+};
+
+struct sim_variable {
+	char name[SIM_NAME_BYTES];
+	uint64_t value;
+};
+
+/* The last event. */
+struct sim_decision {
+	const struct sim_hook *hook; /* NULL: none yet */
+	uint32_t line;
+	bool filled;
+	int64_t verdict;
+	uint64_t ctx[SIM_CTX_BYTES / 8];
+};
+
+struct sim {
+	const struct sim_options *o;
+	struct sim_world world;
+	struct sim_result *result;
+	struct report *r;
+	char *copy; /* owned */
+	struct sim_line *lines;
+	uint32_t n_lines;
+	struct sim_variable vars[SIM_MAX_DEPTH + 24];
+	unsigned n_vars;
+	struct sim_decision last;
+	uint64_t random_state, steps;
+	bool dry; /* only looks whether everything can be understood */
+	/* the place in the text */
+	uint32_t line;	/* from 0 */
+	const char *at; /* into a terminated copy of the line without its comment */
+	char current[512];
+};
+
+/* text.c. Each returns -EINVAL after setting the report with the place and a caret. */
+int sim_text_init(struct sim *s);
+void sim_text_open(struct sim *s, uint32_t line);
+int sim_wrong(struct sim *s, const char *at, const char *hint, const char *fmt, ...)
+	PRINTF_LIKE(4, 5);
+void sim_blanks(struct sim *s);
+bool sim_take(struct sim *s, const char *token); /* punctuation */
+bool sim_take_word(struct sim *s, const char *word);
+size_t sim_word(const struct sim *s); /* length of the word at the place; 0: none */
+int sim_end(struct sim *s);	      /* nothing more may follow */
+
+/* expr.c */
+struct sim_value {
+	uint64_t v;
+	bool is_signed;
+};
+/* field: the context field that it is for, so that its constants can be written short; or NULL. */
+int sim_expression(struct sim *s, const char *field, struct sim_value *ret);
+enum sim_compare { SIM_EQ, SIM_NE, SIM_LT, SIM_LE, SIM_GT, SIM_GE, SIM_NONE };
+enum sim_compare sim_comparison(struct sim *s); /* takes it; '=' is SIM_EQ */
+bool sim_holds(enum sim_compare c, struct sim_value a, struct sim_value b);
+extern const char *const sim_compare_text[];
+uint64_t sim_random(struct sim *s);
+
+/* place.c: a map's element, a global variable, or a part of one. */
+struct sim_place {
+	uint32_t map;
+	struct ebpf_map *live; /* in the instance that it is read from */
+	uint8_t *base;	       /* whole value; NULL: no such element */
+	uint32_t type;	       /* BTF of the whole */
+	size_t bytes;
+	struct ebpf_typed_part part;
+	bool whole_map; /* no key was given, though the map has keys */
+	uint8_t key[EBPF_MAX_KEY_BYTES];
+};
+int sim_place_parse(struct sim *s, struct sim_place *ret);
+int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
+		     struct sim_value *ret);
+void sim_place_print(struct sim *s, const struct sim_place *p, struct buf *out);
+
+/* expect.c */
+int sim_expect(struct sim *s);
+/* 0 when there was an event of a hook that the policy fills; else the error for at. */
+int sim_need_decision(struct sim *s, const char *at);
+/* With a unit when its name ends with _ns. */
+void sim_print_number(FILE *to, const char *name, struct sim_value v);
+/* Notes an expectation that did not hold, about the text from at on. */
+void sim_fail(struct sim *s, const char *at, const char *expected, const char *got);
+
+/* ring.c */
+int sim_expect_ring(struct sim *s, const char *at);
+
+/* match.c: {member=value ...} against bytes of a type. 0 with *ret_holds, or -EINVAL. base NULL:
+ * the names alone are looked at. */
+int sim_match(struct sim *s, uint32_t type, const void *base, size_t bytes, bool *ret_holds);
+
+/* set.c: writes into a map, as an operator does with `gbpf map set`. */
+int sim_set(struct sim *s);
+
+#endif

@@ -1,0 +1,276 @@
+/* The policy as it runs in earnest: gbpfd's instance, and one for each tenant that sees global maps
+ * read-only and has its own memory. Only the clock and the tenants are the scenario's. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "sim/sim_int.h"
+
+static uint64_t now_ns;
+
+uint64_t sim_now(void)
+{
+	return now_ns;
+}
+
+void sim_set_now(uint64_t ns)
+{
+	now_ns = ns;
+}
+
+static void *region_of(void *ctx, uint32_t tenant)
+{
+	struct sim_world *w = ctx;
+
+	for (unsigned i = 0; i < w->n_tenants; i++) {
+		if (w->tenant[i].number == tenant) {
+			return w->tenant[i].in.base;
+		}
+	}
+	return NULL;
+}
+
+static const struct sim_tenant *numbered(const struct sim_world *w, uint32_t number)
+{
+	for (unsigned i = 0; i < w->n_tenants; i++) {
+		if (w->tenant[i].number == number) {
+			return &w->tenant[i];
+		}
+	}
+	return NULL;
+}
+
+static int class_of(void *ctx, uint32_t tenant)
+{
+	const struct sim_tenant *t = numbered(ctx, tenant);
+
+	return t ? (int)t->class_id : -ENOENT;
+}
+
+static int weight_of(void *ctx, uint32_t tenant)
+{
+	const struct sim_tenant *t = numbered(ctx, tenant);
+
+	return t ? (int)t->weight : -ENOENT;
+}
+
+static int make_region(const struct ebpf_built *b, enum ebpf_region region, int *fd, void **base)
+{
+	size_t bytes = b->region_bytes[region];
+
+	*fd = -1;
+	*base = NULL;
+	if (!bytes) {
+		return 0;
+	}
+	*fd = shm_create("gbpf-test", bytes, SHM_NOEXEC);
+	*base = *fd < 0 ? NULL : shm_map(*fd, bytes, 1);
+	if (!*base) {
+		return -ENOMEM;
+	}
+	ebpf_built_init_region(b, region, *base);
+	return 0;
+}
+
+static int open_instance(struct sim_world *w, struct sim_instance *in, unsigned flags)
+{
+	int fds[EBPF_REGIONS] = { w->global_fd, in->fd, -1 };
+	int err;
+
+	in->policy = calloc(1, sizeof(*in->policy));
+	if (!in->policy) {
+		return -ENOMEM;
+	}
+	err = ebpf_policy_open(in->policy, w->built.image_fd, fds, w->open_flags | flags);
+	if (err) {
+		free(in->policy);
+		in->policy = NULL;
+		return err;
+	}
+	in->policy->env.random_state = 0x9e3779b97f4a7c15u ^ w->n_tenants;
+	return 0;
+}
+
+static void close_instance(struct sim_world *w, struct sim_instance *in)
+{
+	if (in->policy) {
+		ebpf_policy_close(in->policy);
+		free(in->policy);
+	}
+	shm_unmap(in->base, w->built.region_bytes[EBPF_REGION_TENANT]);
+	fd_close(in->fd);
+}
+
+static int open_all(struct sim_world *w)
+{
+	int err = make_region(&w->built, EBPF_REGION_GLOBAL, &w->global_fd, &w->global);
+
+	if (err) {
+		return err;
+	}
+	w->daemon.fd = -1;
+	err = open_instance(w, &w->daemon, EBPF_OPEN_DAEMON);
+	if (err) {
+		return err;
+	}
+	if (w->daemon.policy->region[EBPF_REGION_DAEMON]) {
+		ebpf_built_init_region(&w->built, EBPF_REGION_DAEMON,
+				       w->daemon.policy->region[EBPF_REGION_DAEMON]);
+	}
+	w->ops = (struct ebpf_tenant_ops){ region_of, class_of, weight_of, w };
+	w->daemon.policy->env.tenants = &w->ops;
+	return 0;
+}
+
+int sim_world_init(struct sim_world *w, const struct sim_options *o, struct report *r)
+{
+	bool jit = o->flags & SIM_JIT;
+	int err;
+
+	memset(w, 0, sizeof(*w));
+	w->global_fd = w->daemon.fd = -1;
+	w->open_flags = jit ? 0 : EBPF_OPEN_NO_JIT;
+	err = ebpf_policy_build(&w->built, o->elf, o->elf_bytes, o->policy, 1,
+				jit ? 0 : EBPF_BUILD_NO_JIT, r);
+	if (err) {
+		w->built.image_fd = -1;
+		return err;
+	}
+	sim_set_now(SIM_START_NS);
+	clock_set_source(sim_now);
+	err = open_all(w);
+	if (err) {
+		return report_set(r, err, "memory", "%s: the policy cannot be set up: %s",
+				  o->policy, strerror(-err));
+	}
+	w->last_tick_ns = SIM_START_NS;
+	return 0;
+}
+
+void sim_world_finish(struct sim_world *w)
+{
+	clock_set_source(NULL);
+	for (unsigned i = 0; i < w->n_tenants; i++) {
+		close_instance(w, &w->tenant[i].in);
+	}
+	close_instance(w, &w->daemon);
+	shm_unmap(w->global, w->built.region_bytes[EBPF_REGION_GLOBAL]);
+	fd_close(w->global_fd);
+	if (w->built.image_fd >= 0) {
+		ebpf_built_finish(&w->built);
+	}
+}
+
+int sim_world_add(struct sim_world *w, struct sim_tenant *t)
+{
+	int err = make_region(&w->built, EBPF_REGION_TENANT, &t->in.fd, &t->in.base);
+
+	if (!err) {
+		err = open_instance(w, &t->in, 0);
+	}
+	if (err) {
+		close_instance(w, &t->in);
+		return err;
+	}
+	w->n_tenants++;
+	return 0;
+}
+
+struct sim_tenant *sim_world_tenant(struct sim_world *w, const char *name, size_t len)
+{
+	for (unsigned i = 0; i < w->n_tenants; i++) {
+		if (strlen(w->tenant[i].name) == len && memcmp(w->tenant[i].name, name, len) == 0) {
+			return &w->tenant[i];
+		}
+	}
+	return NULL;
+}
+
+static void put(const struct sim_hook *h, void *ctx, const char *name, uint64_t v)
+{
+	const struct sim_field *f = sim_field_named(h->id, name, strlen(name));
+
+	if (f) {
+		sim_field_set(f, ctx, v);
+	}
+}
+
+static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t, void *ctx)
+{
+	put(h, ctx, "tenant", t->number);
+	put(h, ctx, "class_id", t->class_id);
+	put(h, ctx, "weight", t->weight);
+	put(h, ctx, "uid", t->uid);
+	put(h, ctx, "pid", t->pid);
+}
+
+static void world_defaults(const struct sim_world *w, const struct sim_hook *h, void *ctx)
+{
+	bool is_tick = strcmp(h->name, "tick") == 0;
+	uint32_t top = 0, latency = 0;
+
+	for (unsigned i = 0; i < w->n_tenants; i++) {
+		top = MAX(top, w->tenant[i].number + 1);
+		latency += w->tenant[i].class_id == 0;
+	}
+	put(h, ctx, "tenants", is_tick ? top : w->n_tenants ? w->n_tenants - 1 : 0);
+	put(h, ctx, "active", w->n_tenants);
+	put(h, ctx, "latency_tenants", latency);
+	put(h, ctx, "period_ns", sim_now() - w->last_tick_ns);
+	put(h, ctx, "epoch", w->ticks);
+	put(h, ctx, "version", 1);
+}
+
+void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const struct sim_tenant *t,
+			void *ctx)
+{
+	memset(ctx, 0, SIM_CTX_BYTES);
+	put(h, ctx, "now_ns", sim_now());
+	put(h, ctx, "lc_idle_ns", UINT64_MAX);
+	put(h, ctx, "count", 1);
+	put(h, ctx, "linger_ns", 200000);
+	put(h, ctx, "blocks", 1);
+	put(h, ctx, "threads", 1);
+	world_defaults(w, h, ctx);
+	if (t) {
+		tenant_defaults(h, t, ctx);
+		if (h->daemon && t->class_id == 0) {
+			const struct sim_field *f = sim_field_named(h->id, "latency_tenants",
+								    strlen("latency_tenants"));
+
+			/* Who asks is not among those that are admitted. */
+			if (f) {
+				sim_field_set(f, ctx, sim_field_get(f, ctx) - 1);
+			}
+		}
+	}
+	if (strcmp(h->name, "retire") == 0) {
+		put(h, ctx, "submit_version", 1);
+	}
+}
+
+bool sim_world_fills(const struct sim_world *w, int hook)
+{
+	return w->built.stats[hook].cost != 0;
+}
+
+int64_t sim_world_run(struct sim_world *w, const struct sim_hook *h, struct sim_tenant *t,
+		      void *ctx)
+{
+	struct ebpf_policy *p = h->daemon ? w->daemon.policy : t->in.policy;
+	int64_t verdict = 0;
+
+	if (p->insns[h->id]) {
+		/* As gBPF does: the verdict is the 32 bits of an int. */
+		verdict = (int32_t)ebpf_policy_run(p, (unsigned)h->id, ctx);
+	}
+	if (strcmp(h->name, "tick") == 0) {
+		w->last_tick_ns = sim_now();
+		w->ticks++;
+	}
+	return verdict;
+}
