@@ -22,6 +22,7 @@ struct session;
 struct control;
 struct policies;
 struct ticker;
+struct watch;
 
 struct options {
 	bool foreground, state_given; /* by --state-dir */
@@ -35,6 +36,7 @@ struct options {
 struct counters {
 	uint64_t sessions, refused_sessions, dropped_sessions, deaths, garbage;
 	uint64_t loads, swaps, refused, rollbacks, late, failed_prepares;
+	uint64_t watch_rollbacks;
 	uint64_t ticks, tick_overruns, tick_max_ns, verdict_errors, events_left_out;
 };
 
@@ -69,6 +71,8 @@ struct daemon {
 
 	struct policies *policies; /* owned */
 	struct ticker *ticker;	   /* owned */
+	sd_event_source *failure_timer;
+	struct watch *watches;	   /* owned; watch.c */
 	struct control *control;   /* owned */
 };
 

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "daemon/consts.h"
+#include "daemon/failures.h"
 #include "daemon/policy.h"
 
 #define TICK_NS 1000000u
@@ -57,10 +58,11 @@ static int admit_on(struct session *s, uint32_t gpu)
 		return GBPF_ADMIT;
 	}
 	count_tenants(d, s, gpu, &ctx);
-	verdict = ebpf_policy_run(&l->run, HOOK_admit, &ctx);
+	verdict = live_run(l, HOOK_admit, &ctx);
 	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight ||
 	    ctx.weight > DAEMON_MAX_WEIGHT) {
 		d->counters.verdict_errors++;
+		failures_count(l, HOOK_admit, SCHED_FAILED_VERDICT);
 		session_event(
 			s, "verdict",
 			"admit of policy version %llu gave verdict %llu, class %u, weight %u: "
@@ -139,7 +141,7 @@ static void tick(struct daemon *d, struct live *l, uint64_t now)
 			ctx.active++;
 		}
 	}
-	ebpf_policy_run(&l->run, HOOK_tick, &ctx);
+	live_run(l, HOOK_tick, &ctx);
 	l->last_tick_ns = now;
 	l->epoch++;
 	took = clock_now_ns() - now;

@@ -9,6 +9,9 @@
  * ADMIT where no policy decides. May change s->class_id and s->weight. */
 int hook_admit(struct session *s);
 
+/* Runs a hook of gbpfd's instance that is filled; counts what failed in it. */
+uint64_t live_run(struct live *l, unsigned hook, void *ctx);
+
 /* Runs init of a version that is about to become active on these GPUs. 0, or a negative errno and
  * the reason in r: it must not. */
 int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,

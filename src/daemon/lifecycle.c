@@ -6,14 +6,31 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/consts.h"
+#include "daemon/failures.h"
 #include "daemon/policy.h"
 
 /* Of processor time, so that a busy machine refuses nothing: ten times what the worst program that
  * the verifier lets through takes. */
 #define INIT_LIMIT_NS 10000000u
+#define SLOW_NS 1000000u /* of processor time: a tick's period */
+
+uint64_t live_run(struct live *l, unsigned hook, void *ctx)
+{
+	uint64_t errors = load_relaxed(&l->run.env.helper_errors), begin = clock_cpu_ns(), verdict;
+
+	verdict = ebpf_policy_run(&l->run, hook, ctx);
+	if (load_relaxed(&l->run.env.helper_errors) != errors) {
+		failures_count(l, hook, SCHED_FAILED_HELPER);
+	}
+	if (clock_cpu_ns() - begin > SLOW_NS) {
+		failures_count(l, hook, SCHED_FAILED_SLOW);
+	}
+	return verdict;
+}
 
 int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,
 	      struct report *r)
@@ -30,7 +47,7 @@ int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char 
 		return 0;
 	}
 	l->gpu = ctx.gpu;
-	verdict = (int)(uint32_t)ebpf_policy_run(&l->run, HOOK_init, &ctx);
+	verdict = (int)(uint32_t)live_run(l, HOOK_init, &ctx);
 	took = clock_cpu_ns() - begin;
 	if (took > INIT_LIMIT_NS) {
 		report_hint(r, "Let init do less; tick can go on with the rest");
@@ -59,7 +76,7 @@ void live_end(struct live *l, uint32_t reason)
 	};
 
 	if (l->activated && live_has(l, HOOK_exit)) {
-		ebpf_policy_run(&l->run, HOOK_exit, &ctx);
+		live_run(l, HOOK_exit, &ctx);
 	}
 	l->activated = false;
 }

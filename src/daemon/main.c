@@ -22,6 +22,7 @@
 #include "daemon/policy.h"
 #include "daemon/runtime.h"
 #include "daemon/session.h"
+#include "daemon/watch.h"
 
 #define PROC_NVIDIA "/proc/driver/nvidia/gpus"
 #define NODE_NVIDIA "/dev/nvidiactl"
@@ -195,6 +196,7 @@ static void close_all(struct daemon *d)
 	control_close(d);
 	sessions_close(d);
 	ticker_close(d);
+	watches_close(d);
 	policies_close(d);
 	history_close(&d->history);
 	page_destroy(&d->directory);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "daemon/maps.h"
 #include "daemon/policy.h"
+#include "daemon/watch.h"
 #include "gbpf/gbpf.h"
 
 enum right { ALL, ADMIN, OWNER }; /* OWNER: root and the daemon's own user */
@@ -87,6 +88,47 @@ static bool good_name(const char *name)
 	return n > 0 && n < EBPF_NAME_BYTES;
 }
 
+/* watch_ns and rollback_if, or neither. false: an error is answered. */
+static bool take_watch(struct call *c, struct watch_order **ret)
+{
+	const json_t *ns = json_object_get(c->params, "watch_ns");
+	const char *condition = json_string_value(json_object_get(c->params, "rollback_if"));
+	struct report r;
+	bool good = true;
+
+	if (!ns && !condition) {
+		return true;
+	}
+	report_init(&r);
+	if (!json_is_integer(ns) || !condition) {
+		report_hint(&r, "Use --watch 60s together with --rollback-if CONDITION");
+		report_set(&r, -EINVAL, "usage", "a watch needs both a time and a condition");
+	} else if (watch_order(ret, (uint64_t)MAX(json_integer_value(ns), 0), condition, &r) == 0) {
+		report_finish(&r);
+		return true;
+	}
+	control_answer(c->d, c->conn, c->id, NULL, &r, 2);
+	good = false;
+	report_finish(&r);
+	return good;
+}
+
+static void method_watch(struct call *c)
+{
+	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
+	json_t *j = version >= 0 ? watch_json(c->d, (uint64_t)version) : NULL;
+
+	if (j) {
+		control_result(c, j);
+	} else {
+		control_error(
+			c, 5, "not-found",
+			"`gbpf policy swap NEW --watch 60s --rollback-if CONDITION` starts one",
+			version ? "version %lld is not watched" : "no version is watched",
+			(long long)version);
+	}
+}
+
 static void method_load(struct call *c)
 {
 	struct policy_order o = { .op = POLICY_LOAD,
@@ -108,7 +150,7 @@ static void method_load(struct call *c)
 		return;
 	}
 	o.gpu_mask = gpu_mask(c);
-	if (o.gpu_mask) {
+	if (o.gpu_mask && take_watch(c, &o.watch)) {
 		o.object_fd = *c->fd;
 		*c->fd = -1;
 		order(c, &o);
@@ -208,6 +250,7 @@ static const struct {
 	{ "policy.rollback", ADMIN, method_rollback },
 	{ "policy.show", ALL, method_show },
 	{ "policy.unload", ADMIN, method_unload },
+	{ "policy.watch", ALL, method_watch },
 	{ "ps", ALL, method_ps },
 	{ "set", ALL, method_set },
 	{ "shutdown", OWNER, method_shutdown },

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/point.h"
 #include "daemon/consts.h"
+#include "daemon/failures.h"
 #include "daemon/text.h"
 
 void request_free(struct request *q)
@@ -27,6 +28,7 @@ void request_free(struct request *q)
 	json_decref(q->kept);
 	free(q->keep);
 	free(q->state_text);
+	free(q->o.watch);
 	free(q);
 }
 
@@ -52,7 +54,8 @@ const char *request_what(const struct request *q)
 	case POLICY_LOAD:
 		return q->o.swap && q->was_active ? "swap" : "load";
 	case POLICY_ACTIVATE:
-		return q->o.reply ? "rollback" : "restore"; /* nobody asked: gbpfd began */
+		return q->o.reply || q->o.by_watch ? "rollback"
+						   : "restore"; /* nobody asked: gbpfd began */
 	default:
 		return "unload";
 	}
@@ -225,6 +228,7 @@ int policy_order(struct daemon *d, struct policy_order *o)
 	if (!q) {
 		fd_close_foreign(o->object_fd);
 		buf_finish(&o->object);
+		free(o->watch);
 		return p->n < POLICY_MAX_WAITING ? -ENOMEM : -EBUSY;
 	}
 	q->d = d;
@@ -273,6 +277,7 @@ void policies_close(struct daemon *d)
 		return;
 	}
 	sd_event_source_disable_unref(p->timer);
+	failures_close(d);
 	while (p->first) {
 		struct request *q = p->first;
 

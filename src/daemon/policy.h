@@ -15,6 +15,7 @@
 enum policy_op { POLICY_LOAD, POLICY_ACTIVATE, POLICY_UNLOAD };
 
 struct request;
+struct watch_order;
 
 /* Called once on the loop. result is borrowed; NULL: failed, and r, exit_code say why. */
 typedef void (*policy_reply)(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
@@ -24,10 +25,12 @@ struct policy_order {
 	enum policy_op op;
 	uint32_t gpu_mask;
 	bool swap, by_default, keep_maps;
-	const char *name;  /* LOAD */
-	int object_fd;	   /* LOAD: taken also on failure; -1: see object */
-	struct buf object; /* LOAD: taken when object_fd is -1 */
-	uint64_t version;  /* ACTIVATE; 0: the one before */
+	bool by_watch;		   /* ACTIVATE, UNLOAD: a watch goes back */
+	struct watch_order *watch; /* taken also on failure; NULL: the version is not watched */
+	const char *name;	   /* LOAD */
+	int object_fd;		   /* LOAD: taken also on failure; -1: see object */
+	struct buf object;	   /* LOAD: taken when object_fd is -1 */
+	uint64_t version;	   /* ACTIVATE; 0: the one before */
 	uid_t uid;
 	policy_reply reply; /* NULL: nobody waits */
 	uint64_t conn;
@@ -52,6 +55,7 @@ void policy_forget_tenant(struct daemon *d, uint32_t tenant);
 /* How many live versions hold memory of that tenant. */
 unsigned policy_regions_of(struct daemon *d, uint32_t tenant);
 void policy_adopt_region(struct session *s, uint64_t version, int *fd);
+struct live *policy_live_find(struct daemon *d, uint64_t version); /* 0: NULL */
 /* The version that is active on a GPU, or NULL. */
 struct live *policy_on(struct daemon *d, uint32_t gpu);
 /* Active versions, each once: NULL begins, NULL ends. */

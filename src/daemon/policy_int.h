@@ -64,7 +64,6 @@ void swap_ready(struct request *q);
 json_t *policy_counters_json(struct daemon *d, const struct live *l);
 
 /* policy_live.c */
-struct live *policy_live_find(struct daemon *d, uint64_t version);
 /* Takes off what is neither active nor being prepared; exit of what was active runs with that
  * reason (GBPF_EXIT_*). */
 void policy_drop_unused(struct daemon *d, uint32_t reason);

@@ -2,6 +2,7 @@
 #include "daemon/policy_int.h"
 
 #include "base/atomic.h"
+#include "daemon/failures.h"
 
 /* The GPUs that are known and on which it is active. */
 static json_t *gpus_json(struct daemon *d, uint64_t version)
@@ -76,67 +77,30 @@ json_t *policy_list_json(struct daemon *d)
 			 versions);
 }
 
-/* Adds what a tenant's page says of this version. Sums wrap around, as a program's own do. */
-static void add_notes(const struct sched_stats *st, uint64_t version, uint64_t notes[SCHED_NOTES])
-{
-	uint64_t theirs[SCHED_NOTES];
-
-	if (load_acquire(&st->notes_version) != version) {
-		return;
-	}
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
-		theirs[i] = load_relaxed(&st->notes[i]);
-	}
-	fence_acquire();
-	if (load_relaxed(&st->notes_version) != version) {
-		return; /* another version's came meanwhile */
-	}
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
-		notes[i] += theirs[i];
-	}
-}
-
-static json_t *notes_json(struct daemon *d, const struct live *l)
-{
-	uint64_t notes[SCHED_NOTES];
-	json_t *j = json_array();
-
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
-		notes[i] = load_relaxed(&l->run.env.notes[i]);
-	}
-	session_each(d, s)
-	{
-		if (s->stats.map && s->state == SESSION_READY) {
-			add_notes(s->stats.map, l->version, notes);
-		}
-	}
-	for (unsigned i = 0; i < SCHED_NOTES; i++) {
-		json_array_append_new(j, json_integer((json_int_t)notes[i]));
-	}
-	return j;
-}
-
 json_t *policy_counters_json(struct daemon *d, const struct live *l)
 {
-	uint64_t helper_errors = load_relaxed(&l->run.env.helper_errors),
-		 verdict_errors = d->counters.verdict_errors;
+	json_t *notes = json_array();
 	unsigned users = 0;
+	struct tally t;
 
+	failures_sum(d, l, &t);
+	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+		json_array_append_new(notes, json_integer((json_int_t)t.notes[i]));
+	}
 	session_each(d, s)
 	{
 		const struct sched_stats *st = s->stats.map;
 
-		if (st && s->state == SESSION_READY &&
-		    load_relaxed(&st->version_in_use) == l->version) {
-			helper_errors += load_relaxed(&st->helper_errors);
-			verdict_errors += load_relaxed(&st->verdict_errors);
-			users++;
-		}
+		users += st && s->state == SESSION_READY &&
+			 load_relaxed(&st->version_in_use) == l->version;
 	}
-	return json_pack("{s:o,s:I,s:I,s:I,s:i}", "notes", notes_json(d, l), "helper_errors",
-			 (json_int_t)(int64_t)helper_errors, "verdict_errors",
-			 (json_int_t)(int64_t)verdict_errors, "ticks", (json_int_t)l->epoch,
-			 "tenants", (int)users);
+	return json_pack(
+		"{s:o,s:I,s:I,s:I,s:I,s:o,s:I,s:i}", "notes", notes, "helper_errors",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_HELPER), "verdict_errors",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_VERDICT), "stale_epochs",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_EPOCH), "slow",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_SLOW), "failures",
+		failures_json(&t), "ticks", (json_int_t)l->epoch, "tenants", (int)users);
 }
 
 json_t *policy_show_json(struct daemon *d, uint64_t version)

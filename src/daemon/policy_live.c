@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "daemon/consts.h"
+#include "daemon/failures.h"
 #include "base/point.h"
 
 struct live *policy_live_find(struct daemon *d, uint64_t version)
@@ -108,6 +109,8 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 void policy_introduce(struct session *s)
 {
 	struct daemon *d = s->d;
+
+	failures_wake(d);
 
 	/* Also to a process that came back and has that version: the global memory is new, and the
 	 * number alone does not prove that it is the same program (the state directory may have

@@ -12,6 +12,7 @@
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/hooks.h"
+#include "daemon/watch.h"
 
 static unsigned count_late(struct daemon *d)
 {
@@ -58,6 +59,9 @@ static json_t *result_json(struct request *q)
 		      (int)q->failed, "stored", (int)(q->store_err == 0));
 	if (r) {
 		json_object_set(r, "hooks", hooks);
+	}
+	if (r && q->o.watch) {
+		json_object_set_new(r, "watch", watch_json(d, q->o.version));
 	}
 	if (r && q->kept) {
 		json_object_set(r, "maps", q->kept);
@@ -144,6 +148,9 @@ void swap_flip(struct request *q)
 	}
 	q->acked -= MIN(q->failed, q->acked); /* they answered, but cannot run it */
 	POINT("daemon.swap.before_flip");
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		q->old[i] = policy_active_version(d, i);
+	}
 	begin = clock_now_ns();
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {
@@ -170,6 +177,10 @@ void swap_flip(struct request *q)
 	p->timer = sd_event_source_disable_unref(p->timer);
 	live_activated(d, version);
 	d->counters.swaps++;
+	watch_check(d);
+	if (q->o.watch && version) {
+		watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
+	}
 	d->counters.late += q->asked - q->acked - q->failed;
 	if (q->asked) {
 		snprintf(ready, sizeof(ready), " (%u of %u processes were ready, waited %llu us)",

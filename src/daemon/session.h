@@ -39,6 +39,7 @@ struct session {
 	uint32_t gpu_index[WIRE_GPUS];	  /* number of gbpfd by the process's ordinal */
 	uint64_t connected_ns;
 	bool reattached, told_queued;
+	bool tallied;	      /* what its page counted has been added to the version's */
 	uint64_t had_version; /* reattached: the version that it runs */
 	struct page board, stats;
 	int lc_slot;	  /* -1: board not published */

@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/point.h"
+#include "daemon/failures.h"
 #include "daemon/policy.h"
+#include "daemon/watch.h"
 
 #define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
 #define OWN_SESSIONS 64u /* that other users leave to root and the daemon's user */
@@ -70,6 +72,7 @@ static void destroy(struct session *s)
 	bool was_tenant = s->tenant >= 0;
 
 	unlink_session(s);
+	watch_forget(s);
 	if (was_tenant) {
 		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
 			board_clear(&s->board);
@@ -77,6 +80,7 @@ static void destroy(struct session *s)
 		}
 		d->tenant[s->tenant] = NULL;
 		lc_withdraw(s);
+		failures_keep(s);
 		policy_forget_tenant(d, (uint32_t)s->tenant);
 		POINT("daemon.death.forgotten");
 		for (uint32_t i = 0; i < s->gpus; i++) {

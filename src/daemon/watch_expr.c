@@ -278,6 +278,7 @@ static int limit(struct parse *p, struct watch_term *t)
 		t->percent = true;
 		scale = 0.01;
 	} else if (unit == WATCH_COUNT) {
+		p->at = end; /* what comes behind a blank is the next word */
 		scale_of(p, false, &scale);
 	} else if (!scale_of(p, true, &scale)) {
 		return refuse(p, p->at,

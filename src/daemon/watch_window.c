@@ -187,7 +187,7 @@ static double quantile(const struct window_sum *sum, double q, bool max)
 			double high = (double)sched_hist_floor(i + 1);
 			double part = (want - (double)seen) / (double)n;
 
-			return low + (high - low) * MAX(part, 0.0);
+			return max ? low : low + (high - low) * MAX(part, 0.0);
 		}
 		seen += n;
 	}

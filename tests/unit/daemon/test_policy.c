@@ -451,6 +451,58 @@ static void show_adds_up_the_tenants_notes_on_that_version(void **state)
 	fake_leave(&b);
 }
 
+static json_int_t counter_shown(struct gd *d, const char *name)
+{
+	json_t *show = gd_call(d, "policy.show", NULL);
+	json_int_t n = json_integer_value(json_object_get(json_object_get(show, "counters"), name));
+
+	json_decref(show);
+	return n;
+}
+
+static void what_a_process_counted_stays_when_it_ends(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	load_now(d, "plain");
+	fake_enter(&a, d, BATCH, "a");
+	fake_prepare(&a, 0);
+	fake_enter(&b, d, BATCH, "b");
+	fake_prepare(&b, 0);
+	store_relaxed(&a.stats->notes[1], UINT64_C(7));
+	store_relaxed(&a.stats->failures[3][SCHED_FAILED_HELPER], UINT64_C(5));
+	store_release(&a.stats->notes_version, UINT64_C(1));
+	store_relaxed(&b.stats->notes[1], UINT64_C(1));
+	store_release(&b.stats->notes_version, UINT64_C(1));
+	fake_leave(&a);
+	gd_await_event(d, 0, "detach", "a (pid");
+	assert_int_equal(note_shown(d, 1), 8);
+	assert_int_equal(counter_shown(d, "helper_errors"), 5);
+	fake_leave(&b);
+	gd_await_event(d, 0, "detach", "b (pid");
+	assert_int_equal(note_shown(d, 1), 8);
+}
+
+static void failures_are_told_by_policy_version_and_hook(void **state)
+{
+	struct gd *d = *state;
+	uint64_t seq;
+	struct fake a;
+
+	load_now(d, "plain");
+	fake_enter(&a, d, BATCH, "a");
+	fake_prepare(&a, 0);
+	store_release(&a.stats->notes_version, UINT64_C(1));
+	store_relaxed(&a.stats->failures[3][SCHED_FAILED_VERDICT], UINT64_C(3));
+	store_relaxed(&a.stats->failures[15][SCHED_FAILED_HELPER], UINT64_MAX); /* no such hook */
+	seq = gd_await_event(d, 0, "policy-error", "policy 'plain' version 1, submit: 3 verdicts");
+	store_relaxed(&a.stats->failures[3][SCHED_FAILED_VERDICT], UINT64_C(9));
+	assert_int_equal(counter_shown(d, "verdict_errors"), 9);
+	assert_int_equal(gd_last_event(d), seq); /* not again within ten seconds */
+	fake_leave(&a);
+}
+
 static void at_most_64_versions_are_kept(void **state)
 {
 	struct gd *d = *state;
@@ -609,6 +661,8 @@ int main(void)
 		WITH_GBPFD(list_and_show_tell_what_is_kept),
 		WITH_GBPFD(at_most_64_versions_are_kept),
 		WITH_GBPFD(show_adds_up_the_tenants_notes_on_that_version),
+		WITH_GBPFD(what_a_process_counted_stays_when_it_ends),
+		WITH_GBPFD(failures_are_told_by_policy_version_and_hook),
 		WITH_GBPFD(tick_runs_while_somebody_is_active_and_writes_everybodys_memory),
 		WITH_GBPFD(admit_may_reject_and_change_the_class),
 		WITH_GBPFD(admit_may_let_wait_until_another_has_left),
