@@ -82,7 +82,8 @@ const struct cli_verb verb_bench_hook = {
 	.run = cmd_hook,
 };
 
-static const struct cli_verb *const subs[] = { &verb_bench_launch, &verb_bench_hook, NULL };
+static const struct cli_verb *const subs[] = { &verb_bench_launch, &verb_bench_hook,
+					       &verb_bench_policy, NULL };
 
 const struct cli_verb verb_bench = {
 	.name = "bench",

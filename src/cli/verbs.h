@@ -17,6 +17,6 @@ extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_che
 	verb_policy_exec, verb_policy_test;
 
 /* of `bench` */
-extern const struct cli_verb verb_bench_launch, verb_bench_hook;
+extern const struct cli_verb verb_bench_launch, verb_bench_hook, verb_bench_policy;
 
 #endif

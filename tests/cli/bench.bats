@@ -79,3 +79,15 @@ leftovers() { ls -d "$cli_dir"/gbpf-bench-* 2>/dev/null || pgrep -f "$cli_dir/gb
 	run "$GBPF" bench launch --device soft --policy nosuch
 	[ "$status" -eq 5 ]
 }
+
+@test "bench policy compares every program with clang's code, and tells of limits" {
+	run --separate-stderr "$GBPF" --json bench policy --repeat 2 --ms 1
+	echo "$stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.policy/1" and len(d["programs"]) >= 16'
+	json '{"fair_submit", "fair_retire", "fair_tick", "lc_first_submit", "lc_first_dispatch", "fifo_submit", "hash64", "sort16"} <= {p["name"] for p in d["programs"]}'
+	json 'all(p["ratio"]["median"] > 0 and p["insns"] > 0 and p["interpreted_ns"]["median"] > p["compiled_ns"]["median"] for p in d["programs"])'
+	json 'any("empty hook" in g["what"] for g in d["goals"]) and any("hash" in g["what"] for g in d["goals"])'
+	json 'all(g["kept"] == (g["value"]["median"] <= g["limit"]) for g in d["goals"])'
+}

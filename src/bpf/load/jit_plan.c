@@ -9,6 +9,7 @@
 #include "bpf/load/jit_int.h"
 #include "bpf/run/decode.h"
 
+#define GBPF_CONST(name, value, doc) enum { name = value };
 #define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
 
@@ -220,7 +221,8 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 		return f->root ? 0 : -EINVAL;
 	}
 	if (slot == EBPF_SLOT_bpf_map_lookup_elem && k->map[1] != JIT_NO_MAP &&
-	    j->maps[k->map[1]].type == GBPF_MAP_ARRAY) {
+	    j->maps[k->map[1]].type == GBPF_MAP_ARRAY &&
+	    !(j->maps[k->map[1]].flags & GBPF_F_EPOCH)) {
 		note->map = take_handle(j, k, 1);
 		return 0;
 	}

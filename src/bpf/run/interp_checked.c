@@ -84,7 +84,7 @@ static int in_map(const struct ebpf_map *m, uint64_t p, uint64_t bytes, int writ
 {
 	uint64_t base = (uintptr_t)m->data;
 
-	if (!m->data || m->type != GBPF_MAP_ARRAY || (write && (m->flags & GBPF_F_RDONLY)) ||
+	if (!m->data || m->type != GBPF_MAP_ARRAY || (m->flags & GBPF_F_EPOCH) || (write && (m->flags & GBPF_F_RDONLY)) ||
 	    !inside(p, bytes, base, (uint64_t)m->stride * m->max_entries)) {
 		return 0;
 	}

@@ -1,0 +1,57 @@
+/* `gbpf bench policy`: what policies cost, against controls in the same run. The program of
+ * src/bench does it, with the objects and native code that are installed beside it. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/verbs.h"
+
+enum { P_REPEAT, P_MS };
+
+static const struct cli_option options[] = {
+	[P_REPEAT] = { "repeat", 'r', "N", "measurements of each figure (default 15)" },
+	[P_MS] = { "ms", 'm', "N", "length of one measurement in milliseconds (default 2)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static int cmd_policy(struct cli *c)
+{
+	char policies[PATH_MAX], set[PATH_MAX], path[BENCH_PATH];
+	char *argv[24];
+	uint64_t v;
+	int n = 0;
+
+	if ((c->opt[P_REPEAT] && cli_number(c, "--repeat", c->opt[P_REPEAT], 1, 1000, &v)) ||
+	    (c->opt[P_MS] && cli_number(c, "--ms", c->opt[P_MS], 1, 1000, &v))) {
+		return CLI_USAGE;
+	}
+	if (path_lib(policies, sizeof(policies), "policies") < 0 ||
+	    path_lib(set, sizeof(set), "bench/policy") < 0) {
+		return cli_fail(c, CLI_FAILED, "install", NULL,
+				"bench policy: the path of the policies is too long");
+	}
+	bench_push(argv, &n, "bench-policy", NULL);
+	bench_push(argv, &n, "--policies", policies);
+	bench_push(argv, &n, "--set", set);
+	bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "15");
+	bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "2");
+	if (c->json) {
+		bench_push(argv, &n, "--json", NULL);
+	}
+	if (bench_program(c, "bench-policy", path)) {
+		return CLI_FAILED;
+	}
+	execv(path, argv);
+	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench policy: %s: %s", path, strerror(errno));
+}
+
+const struct cli_verb verb_bench_policy = {
+	.name = "policy",
+	.doc = "what policies cost: compiled against clang, lookups, loading",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.run = cmd_policy,
+};
