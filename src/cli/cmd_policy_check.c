@@ -7,11 +7,12 @@
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
 
-enum { O_EXPLAIN, O_SECTION };
+enum { O_EXPLAIN, O_SECTION, O_LINK };
 
 static const struct cli_option options[] = {
 	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
 	[O_SECTION] = { "section", 's', "HOOK", "check the program of this hook only" },
+	[O_LINK] = { "link", 'l', NULL, "the files are one policy" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -102,30 +103,28 @@ static int check_section(const struct buf *elf, const char *name, unsigned flags
 	return err;
 }
 
-static int check_file(struct cli *c, const char *file, const struct hook_info *hook, json_t *files)
+/* One object, read or linked already (err 0), as a line or as a member of files. */
+static int check_object(struct cli *c, const char *file, const struct buf *elf, int err,
+			unsigned flags, const struct hook_info *hook, json_t *files)
 {
-	unsigned flags = c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0;
 	json_t *programs = json_array();
-	struct buf elf = { 0 };
 	uint64_t verify_ns = 0;
 	unsigned n_maps = 0;
 	struct report r;
-	int err;
 
 	report_init(&r);
-	err = programs ? buf_read_file(&elf, file, CLI_OBJECT_MAX_BYTES) : -ENOMEM;
 	if (err) {
 		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
 	} else if (hook) {
-		err = check_section(&elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
+		err = check_section(elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
 	} else {
-		err = check_whole(&elf, cli_base_name(file), flags, programs, &n_maps, &verify_ns,
+		err = check_whole(elf, cli_base_name(file), flags, programs, &n_maps, &verify_ns,
 				  &r);
 	}
 	if (err && !r.message.len) {
 		report_set(&r, err, "failed", "%s", strerror(-err));
 	}
-	if (c->json) {
+	if (files) {
 		json_array_append_new(files, err ? json_pack("{s:s, s:b, s:o}", "file", file, "ok",
 							     0, "error", cli_report_json(&r))
 						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file",
@@ -138,9 +137,39 @@ static int check_file(struct cli *c, const char *file, const struct hook_info *h
 		print_accepted(c, file, programs, n_maps);
 	}
 	json_decref(programs);
-	buf_finish(&elf);
 	report_finish(&r);
 	return exit_of(err);
+}
+
+static int worse(int a, int b)
+{
+	return a == CLI_FAILED || b == CLI_FAILED ? CLI_FAILED : MAX(a, b);
+}
+
+static int check_each(struct cli *c, char *const *names, int n, unsigned flags,
+		      const struct hook_info *hook, json_t *files)
+{
+	int worst = CLI_OK;
+
+	for (int i = 0; i < n; i++) {
+		struct buf elf = { 0 };
+		int err = buf_read_file(&elf, names[i], CLI_OBJECT_MAX_BYTES);
+
+		worst = worse(worst, check_object(c, names[i], &elf, err, flags, hook, files));
+		buf_finish(&elf);
+	}
+	return worst;
+}
+
+int cli_policy_check(struct cli *c, const char *schema, char *const *files, int n, bool explain)
+{
+	json_t *list = c->json ? json_array() : NULL;
+	int worst = check_each(c, files, n, explain ? EBPF_VERIFY_EXPLAIN : 0, NULL, list);
+
+	if (list) {
+		cli_json(c, schema, json_pack("{s:o}", "files", list));
+	}
+	return worst;
 }
 
 static int unknown_hook(struct cli *c)
@@ -160,26 +189,35 @@ static int unknown_hook(struct cli *c)
 
 static int cmd_policy_check(struct cli *c)
 {
+	unsigned flags = c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0;
 	const struct hook_info *hook = NULL;
-	json_t *files = json_array();
-	int worst = CLI_OK;
+	json_t *list;
+	int worst;
 
 	if (c->opt[O_SECTION]) {
 		hook = hook_by_name(c->opt[O_SECTION]);
 		if (!hook) {
-			json_decref(files);
 			return unknown_hook(c);
 		}
 	}
-	for (int i = 0; i < c->n_args; i++) {
-		int code = check_file(c, c->arg[i], hook, files);
+	list = c->json ? json_array() : NULL;
+	if (c->opt[O_LINK]) {
+		struct buf elf = { 0 };
+		char name[64];
 
-		worst = worst == CLI_FAILED || code == CLI_FAILED ? CLI_FAILED : MAX(worst, code);
-	}
-	if (c->json) {
-		cli_json(c, "policy.check", json_pack("{s:o}", "files", files));
+		worst = cli_policy_read(c, "policy check", c->arg, c->n_args, &elf, name);
+		if (worst != CLI_OK) { /* the message, or the document, is out */
+			buf_finish(&elf);
+			json_decref(list);
+			return worst;
+		}
+		worst = check_object(c, name, &elf, 0, flags, hook, list);
+		buf_finish(&elf);
 	} else {
-		json_decref(files);
+		worst = check_each(c, c->arg, c->n_args, flags, hook, list);
+	}
+	if (list) {
+		cli_json(c, "policy.check", json_pack("{s:o}", "files", list));
 	}
 	return worst;
 }

@@ -77,7 +77,10 @@ static void print_result(struct cli *c, const char *file, int err, const struct 
 	char t[24];
 
 	if (err) {
-		cli_print_report(c, stdout, file, r);
+		/* What is wrong with the policy itself is not the scenario's. */
+		bool own = strcmp(r->code, "scenario") == 0 || strcmp(r->code, "file") == 0;
+
+		cli_print_report(c, stdout, own ? file : c->arg[0], r);
 		return;
 	}
 	print_mark(c, !res->failures, file);
