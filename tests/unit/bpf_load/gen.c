@@ -3,16 +3,30 @@
 
 #include <string.h>
 
-#define GBPF_CONST(name, value, doc) enum { name = value };
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
 #include "gbpf/hooks.def"
-
-const uint32_t gen_maps[GEN_MAPS][4] = {
-	{ 24, 3, 0, 0 },
-	{ 64, 4, GBPF_F_TENANT, 0 },
-	{ 40, 1, GBPF_F_RDONLY, 1 },
-	{ 72, 1, GBPF_F_TENANT, 1 },
-	{ 16, 2, GBPF_F_DAEMON, 0 },
+#define GBPF_MAP_TYPE(id, name, ops, doc) GBPF_MAP_##name = id,
+#include "gbpf/hooks.def"
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	HELPER_##name = id,
+#include "gbpf/hooks.def"
 };
+
+const struct gen_map gen_maps[GEN_MAPS] = {
+	{ GBPF_MAP_ARRAY, 4, 24, 3, 0, 0 },
+	{ GBPF_MAP_ARRAY, 4, 64, 4, GBPF_F_TENANT, 0 },
+	{ GBPF_MAP_ARRAY, 4, 40, 1, GBPF_F_RDONLY, 1 },
+	{ GBPF_MAP_ARRAY, 4, 72, 1, GBPF_F_TENANT, 1 },
+	{ GBPF_MAP_ARRAY, 4, 16, 2, GBPF_F_DAEMON, 0 },
+	[GEN_MAP_HASH] = { GBPF_MAP_HASH, 8, 24, 4, GBPF_F_TENANT, 0 },
+	[GEN_MAP_QUEUE] = { GBPF_MAP_QUEUE, 0, 16, 4, GBPF_F_TENANT, 0 },
+	[GEN_MAP_RING] = { GBPF_MAP_RINGBUF, 0, 0, 4096, GBPF_F_TENANT, 0 },
+	[GEN_MAP_PROGS] = { GBPF_MAP_PROG_ARRAY, 4, 4, 4, 0, 0 },
+};
+
+/* Where the 64 bytes are that are always initialized, and what lies below them. */
+enum { AREA = -64, POINTERS = -80, SCRATCH = -96, ITERATOR = -104, RECORD = -112 };
 
 static uint32_t below(struct gen *g, uint32_t n)
 {
@@ -52,6 +66,18 @@ static unsigned target(struct gen *g)
 	unsigned r = regs[below(g, sizeof(regs))];
 
 	return r;
+}
+
+/* Remembers that the instruction emitted last names a function. */
+static void use(struct gen *g, uint32_t at, enum gen_function f)
+{
+	g->uses[g->n_uses].at = at;
+	g->uses[g->n_uses++].function = f;
+}
+
+static int may_call(const struct gen *g)
+{
+	return !g->in_function && g->n_uses < 8;
 }
 
 static int64_t small(struct gen *g)
@@ -158,19 +184,19 @@ static unsigned bound(struct gen *g, uint32_t limit, uint32_t skips[4])
 			     1 + below(g, limit + 2));
 			break;
 		case 3:
-			if (g->branches < 7 && n < 4) { /* both ends, signed */
+			if (g->branches < g->max_branches + 1 && n < 4) { /* both ends, signed */
 				skips[n++] = emit(g, EBPF_JMP | EBPF_JSLT | EBPF_K, 1, 0, 0,
 						  below(g, 3));
 				g->branches++;
 			}
 			/* fall through */
 		case 4:
-			if (g->branches < 7 && n < 4) {
+			if (g->branches < g->max_branches + 1 && n < 4) {
 				skips[n++] = jump(g, 1, (int64_t)below(g, 3) - 1 + limit, 0);
 			}
 			break;
 		default:
-			if (g->branches < 7 && n < 4) {
+			if (g->branches < g->max_branches + 1 && n < 4) {
 				skips[n++] =
 					emit(g,
 					     (below(g, 3) ? EBPF_JMP : EBPF_JMP32) |
@@ -257,7 +283,7 @@ static unsigned pick_map(struct gen *g)
 	static const uint8_t local[] = { 0, 1, 2, 3 }, daemon[] = { 0, 0, 2, 4 };
 
 	if (below(g, 24) == 0) {
-		return below(g, GEN_MAPS);
+		return below(g, GEN_MAP_HASH);
 	}
 	return g->daemon ? daemon[below(g, 4)] : local[below(g, 4)];
 }
@@ -267,18 +293,18 @@ static int is_writable(struct gen *g, unsigned map)
 	if (below(g, 24) == 0) {
 		return 1;
 	}
-	if (gen_maps[map][2] & GBPF_F_RDONLY) {
+	if (gen_maps[map].flags & GBPF_F_RDONLY) {
 		return 0;
 	}
-	return g->daemon || (gen_maps[map][2] & GBPF_F_TENANT);
+	return g->daemon || (gen_maps[map].flags & GBPF_F_TENANT);
 }
 
 static void map_access(struct gen *g)
 {
 	unsigned map = pick_map(g), bytes = 1u << below(g, 4), n = 0;
-	uint32_t skips[8], limit = gen_maps[map][0] - bytes;
+	uint32_t skips[8], limit = gen_maps[map].value_bytes - bytes;
 	uint16_t before;
-	int off = 0, by_lookup = !gen_maps[map][3] && below(g, 2), both = (int)below(g, 2);
+	int off = 0, by_lookup = !gen_maps[map].is_data && below(g, 2), both = (int)below(g, 2);
 
 	if (by_lookup) {
 		skips[n++] = lookup(g, map);
@@ -382,7 +408,7 @@ static void loop(struct gen *g)
 	uint32_t head, at;
 	uint16_t keep = g->numbers;
 
-	if (g->in_function || g->branches > 4) {
+	if (g->in_function || g->branches > g->max_branches - 2) {
 		return;
 	}
 	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 9, 0, 0, 1 + below(g, 5));
@@ -398,7 +424,7 @@ static void loop(struct gen *g)
 
 static void helper(struct gen *g)
 {
-	if (below(g, 3) == 0 && !g->in_function && g->n_calls < 8) {
+	if (below(g, 3) == 0 && may_call(g)) {
 		unsigned a = number(g), b = number(g);
 
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, a, 0, 0);
@@ -409,7 +435,7 @@ static void helper(struct gen *g)
 		}
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 10, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 3, 0, 0, -64);
-		g->calls[g->n_calls++] = emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+		use(g, emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0), GEN_CALLED);
 	} else {
 		emit(g, EBPF_JMP | EBPF_CALL, 0, 0, 0, below(g, 2) ? 7 : 5);
 	}
@@ -480,7 +506,7 @@ static void diamond(struct gen *g)
 			    below(g, 30));
 	}
 	g->branches += 1 + (unsigned)check;
-	if (below(g, 3) == 0 && g->n_calls < 8 && !g->in_function) {
+	if (below(g, 3) == 0 && may_call(g)) {
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 7, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 8, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 10, 0, 0);
@@ -489,7 +515,7 @@ static void diamond(struct gen *g)
 			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, 7, 0, 0, 0);
 			pause(g, 8);
 		}
-		g->calls[g->n_calls++] = emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0);
+		use(g, emit(g, EBPF_JMP | EBPF_CALL, 0, EBPF_CALL_LOCAL, 0, 0), GEN_CALLED);
 	} else {
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 10, 0, 0);
 		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 7, 0, 0);
@@ -502,10 +528,240 @@ static void diamond(struct gen *g)
 	g->numbers = 1 | 1u << 7 | 1u << 8;
 }
 
+/* rN = fp + at */
+static void stack_address(struct gen *g, unsigned reg, int at)
+{
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, reg, 10, 0, 0);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, reg, 0, 0, at);
+}
+
+static void map_handle(struct gen *g, unsigned reg, unsigned map)
+{
+	emit(g, EBPF_LD_IMM64, reg, EBPF_PSEUDO_MAP, 0, map);
+	emit(g, 0, 0, 0, 0, 0);
+}
+
+static void constant(struct gen *g, unsigned reg, int64_t value)
+{
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_K, reg, 0, 0, value);
+}
+
+static void call_helper(struct gen *g, int32_t id)
+{
+	emit(g, EBPF_JMP | EBPF_CALL, 0, 0, 0, id);
+	g->numbers = (uint16_t)((g->numbers & ~0x3fu) | 1);
+}
+
+/* A record: reserved, written somewhere, given back; now and then not, or twice, or too late. */
+static void ring(struct gen *g)
+{
+	unsigned bytes = 8 << below(g, 3), give = 1;
+	uint32_t skip = 0;
+
+	map_handle(g, 1, GEN_MAP_RING);
+	constant(g, 2, bytes);
+	constant(g, 3, 0);
+	call_helper(g, HELPER_bpf_ringbuf_reserve);
+	if (below(g, 20)) {
+		skip = emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 0, 0);
+	}
+	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 0, RECORD, 0);
+	if (below(g, 3)) {
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 0, 7,
+		     8 * (int)below(g, bytes / 8 + (below(g, 16) == 0)), 0);
+	} else {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 7, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 2, 0, 0,
+		     below(g, 8) ? (int)bytes - 1 : (int)bytes);
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 0, 0, 0);
+		emit(g, EBPF_ST | EBPF_MEM | EBPF_B, 2, 0, 0, 1);
+	}
+	give = below(g, 24) ? 1 : below(g, 2) * 2;
+	while (give-- > 0) {
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 1, 10, RECORD, 0);
+		constant(g, 2, 0);
+		call_helper(g,
+			    below(g, 2) ? HELPER_bpf_ringbuf_submit : HELPER_bpf_ringbuf_discard);
+	}
+	if (skip) {
+		land(g, skip);
+	}
+	constant(g, 0, 1);
+	g->numbers = (uint16_t)((g->numbers & ~0x3fu) | 1);
+}
+
+static void hash(struct gen *g)
+{
+	static const int32_t ids[] = { HELPER_bpf_map_update_elem, HELPER_bpf_map_lookup_elem,
+				       HELPER_bpf_map_lookup_elem, HELPER_bpf_map_delete_elem };
+	int32_t id = ids[below(g, 4)];
+	uint32_t skip;
+
+	map_handle(g, 1, GEN_MAP_HASH);
+	stack_address(g, 2, AREA + 8 * (int)below(g, 8));
+	if (id == HELPER_bpf_map_update_elem) {
+		stack_address(g, 3, AREA + 8 * (int)below(g, below(g, 16) ? 6 : 8));
+		constant(g, 4, below(g, 3));
+	}
+	call_helper(g, id);
+	if (id == HELPER_bpf_map_lookup_elem) {
+		unsigned bytes = 1u << below(g, 4);
+
+		skip = emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 0, 0, 0);
+		if (below(g, 2)) {
+			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 8, 0, 0);
+			emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 1, 0, 0,
+			     below(g, 12) ? 16 - bytes : 31);
+			emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
+		}
+		g->numbers = 1u << 7 | 1u << 8;
+		access(g, 2, (int)(bytes * below(g, 2)), bytes, 1);
+		land(g, skip);
+		constant(g, 0, 2);
+		g->numbers = 1 | 1u << 7 | 1u << 8;
+	}
+}
+
+static void queue(struct gen *g)
+{
+	unsigned kind = below(g, 3);
+
+	map_handle(g, 1, GEN_MAP_QUEUE);
+	stack_address(g, 2, kind && below(g, 2) ? SCRATCH - 32 : AREA + 8 * (int)below(g, 6));
+	constant(g, 3, below(g, 2) * 2);
+	call_helper(g, kind == 0   ? HELPER_bpf_map_push_elem
+		       : kind == 1 ? HELPER_bpf_map_pop_elem
+				   : HELPER_bpf_map_peek_elem);
+	if (kind && below(g, 2)) {
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 10, SCRATCH - 32 + 4 * (int)below(g, 4),
+		     0);
+	}
+}
+
+static void tail_call(struct gen *g)
+{
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 6, 0, 0);
+	if (below(g, 3)) {
+		constant(g, 3, below(g, 5));
+	} else {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, number(g), 0, 0);
+	}
+	map_handle(g, 2, GEN_MAP_PROGS);
+	use(g, g->n, GEN_TAIL);
+	call_helper(g, HELPER_bpf_tail_call);
+}
+
+static void function_value(struct gen *g, unsigned reg, enum gen_function f)
+{
+	use(g, emit(g, EBPF_LD_IMM64, reg, EBPF_PSEUDO_FUNC, 0, 0), f);
+	emit(g, 0, 0, 0, 0, 0);
+}
+
+/* bpf_loop or bpf_for_each_map_elem; the callback gets the area. */
+static void call_back(struct gen *g)
+{
+	static const uint8_t each_local[] = { 0, 1, 1, GEN_MAP_HASH }, each_daemon[] = { 0, 4 };
+
+	if (below(g, 2)) {
+		if (below(g, 2)) {
+			constant(g, 1, below(g, 20));
+		} else {
+			emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 7, 0, 0);
+			emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 1, 0, 0, 7);
+		}
+		function_value(g, 2, GEN_LOOP);
+		stack_address(g, 3, AREA);
+		constant(g, 4, 0);
+		call_helper(g, HELPER_bpf_loop);
+	} else {
+		map_handle(g, 1, g->daemon ? each_daemon[below(g, 2)] : each_local[below(g, 4)]);
+		function_value(g, 2, GEN_EACH);
+		stack_address(g, 3, AREA);
+		constant(g, 4, 0);
+		call_helper(g, HELPER_bpf_for_each_map_elem);
+	}
+	if (below(g, 2)) { /* what the callback has left there */
+		emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 7, 10, AREA + 8 * (int)below(g, 8), 0);
+	}
+}
+
+/* An open-coded iterator whose number becomes an index. */
+static void iterate(struct gen *g)
+{
+	uint32_t head, out, back;
+	int32_t first = (int32_t)below(g, 4) - (below(g, 8) == 0);
+
+	if (g->in_function) {
+		return;
+	}
+	stack_address(g, 1, ITERATOR);
+	constant(g, 2, first);
+	if (below(g, 3)) {
+		constant(g, 3, first + (int32_t)below(g, 9));
+	} else {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 7, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 3, 0, 0, 7);
+	}
+	call_helper(g, HELPER_bpf_iter_num_new);
+	head = g->n;
+	stack_address(g, 1, ITERATOR);
+	call_helper(g, HELPER_bpf_iter_num_next);
+	out = emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 0, 0);
+	emit(g, EBPF_LDX | (below(g, 2) ? EBPF_MEM : EBPF_MEMSX) | EBPF_W, 1, 0, 0, 0);
+	stack_address(g, 2, AREA);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
+	g->numbers = 1u << 7 | 1u << 8;
+	access(g, 2, (int)below(g, 4), 1, 1);
+	if (below(g, 2)) {
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 8, 0, 0, small(g));
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 8, 0, 0, 63);
+	}
+	back = emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+	g->insns[back].off = (int16_t)((int32_t)head - (int32_t)back - 1);
+	land(g, out);
+	if (below(g, 24)) {
+		stack_address(g, 1, ITERATOR);
+		call_helper(g, HELPER_bpf_iter_num_destroy);
+	}
+	constant(g, 0, 3);
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+}
+
+/* What needs the main function, r7 and r8. */
+static void construct(struct gen *g)
+{
+	if (!may_call(g) || (g->numbers & 0x180) != 0x180 || g->branches >= g->max_branches) {
+		alu(g);
+		return;
+	}
+	g->branches++;
+	switch (below(g, 7)) {
+	case 0:
+		ring(g);
+		break;
+	case 1:
+	case 2:
+		hash(g);
+		break;
+	case 3:
+		queue(g);
+		break;
+	case 4:
+		call_back(g);
+		break;
+	case 5:
+		iterate(g);
+		break;
+	default:
+		tail_call(g);
+	}
+}
+
 static void block(struct gen *g, unsigned n)
 {
-	while (n-- > 0 && g->n < GEN_MAX_INSNS - 80) {
-		switch (below(g, 14)) {
+	while (n-- > 0 && g->n < GEN_MAX_INSNS - 220) {
+		switch (below(g, 16)) {
 		case 0:
 			ctx_load(g);
 			break;
@@ -519,7 +775,7 @@ static void block(struct gen *g, unsigned n)
 			stack_access(g);
 			break;
 		case 4:
-			g->branches < 6 ? branch(g) : alu(g);
+			g->branches < g->max_branches ? branch(g) : alu(g);
 			break;
 		case 5:
 			helper(g);
@@ -528,8 +784,13 @@ static void block(struct gen *g, unsigned n)
 			below(g, 2) ? loop(g) : pointer_spill(g);
 			break;
 		case 7:
-			g->branches < 5 && !g->in_function && below(g, 3) == 0 ? diamond(g)
-									       : alu(g);
+			g->branches < g->max_branches - 1 && !g->in_function && below(g, 3) == 0
+				? diamond(g)
+				: alu(g);
+			break;
+		case 8:
+		case 9:
+			construct(g);
 			break;
 		default:
 			alu(g);
@@ -556,10 +817,8 @@ static void finish(struct gen *g)
 }
 
 /* A function of two numbers and a pointer to 64 bytes of the caller's stack. */
-static void function(struct gen *g, struct ebpf_prog *prog)
+static void function(struct gen *g)
 {
-	uint32_t start = g->n;
-
 	g->in_function = 1;
 	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 7, 1, 0, 0);
 	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 8, 2, 0, 0);
@@ -579,11 +838,123 @@ static void function(struct gen *g, struct ebpf_prog *prog)
 		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 0, 7, 0, 0);
 	}
 	emit(g, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
-	for (unsigned i = 0; i < g->n_calls; i++) {
-		g->insns[g->calls[i]].imm = (int32_t)start - (int32_t)g->calls[i] - 1;
+}
+
+/* long cb(u32 i, u64 area[8]) */
+static void loop_callback(struct gen *g)
+{
+	g->in_function = 1;
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 7, 1, 0, 0);
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 9, 2, 0, 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 8, 2, 8 * (int)below(g, 8), 0);
+	constant(g, 0, below(g, 2));
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+	for (unsigned i = below(g, 4); i-- > 0;) {
+		alu(g);
 	}
-	prog->subprog[1] = start;
-	prog->n_subprogs = 2;
+	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, number(g), -8, 0);
+	switch (below(g, 4)) {
+	case 0:
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 9, 7, 0, 0);
+		access(g, 9, 0, 1, 1);
+		break;
+	case 1:
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 8, 0, 0, 1);
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 9, 8, 8 * (int)below(g, 8), 0);
+		break;
+	default:
+		access(g, 9, 8 * (int)below(g, 8), 1u << below(g, 4), 1);
+	}
+	if (below(g, 2)) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 0, 7, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 0, 0, 0, below(g, 16) ? 1 : 3);
+	} else {
+		constant(g, 0, below(g, 8) == 0);
+	}
+	emit(g, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
+}
+
+/* long cb(map, key, value, area) */
+static void each_callback(struct gen *g)
+{
+	g->in_function = 1;
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 7, 2, 4 * (int)(below(g, 12) == 0), 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 8, 3, 8 * (int)below(g, 3), 0);
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 9, 3, 0, 0);
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 4, 0, 0);
+	g->numbers = 1u << 7 | 1u << 8;
+	if (below(g, 2)) {
+		access(g, 9, (int)below(g, 16), 1, below(g, 2) == 0);
+	}
+	emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 2, 8, 8 * (int)below(g, 8), 0);
+	constant(g, 0, below(g, 8) == 0);
+	emit(g, EBPF_JMP | EBPF_EXIT, 0, 0, 0, 0);
+}
+
+/* The target of tail calls; now and then it goes on to itself. */
+static void tail_target(struct gen *g)
+{
+	g->in_function = 1;
+	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 6, 1, 0, 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 7, 6, 8 * (int)below(g, 3), 0);
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_W, 8, 6, (g->daemon ? 24 : 72), 0);
+	emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, -8, small(g));
+	g->numbers = 1u << 7 | 1u << 8;
+	for (unsigned i = below(g, 4); i-- > 0;) {
+		alu(g);
+	}
+	if (below(g, 6) == 0) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 1, 6, 0, 0);
+		map_handle(g, 2, GEN_MAP_PROGS);
+		constant(g, 3, below(g, 4));
+		call_helper(g, HELPER_bpf_tail_call);
+	}
+	finish(g);
+}
+
+/* Appends the functions that are named, and points their names at them. */
+static void functions(struct gen *g, struct ebpf_prog *prog)
+{
+	for (unsigned f = GEN_CALLED; f < GEN_FUNCTIONS; f++) {
+		uint32_t start = g->n;
+		int used = 0;
+
+		for (unsigned i = 0; i < g->n_uses; i++) {
+			uint32_t at = g->uses[i].at;
+
+			if (g->uses[i].function == f) {
+				used = 1;
+				if (f != GEN_TAIL) {
+					g->insns[at].imm = (int32_t)start - (int32_t)at - 1;
+				}
+			}
+		}
+		if (!used) {
+			continue;
+		}
+		if (f == GEN_TAIL) {
+			for (unsigned i = 0; i < 2; i++) {
+				g->tails[i] = (struct ebpf_tail){ GEN_MAP_PROGS, 2 * i,
+								  prog->n_subprogs };
+			}
+			prog->tails = g->tails;
+			prog->n_tails = 2;
+		}
+		prog->subprog[prog->n_subprogs++] = start;
+		switch (f) {
+		case GEN_CALLED:
+			function(g);
+			break;
+		case GEN_LOOP:
+			loop_callback(g);
+			break;
+		case GEN_EACH:
+			each_callback(g);
+			break;
+		default:
+			tail_target(g);
+		}
+	}
 }
 
 static void mutate(struct gen *g)
@@ -605,11 +976,13 @@ static void mutate(struct gen *g)
 	}
 }
 
-void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog)
+void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog, unsigned blocks,
+		 unsigned branches)
 {
 	memset(g, 0, sizeof(*g));
 	memset(prog, 0, sizeof(*prog));
 	g->rng = r;
+	g->max_branches = branches;
 	g->daemon = below(g, 3) == 0;
 	prog->hook = g->daemon ? 6 : 3;
 	emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 6, 1, 0, 0);
@@ -621,12 +994,10 @@ void gen_program(struct gen *g, struct rng *r, struct ebpf_prog *prog)
 		emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, at, below(g, 3) ? 0 : small(g));
 	}
 	g->numbers = 1 | 1u << 7 | 1u << 8;
-	block(g, 3 + below(g, 10));
+	block(g, 3 + below(g, blocks));
 	finish(g);
 	prog->n_subprogs = 1;
-	if (g->n_calls) {
-		function(g, prog);
-	}
+	functions(g, prog);
 	if (below(g, 5) == 0) {
 		mutate(g);
 	}

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bpf/load/scalar.h"
@@ -226,6 +227,184 @@ static void views_learn_from_each_other(void **state)
 	assert_int_equal(a.umin, 6);
 }
 
+/* The narrowest ranges that hold these numbers. */
+static void hull(const uint64_t *x, unsigned n, struct scalar *out)
+{
+	scalar_const(out, x[0]);
+	for (unsigned i = 1; i < n; i++) {
+		out->umin = MIN(out->umin, x[i]);
+		out->umax = MAX(out->umax, x[i]);
+		out->smin = MIN(out->smin, (int64_t)x[i]);
+		out->smax = MAX(out->smax, (int64_t)x[i]);
+		out->u32min = MIN(out->u32min, (uint32_t)x[i]);
+		out->u32max = MAX(out->u32max, (uint32_t)x[i]);
+		out->s32min = MIN(out->s32min, (int32_t)x[i]);
+		out->s32max = MAX(out->s32max, (int32_t)x[i]);
+	}
+}
+
+/* Numbers first .. first + n - 1, as the verifier learns of them: by one view alone. */
+static void range_of(struct rng *r, uint64_t first, unsigned n, struct scalar *out)
+{
+	uint64_t last = first + n - 1;
+
+	scalar_unknown(out);
+	if (last < first || (rng_below(r, 2) && (int64_t)first <= (int64_t)last)) {
+		out->smin = (int64_t)first;
+		out->smax = (int64_t)last;
+	} else {
+		out->umin = first;
+		out->umax = last;
+	}
+	assert_true(scalar_sync(out));
+}
+
+/* Both views are as wide as the ranges at hand allow: no wrap inside. */
+static int is_plain(uint64_t first, unsigned n)
+{
+	uint64_t last = first + n - 1;
+
+	return first <= last && (int64_t)first <= (int64_t)last &&
+	       (uint32_t)first <= (uint32_t)last && (int32_t)first <= (int32_t)last;
+}
+
+static uint64_t near_an_edge(struct rng *r)
+{
+	static const uint64_t edges[] = {
+		0, 0, 100, 1ull << 31, 1ull << 32, 1ull << 63, 0x12345678
+	};
+
+	return edges[rng_below(r, ARRAY_SIZE(edges))] + rng_below(r, 80) - 40;
+}
+
+static void assert_hull(const char *what, const struct scalar *got, const struct scalar *want,
+			int is64)
+{
+	if (got->umin != want->umin || got->umax != want->umax || got->smin != want->smin ||
+	    got->smax != want->smax ||
+	    (!is64 && (got->u32min != want->u32min || got->u32max != want->u32max ||
+		       got->s32min != want->s32min || got->s32max != want->s32max))) {
+		fail_msg("%s: %llx..%llx %llx..%llx %x..%x %x..%x instead of %llx..%llx %llx..%llx "
+			 "%x..%x %x..%x",
+			 what, (unsigned long long)got->umin, (unsigned long long)got->umax,
+			 (unsigned long long)got->smin, (unsigned long long)got->smax, got->u32min,
+			 got->u32max, (unsigned)got->s32min, (unsigned)got->s32max,
+			 (unsigned long long)want->umin, (unsigned long long)want->umax,
+			 (unsigned long long)want->smin, (unsigned long long)want->smax,
+			 want->u32min, want->u32max, (unsigned)want->s32min,
+			 (unsigned)want->s32max);
+	}
+}
+
+/* Policies that are right must pass: where a range describes operands and results alike, nothing of
+ * it may be lost. */
+static void ranges_stay_narrow(void **state)
+{
+	static const struct {
+		unsigned op;
+		int off, constant;
+	} ops[] = { { EBPF_ADD, 0, 0 }, { EBPF_SUB, 0, 0 }, { EBPF_MUL, 0, 0 },	 { EBPF_DIV, 0, 0 },
+		    { EBPF_DIV, 1, 1 }, { EBPF_RSH, 0, 1 }, { EBPF_ARSH, 0, 1 }, { EBPF_NEG, 0, 0 },
+		    { EBPF_MOV, 0, 0 }, { EBPF_LSH, 0, 1 } };
+	struct rng r = { 4 };
+	unsigned tried = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned k = rng_below(&r, ARRAY_SIZE(ops)), n = 1 + rng_below(&r, 4), results = 0,
+			 m = ops[k].constant ? 1 : 1 + rng_below(&r, 4);
+		uint64_t x = near_an_edge(&r),
+			 y = rng_below(&r, 3) ? rng_below(&r, 9) : near_an_edge(&r), z[16];
+		int is64 = (int)rng_below(&r, 2), plain = is_plain(x, n) && is_plain(y, m);
+		struct scalar a, b, want;
+		char what[80];
+
+		if (ops[k].op == EBPF_LSH || ops[k].op == EBPF_RSH || ops[k].op == EBPF_ARSH) {
+			y = rng_below(&r, 8);
+		}
+		/* no bit that differs is lost to the left */
+		plain &= ops[k].op != EBPF_LSH || (x + n < 1u << 20 && x < 1u << 20);
+		plain &=
+			ops[k].op != EBPF_MUL || (x + n < 1u << 12 && x < 1u << 12 && y < 1u << 12);
+		range_of(&r, x, n, &a);
+		range_of(&r, y, m, &b);
+		for (unsigned p = 0; p < n; p++) {
+			for (unsigned q = 0; q < m; q++) {
+				plain &= ops[k].op != EBPF_DIV || (uint32_t)(y + q) != 0;
+				z[results++] =
+					is64 ? ebpf_alu64(ops[k].op, x + p, y + q, ops[k].off)
+					     : ebpf_alu32(ops[k].op, (uint32_t)(x + p),
+							  (uint32_t)(y + q), ops[k].off);
+			}
+		}
+		hull(z, results, &want);
+		/* results that lie far apart have wrapped */
+		if (!plain || want.umax - want.umin > 100000 || want.smax - want.smin > 100000 ||
+		    want.u32max - want.u32min > 100000 || want.s32max - want.s32min > 100000) {
+			continue;
+		}
+		tried++;
+		snprintf(what, sizeof(what), "op 0x%02x width %d of 0x%llx+%u and 0x%llx+%u",
+			 ops[k].op, is64 ? 64 : 32, (unsigned long long)x, n, (unsigned long long)y,
+			 m);
+		scalar_alu(ops[k].op, is64, ops[k].off, &a, &b);
+		assert_hull(what, &a, &want, is64);
+	}
+	assert_true(tried > ROUNDS / 4);
+}
+
+/* After a comparison that came out so, exactly those numbers are left for which it can; where none
+ * is, that side is known to be impossible. */
+static void comparisons_narrow_exactly(void **state)
+{
+	static const unsigned ops[] = { EBPF_JEQ,  EBPF_JGT, EBPF_JGE, EBPF_JNE,  EBPF_JSGT,
+					EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
+	struct rng r = { 5 };
+	unsigned tried = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned op = ops[rng_below(&r, ARRAY_SIZE(ops))], n = 1 + rng_below(&r, 5),
+			 m = 1 + rng_below(&r, 5), n_left[2] = { 0, 0 };
+		int is64 = (int)rng_below(&r, 2), outcome = (int)rng_below(&r, 2), possible;
+		uint64_t x = near_an_edge(&r), y = x + rng_below(&r, 9) - 4, left[2][32];
+		struct scalar a, b, want;
+		char what[96];
+
+		if (!is_plain(x, n) || !is_plain(y, m)) {
+			continue;
+		}
+		range_of(&r, x, n, &a);
+		range_of(&r, y, m, &b);
+		for (unsigned p = 0; p < n; p++) {
+			for (unsigned q = 0; q < m; q++) {
+				uint64_t c = x + p, d = y + q;
+
+				if (outcome ==
+				    (is64 ? ebpf_taken64(op, c, d)
+					  : ebpf_taken32(op, (uint32_t)c, (uint32_t)d))) {
+					left[0][n_left[0]++] = c;
+					left[1][n_left[1]++] = d;
+				}
+			}
+		}
+		tried++;
+		snprintf(what, sizeof(what),
+			 "op 0x%02x width %d outcome %d of 0x%llx+%u and 0x%llx+%u", op,
+			 is64 ? 64 : 32, outcome, (unsigned long long)x, n, (unsigned long long)y,
+			 m);
+		possible = scalar_refine(op, is64, outcome, &a, &b);
+		if (possible != (n_left[0] > 0)) {
+			fail_msg("%s: %d", what, possible);
+		}
+		if (possible) {
+			hull(left[0], n_left[0], &want);
+			assert_hull(what, &a, &want, 0);
+			hull(left[1], n_left[1], &want);
+			assert_hull(what, &b, &want, 0);
+		}
+	}
+	assert_true(tried > ROUNDS / 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +413,8 @@ int main(void)
 		cmocka_unit_test(comparisons_keep_what_can_be),
 		cmocka_unit_test(bits_are_exact_enough),
 		cmocka_unit_test(views_learn_from_each_other),
+		cmocka_unit_test(ranges_stay_narrow),
+		cmocka_unit_test(comparisons_narrow_exactly),
 	};
 
 	return cmocka_run_group_tests_name("scalar", tests, NULL, NULL);
