@@ -92,7 +92,7 @@ static void definitions_are_checked(void **state)
 	d.is_data = 1;
 	assert_int_equal(ebpf_map_check(&d), -EINVAL);
 	d = def("m", 1, 1, 0);
-	d.type = 1;
+	d.type = 4; /* no such type */
 	assert_int_equal(ebpf_map_check(&d), -EINVAL);
 	d = def("m", 1, 1, 0);
 	d.key_bytes = 8;

@@ -1,0 +1,31 @@
+/* The helpers' functions, one for each line of hooks.def; helpers_*.c define them, env.c puts them
+ * into the table. No helper waits, allocates or calls the kernel (reading the clock stays in the
+ * vDSO). */
+#ifndef GBPF_BPF_RUN_HELPERS_H
+#define GBPF_BPF_RUN_HELPERS_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "bpf/run/env.h"
+
+#define HELPER(name)                                                                               \
+	uint64_t help_##name(UNUSED uint64_t a1, UNUSED uint64_t a2, UNUSED uint64_t a3,           \
+			     UNUSED uint64_t a4, UNUSED uint64_t a5, UNUSED struct ebpf_env *env)
+
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc) HELPER(name);
+#include "gbpf/hooks.def"
+
+static inline void *helper_ptr(uint64_t v)
+{
+	return (void *)(uintptr_t)v;
+}
+
+/* A failure that says that the program is wrong, and makes its verdict void: arguments out of
+ * range, a map that it may not write. Full, empty, there already, not there are answers. */
+static inline uint64_t helper_failed(struct ebpf_env *env, int64_t error)
+{
+	(void)add_relaxed(&env->helper_errors, 1);
+	return (uint64_t)error;
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* Helpers on maps: they hand over to the operations and sort out which results are failures. */
+#include "bpf/run/helpers.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/run/map_int.h"
+
+static uint64_t result(struct ebpf_env *env, int r)
+{
+	return r == -EINVAL || r == -EPERM ? helper_failed(env, r) : (uint64_t)(int64_t)r;
+}
+
+HELPER(bpf_map_lookup_elem)
+{
+	return (uint64_t)(uintptr_t)ebpf_map_lookup(helper_ptr(a1), helper_ptr(a2));
+}
+
+HELPER(bpf_map_update_elem)
+{
+	const struct ebpf_map *m = helper_ptr(a1);
+	int r = ebpf_map_update(m, helper_ptr(a2), helper_ptr(a3), a4);
+
+	/* An index beyond the end of an array is wrong at any time. */
+	if (r < 0 && (m->type == GBPF_MAP_ARRAY || m->type == GBPF_MAP_THREAD_ARRAY)) {
+		return helper_failed(env, r);
+	}
+	return result(env, r);
+}
+
+HELPER(bpf_map_delete_elem)
+{
+	return result(env, ebpf_map_delete(helper_ptr(a1), helper_ptr(a2)));
+}
+
+HELPER(bpf_map_push_elem)
+{
+	return result(env, ebpf_map_push(helper_ptr(a1), helper_ptr(a2), a3));
+}
+
+/* The program may read what it had for the value afterwards: nothing of ours may be in it. */
+static uint64_t taken(struct ebpf_env *env, const struct ebpf_map *m, void *value, int r)
+{
+	if (r) {
+		memset(value, 0, m->value_bytes);
+	}
+	return result(env, r);
+}
+
+HELPER(bpf_map_pop_elem)
+{
+	return taken(env, helper_ptr(a1), helper_ptr(a2),
+		     ebpf_map_pop(helper_ptr(a1), helper_ptr(a2)));
+}
+
+HELPER(bpf_map_peek_elem)
+{
+	return taken(env, helper_ptr(a1), helper_ptr(a2),
+		     ebpf_map_peek(helper_ptr(a1), helper_ptr(a2)));
+}
+
+HELPER(gbpf_hist_add)
+{
+	int r = ebpf_map_hist_add(helper_ptr(a1), (uint32_t)a2, a3);
+
+	return r ? helper_failed(env, r) : 0;
+}
+
+static uint64_t each_array(const struct ebpf_map *m, uint64_t fn, uint64_t arg,
+			   struct ebpf_env *env)
+{
+	for (uint32_t i = 0; i < m->max_entries; i++) {
+		uint32_t key = i;
+		void *value = ebpf_map_lookup(m, &key);
+
+		if (!value) {
+			return i;
+		}
+		if (ebpf_call_back(fn, (uintptr_t)m, (uintptr_t)&key, (uintptr_t)value, arg, env)) {
+			return i + 1;
+		}
+	}
+	return m->max_entries;
+}
+
+/* The function may delete the element that it is shown, and change others. */
+static uint64_t each_hash(const struct ebpf_map *m, uint64_t fn, uint64_t arg, struct ebpf_env *env)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; m->data && i < m->max_entries; i++) {
+		uint8_t *e = elem_at(m, i);
+
+		if (!hash_present(m, i)) {
+			continue;
+		}
+		n++;
+		if (ebpf_call_back(fn, (uintptr_t)m, (uintptr_t)(e + m->key_off),
+				   (uintptr_t)(e + m->value_off), arg, env)) {
+			break;
+		}
+	}
+	return n;
+}
+
+HELPER(bpf_for_each_map_elem)
+{
+	const struct ebpf_map *m = helper_ptr(a1);
+
+	if (a4) {
+		return helper_failed(env, -EINVAL);
+	}
+	switch (m->type) {
+	case GBPF_MAP_ARRAY:
+		return each_array(m, a2, a3, env);
+	case GBPF_MAP_HASH:
+	case GBPF_MAP_LRU_HASH:
+		return each_hash(m, a2, a3, env);
+	default:
+		return helper_failed(env, -EINVAL);
+	}
+}
+
+static void *tenant_region(struct ebpf_env *env, const struct ebpf_map *m, uint64_t tenant)
+{
+	if (!env->tenants || !env->tenants->region || tenant > UINT32_MAX ||
+	    m->region != EBPF_REGION_TENANT) {
+		return NULL;
+	}
+	return env->tenants->region(env->tenants->ctx, (uint32_t)tenant);
+}
+
+HELPER(gbpf_tenant_lookup)
+{
+	const struct ebpf_map *m = helper_ptr(a1);
+	uint8_t *base = tenant_region(env, m, a2);
+	struct ebpf_map at;
+
+	if (!base || m->type == GBPF_MAP_THREAD_ARRAY) {
+		return 0;
+	}
+	ebpf_map_at(&at, m, base);
+	return (uint64_t)(uintptr_t)ebpf_map_lookup(&at, helper_ptr(a3));
+}
+
+HELPER(gbpf_thread_sum)
+{
+	const struct ebpf_map *m = helper_ptr(a1);
+	uint32_t index = (uint32_t)a3;
+	uint8_t *base = tenant_region(env, m, a2);
+	struct ebpf_map at;
+
+	if (!base || m->type != GBPF_MAP_THREAD_ARRAY || index >= m->max_entries) {
+		return 0;
+	}
+	ebpf_map_at(&at, m, base);
+	return thread_sum(&at, index, 0);
+}
