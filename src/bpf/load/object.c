@@ -1,5 +1,4 @@
-/* Opening an object: what each section is for, then maps, lines and programs, in an order in which
- * each step can rely on the one before. */
+/* Opening an object: each step relies on what the ones before it have checked. */
 #include "bpf/load/object.h"
 
 #include <bpf/btf.h>
@@ -10,41 +9,6 @@
 
 #include "bpf/load/object_int.h"
 
-static const struct {
-	int id;
-	const char *name;
-} hooks[] = {
-#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name },
-#include "gbpf/hooks.def"
-};
-
-int obj_hook_by_name(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
-		if (strcmp(hooks[i].name, name) == 0) {
-			return hooks[i].id;
-		}
-	}
-	return -ENOENT;
-}
-
-const char *obj_hook_name(int hook)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
-		if (hooks[i].id == hook) {
-			return hooks[i].name;
-		}
-	}
-	return "?";
-}
-
-void obj_hook_names(struct buf *out)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
-		buf_printf(out, "%s%s", i ? ", " : "", hooks[i].name);
-	}
-}
-
 int obj_name_ok(const char *name, size_t bytes)
 {
 	size_t n = strnlen(name, bytes);
@@ -52,6 +16,15 @@ int obj_name_ok(const char *name, size_t bytes)
 	return n > 0 && n < bytes &&
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$") >=
 		       n;
+}
+
+static void make_printable(char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		text[i] = c < ' ' || c >= 127 ? '?' : text[i];
+	}
 }
 
 int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt,
@@ -64,13 +37,13 @@ int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offse
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	for (size_t i = 0; i < text.len; i++) {
-		text.data[i] = (unsigned char)text.data[i] < ' ' || text.data[i] == 127
-				       ? '?'
-				       : text.data[i];
-	}
+	make_printable(text.data, text.len);
 	if (section) {
-		report_place(p->r, "%s section %.64s+0x%llx", p->o->name, section,
+		char name[65];
+
+		snprintf(name, sizeof(name), "%s", section);
+		make_printable(name, strlen(name));
+		report_place(p->r, "%s section %s+0x%llx", p->o->name, name,
 			     (unsigned long long)offset);
 	} else {
 		report_place(p->r, "%s", p->o->name);
@@ -80,104 +53,30 @@ int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offse
 	return err;
 }
 
-static int hook_section(struct obj_parse *p, struct obj_section *s)
+const char *obj_keep_text(struct obj_parse *p, const char *fmt, ...)
 {
-	s->hook = obj_hook_by_name(s->name + strlen("gbpf/"));
-	if (s->hook < 0) {
-		struct buf names;
+	struct obj_text *t;
+	char text[400];
+	va_list ap;
+	size_t n;
 
-		buf_init(&names);
-		obj_hook_names(&names);
-		report_hint(p->r, "hooks: %s", buf_text(&names));
-		buf_finish(&names);
-		return obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'",
-				  s->name + strlen("gbpf/"));
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	n = strlen(text);
+	t = p->n_texts < OBJ_MAX_POISONS ? malloc(sizeof(*t) + n + 1) : NULL;
+	if (!t) {
+		return NULL;
 	}
-	return 0;
+	make_printable(text, n);
+	memcpy(t->text, text, n + 1);
+	t->next = p->texts;
+	p->texts = t;
+	p->n_texts++;
+	return t->text;
 }
 
-static int code_section(struct obj_parse *p, struct obj_section *s)
-{
-	s->role = OBJ_CODE;
-	if (s->size % 8 || !s->data) {
-		return obj_refuse(p, -EINVAL, s->name, 0, "%zu bytes are not whole instructions",
-				  s->size);
-	}
-	if (s->size / 8 > EBPF_MAX_INSNS) {
-		return obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)", s->size / 8,
-				  EBPF_MAX_INSNS);
-	}
-	if (strncmp(s->name, "gbpf/", 5) == 0) {
-		return hook_section(p, s);
-	}
-	if (strncmp(s->name, ".text", 5) != 0) {
-		report_hint(p->r, "write SEC(\"gbpf/<hook>\"); subprograms need no SEC");
-		return obj_refuse(p, -EINVAL, s->name, 0, "programs of type '%s' are not gBPF's",
-				  s->name);
-	}
-	return 0;
-}
-
-static int is_data_name(const char *name)
-{
-	static const char *const plain[] = { ".data", ".bss", ".rodata", ".data.tenant",
-					     ".bss.tenant" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(plain); i++) {
-		if (strcmp(name, plain[i]) == 0) {
-			return 1;
-		}
-	}
-	return strncmp(name, ".rodata.", 8) == 0;
-}
-
-static int license_section(struct obj_parse *p, const struct obj_section *s)
-{
-	size_t n = s->data ? strnlen((const char *)s->data, s->size) : 0;
-
-	if (n == s->size || n >= sizeof(p->o->license)) {
-		return obj_refuse(p, -EINVAL, s->name, 0,
-				  "not a zero-terminated text of at most %zu bytes",
-				  sizeof(p->o->license) - 1);
-	}
-	memcpy(p->o->license, s->data, n);
-	return 0;
-}
-
-static int classify(struct obj_parse *p, struct obj_section *s)
-{
-	if (!(s->flags & SHF_ALLOC) || s->size == 0) {
-		return 0;
-	}
-	if (s->flags & SHF_EXECINSTR) {
-		return code_section(p, s);
-	}
-	if (strcmp(s->name, ".maps") == 0) {
-		s->role = OBJ_MAPS;
-		return 0;
-	}
-	if (strcmp(s->name, "license") == 0) {
-		return license_section(p, s);
-	}
-	if (is_data_name(s->name)) {
-		s->role = OBJ_DATA;
-		return 0;
-	}
-	if (strncmp(s->name, ".eh_frame", 9) == 0 || strcmp(s->name, "version") == 0) {
-		return 0;
-	}
-	if (strncmp(s->name, ".struct_ops", 11) == 0) {
-		report_hint(p->r, "write one SEC(\"gbpf/<hook>\") function per hook");
-		return obj_refuse(p, -EINVAL, s->name, 0,
-				  "struct_ops is not supported by this version");
-	}
-	report_hint(p->r,
-		    "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant and license");
-	return obj_refuse(p, -EINVAL, s->name, 0,
-			  "data section '%s' is not supported by this version", s->name);
-}
-
-/* The policy's name is the file's, without folders and ".bpf.o". */
+/* The policy's name is the file's, without folders and ".bpf.o", unless the object says another. */
 static void set_name(struct ebpf_object *o, const char *name)
 {
 	const char *slash = strrchr(name, '/'), *dot;
@@ -186,27 +85,45 @@ static void set_name(struct ebpf_object *o, const char *name)
 	dot = strstr(name, ".bpf.o");
 	snprintf(o->name, sizeof(o->name), "%.*s",
 		 (int)(dot ? dot - name : (ptrdiff_t)MIN(strlen(name), 64u)), name);
+	make_printable(o->name, strlen(o->name));
+}
+
+static void free_texts(struct obj_text *t)
+{
+	while (t) {
+		struct obj_text *next = t->next;
+
+		free(t);
+		t = next;
+	}
 }
 
 static void finish_parse(struct obj_parse *p)
 {
 	for (uint32_t i = 0; i < p->n_secs; i++) {
-		free((void *)p->secs[i].rels);
+		free(p->secs[i].rels);
 		free(p->secs[i].lines);
+		free(p->secs[i].core);
+		free(p->secs[i].func_info);
+	}
+	for (uint32_t i = 0; i < p->n_map_at; i++) {
+		free(p->map_at[i].inner);
 	}
 	free(p->secs);
 	free(p->syms);
+	free(p->vars);
 	free(p->funcs);
-	if (p->elf) {
-		elf_end(p->elf);
-	}
-	free(p->copy);
+	free(p->tails);
+	free(p->externs);
+	free_texts(p->texts);
+	btf__free(p->here);
 	btf__free(p->btf);
 }
 
 /* What programs borrow from an open object. It does not move when the object's struct is copied. */
 struct kept {
 	struct btf *btf; /* its strings are the lines' */
+	struct obj_text *texts;
 	const void *init[EBPF_MAX_MAPS];
 };
 
@@ -220,6 +137,8 @@ static int keep(struct obj_parse *p)
 	}
 	k->btf = p->btf;
 	p->btf = NULL;
+	k->texts = p->texts;
+	p->texts = NULL;
 	p->o->priv = k;
 	for (uint32_t i = 0; i < p->o->n_maps; i++) {
 		k->init[i] = p->o->init[i];
@@ -235,22 +154,32 @@ const struct btf *ebpf_object_btf(const struct ebpf_object *o)
 	return o->priv ? ((const struct kept *)o->priv)->btf : NULL;
 }
 
+/* Everything but the programs that are not there: they are most of the struct. */
+static void clear(struct ebpf_object *o)
+{
+	memset(o, 0, offsetof(struct ebpf_object, progs));
+	memset(o->progs, 0, o->n_progs * sizeof(o->progs[0]));
+	memset(&o->n_progs, 0, sizeof(*o) - offsetof(struct ebpf_object, n_progs));
+}
+
 int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const char *name,
 		     struct report *r)
 {
+	static int (*const steps[])(struct obj_parse *) = {
+		obj_classify,	  obj_read_btf, obj_place_variables, obj_read_maps,
+		obj_read_data,	  obj_read_ext, obj_read_funcs,	     obj_read_externs,
+		obj_read_entries, obj_read_ops, obj_read_programs,
+	};
 	struct obj_parse p = { .o = o, .r = r };
 	int err;
 
-	memset(o, 0, sizeof(*o));
+	o->n_progs = 0;
+	clear(o);
 	set_name(o, name);
 	err = obj_read_elf(&p, elf, bytes);
-	for (uint32_t i = 1; err == 0 && i < p.n_secs; i++) {
-		err = classify(&p, &p.secs[i]);
+	for (size_t i = 0; err == 0 && i < ARRAY_SIZE(steps); i++) {
+		err = steps[i](&p);
 	}
-	err = err ? err : obj_read_btf(&p);
-	err = err ? err : obj_read_maps(&p);
-	err = err ? err : obj_read_lines(&p);
-	err = err ? err : obj_read_programs(&p);
 	if (err) {
 		report_set(r, err, "elf", "out of memory");
 		ebpf_object_finish(o);
@@ -267,13 +196,15 @@ void ebpf_object_finish(struct ebpf_object *o)
 		free(o->progs[i].insns);
 		free(o->progs[i].lines);
 		free(o->progs[i].tails);
+		free(o->progs[i].poisons);
 	}
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		free(o->init[i]);
 	}
 	if (o->priv) {
 		btf__free(((struct kept *)o->priv)->btf);
+		free_texts(((struct kept *)o->priv)->texts);
 		free(o->priv);
 	}
-	memset(o, 0, sizeof(*o));
+	clear(o);
 }

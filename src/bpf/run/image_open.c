@@ -150,7 +150,7 @@ static int may_begin(const struct ebpf_insn *insns, uint32_t n, uint32_t insn)
 	const struct ebpf_insn *before;
 
 	if (insn == 0 || insn >= n || insns[insn].code == 0) {
-		return 0;
+		return insn == 0;
 	}
 	before = &insns[insn - 1];
 	return before->code == (EBPF_JMP | EBPF_EXIT) || before->code == (EBPF_JMP | EBPF_JA) ||

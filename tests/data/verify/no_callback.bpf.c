@@ -1,16 +1,16 @@
-/* refuse: the address of a function (callback) */
+/* refuse: function pointers in data are not supported (call_back) */
 #include "gbpf/gbpf.bpf.h"
 
-static long (*const call_back)(u64 n, void *fn, void *arg, u64 flags) = (void *)181;
-
-static __attribute__((noinline)) long each(u64 i, void *arg)
+static __noinline long each(u32 i, void *arg)
 {
 	return i & 1;
 }
 
+long (*call_back)(u32 i, void *arg) = each;
+
 SEC("gbpf/submit") int GBPF_PROG(f, submit)
 {
-	return call_back(4, each, 0, 0) & 1;
+	return bpf_loop(4, call_back, 0, 0) & 1;
 }
 
 GBPF_LICENSE("GPL");

@@ -1,4 +1,4 @@
-/* refuse: CO-RE relocations are not supported */
+/* refuse: struct thing.b is not known to this gBPF (CO-RE) */
 #include "gbpf/gbpf.bpf.h"
 
 struct thing {

@@ -1,8 +1,8 @@
-/* refuse: map counts: type 1 is not supported */
+/* refuse: map counts: type 4 is not supported */
 #include "gbpf/gbpf.bpf.h"
 
 struct {
-	__uint(type, 1);
+	__uint(type, 4);
 	__uint(max_entries, 8);
 	__type(key, u32);
 	__type(value, u64);

@@ -1,4 +1,4 @@
-/* refuse: struct_ops is not supported */
+/* refuse: my_ops: struct ops is no struct of programs that gBPF knows */
 #include "gbpf/gbpf.bpf.h"
 
 struct ops {

@@ -1,0 +1,24 @@
+/* Every type that a policy can know of gBPF, so that BTF describes it: compiled when gBPF is built,
+ * and the object's .BTF section becomes part of the loader. Nothing here ever runs. */
+#include "gbpf/gbpf.bpf.h"
+
+struct gbpf_types {
+#define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx hook;
+#include "gbpf/hooks.def"
+#define GBPF_OPS_BEGIN(table) struct table table;
+#include "gbpf/hooks.def"
+	struct gbpf_ops gbpf_ops;
+	struct bpf_spin_lock lock;
+	struct bpf_iter_num iter_num;
+	enum gbpf_const constant;
+	enum gbpf_map_type map_type;
+	enum gbpf_hook_id hook_id;
+	enum gbpf_helper_id helper_id;
+	u8 u8_;
+	u16 u16_;
+	s8 s8_;
+	s16 s16_;
+	s64 s64_;
+};
+
+struct gbpf_types gbpf_types;
