@@ -90,13 +90,20 @@ int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_de
 			   const void *code, size_t code_bytes);
 
 /* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no
- * allocation, no system call. */
+ * allocation, no system call (but for the first on a stack, which looks how much of it is left).
+ * Where the stack does not reach, 0, the built-in verdict, and a helper's error is counted. */
 static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx);
 
+#include "base/atomic.h"
+#include "bpf/run/headroom.h"
 #include "bpf/run/interp.h"
 
 static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx)
 {
+	if (unlikely(!ebpf_headroom())) {
+		(void)add_relaxed(&p->env.helper_errors, 1u);
+		return 0;
+	}
 	if (p->entry[hook]) {
 		return p->entry[hook](ctx, &p->env);
 	}

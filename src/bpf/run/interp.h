@@ -15,7 +15,8 @@ uint64_t ebpf_interp_code(const struct ebpf_code *code, void *ctx, struct ebpf_e
 uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
 			      struct ebpf_env *env);
 
-/* Runs a function of a verified program in a frame of its own, for ebpf_call_back. */
+/* Runs a function of a verified program, for ebpf_call_back: a helper that the interpreter called
+ * calls it, and it gets the frames that its caller has left. */
 uint64_t ebpf_interp_call(const struct ebpf_insn *fn, uint64_t a1, uint64_t a2, uint64_t a3,
 			  uint64_t a4, struct ebpf_env *env);
 
