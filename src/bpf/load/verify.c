@@ -114,10 +114,7 @@ static int walk_path(struct verifier *v, int fresh)
 		}
 		more = v->info[v->pc] & INSN_POISON ? refuse_poison(v) : step(v);
 	}
-	if (more == 0) {
-		verify_path_end(v, 0);
-	}
-	return more;
+	return more == 0 ? verify_path_end(v, NULL) : more;
 }
 
 static int walk(struct verifier *v)
@@ -125,7 +122,7 @@ static int walk(struct verifier *v)
 	int outcome, err = walk_path(v, 1);
 
 	while (err == 0 && verify_pop(v, &outcome)) {
-		err = verify_branch_outcome(v, outcome);
+		err = verify_outcome(v, outcome);
 		err = err ? err : walk_path(v, 0);
 	}
 	return err;

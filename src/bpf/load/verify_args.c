@@ -254,6 +254,18 @@ int verify_arg(struct verifier *v, struct call *c, unsigned i)
 		return check_constant_arg(v, c, r, reg);
 	case ARG_RECORD:
 		return check_record(v, c, r, reg);
+	case ARG_FUNC:
+		if (r->type != REG_FUNC) {
+			return verify_refuse(v, v->pc, "callback",
+					     "%s: r%u must be a function of the program, but is %s",
+					     c->what, reg, verify_reg_text(v, r));
+		}
+		return 0;
+	case ARG_ANY:
+	case ARG_ITER_NEW: /* verify_iter.c looks at them */
+	case ARG_ITER:
+	case ARG_ITER_END:
+		return 0;
 	case ARG_CTX:
 		if (r->type != REG_CTX) {
 			return verify_refuse(v, v->pc, "type",

@@ -64,7 +64,7 @@ int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in)
 	return 0;
 }
 
-static void clobber(struct verifier *v)
+void verify_clobber(struct verifier *v)
 {
 	for (unsigned i = 1; i <= 5; i++) {
 		reg_none(verify_write(v, i));
@@ -77,15 +77,26 @@ static void forget(struct verifier *v, struct reg *r, void *arg)
 	r->type = REG_GONE;
 }
 
-/* What the helper gives back to the system: nothing names it any more. */
-static void give_back(struct verifier *v, const struct call *c)
+void verify_forget(struct verifier *v, uint32_t id)
 {
-	if (c->helper->args[0] == ARG_RECORD) {
-		uint32_t id = verify_frame(v)->regs[1].id;
+	verify_each_id(v, id, forget, NULL);
+}
 
-		verify_each_id(v, id, forget, NULL);
+/* What the helper gives back to the system: nothing names it any more. */
+static int give_back(struct verifier *v, const struct call *c)
+{
+	uint32_t id = verify_frame(v)->regs[1].id;
+	int err;
+
+	if (c->helper->args[0] != ARG_RECORD) {
+		return 0;
+	}
+	err = verify_own(v, c, id);
+	if (err == 0) {
+		verify_forget(v, id);
 		verify_release(v, id);
 	}
+	return err;
 }
 
 static int is_array_of_maps(const struct call *c)
@@ -135,32 +146,59 @@ static int check_callable(struct verifier *v, const struct verify_helper *h)
 			     v->hook->name);
 }
 
+void verify_charge(struct verifier *v, uint32_t cost)
+{
+	v->cost += cost;
+	v->path_cost += cost;
+}
+
+static int check_args(struct verifier *v, struct call *c)
+{
+	int err = check_callable(v, c->helper);
+
+	for (unsigned i = 0; err == 0 && i < 5 && c->helper->args[i] != ARG_NONE; i++) {
+		err = verify_arg(v, c, i);
+	}
+	verify_charge(v, c->cost);
+	return err == 0 && v->path_cost > v->hook->budget ? verify_over_budget(v) : err;
+}
+
 static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 {
 	struct call c = { .helper = verify_helper(in->imm) }; /* it exists: verify_cfg */
-	int err = check_callable(v, c.helper);
+	int err;
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
-	for (unsigned i = 0; err == 0 && i < 5 && c.helper->args[i] != ARG_NONE; i++) {
-		err = verify_arg(v, &c, i);
-	}
+	err = check_args(v, &c);
 	if (err) {
 		return err;
 	}
-	give_back(v, &c);
-	clobber(v);
-	err = result(v, &c);
+	switch (in->imm) {
+	case HELPER_bpf_iter_num_new:
+		return verify_iter_new(v, &c);
+	case HELPER_bpf_iter_num_next:
+		return verify_iter_next(v, &c);
+	case HELPER_bpf_iter_num_destroy:
+		return verify_iter_destroy(v, &c);
+	case HELPER_bpf_loop:
+	case HELPER_bpf_for_each_map_elem:
+		return verify_calls(v, &c);
+	case HELPER_bpf_tail_call:
+		return verify_tail_call(v, &c);
+	default:
+		break;
+	}
+	err = give_back(v, &c);
 	if (err) {
 		return err;
 	}
-	v->cost += c.cost;
-	v->path_cost += c.cost;
+	verify_clobber(v);
 	v->pc++;
-	return v->path_cost > v->hook->budget ? verify_over_budget(v) : 0;
+	return result(v, &c);
 }
 
-static int enter_frame(struct verifier *v)
+int verify_enter(struct verifier *v)
 {
 	struct frame *f;
 
@@ -195,7 +233,7 @@ static int enter_frame(struct verifier *v)
 static int call_local(struct verifier *v, const struct ebpf_insn *in)
 {
 	struct frame *caller = verify_frame(v);
-	int err = enter_frame(v);
+	int err = verify_enter(v);
 
 	if (err) {
 		return err;
@@ -213,6 +251,17 @@ static int call_local(struct verifier *v, const struct ebpf_insn *in)
 	verify_frame(v)->ret = v->pc + 1;
 	v->pc = verify_target(in, v->pc);
 	return 0;
+}
+
+int verify_outcome(struct verifier *v, int outcome)
+{
+	const struct ebpf_insn *in = &v->prog->insns[v->pc];
+
+	if (EBPF_OP(in->code) != EBPF_CALL) {
+		return verify_branch_outcome(v, outcome);
+	}
+	return in->imm == HELPER_bpf_iter_num_next ? verify_iter_outcome(v, outcome)
+						   : verify_calls_outcome(v, outcome);
 }
 
 int verify_call(struct verifier *v, const struct ebpf_insn *in)
@@ -255,10 +304,15 @@ int verify_exit(struct verifier *v)
 	const struct reg *r0 = &verify_frame(v)->regs[0];
 	struct frame *caller;
 
-	if (v->depth == 0) {
-		return end_program(v, r0);
+	int err = v->n_refs ? verify_no_iterators(v) : 0;
+
+	if (err || v->depth == 0) {
+		return err ? err : end_program(v, r0);
 	}
-	if (r0->type == REG_STACK && r0->frame == v->depth) {
+	if (verify_is_callback(v)) {
+		return verify_callback_exit(v);
+	}
+	if ((r0->type == REG_STACK || r0->type == REG_KEY) && r0->frame == v->depth) {
 		return verify_refuse(v, v->pc, "stack",
 				     "the function returns a pointer into its own frame");
 	}

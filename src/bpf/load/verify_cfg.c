@@ -262,6 +262,11 @@ static int check_targets(struct verifier *v)
 	return 0;
 }
 
+static int calls_back(int32_t helper)
+{
+	return helper == HELPER_bpf_loop || helper == HELPER_bpf_for_each_map_elem;
+}
+
 static void mark_meets(struct verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
@@ -272,6 +277,10 @@ static void mark_meets(struct verifier *v)
 
 		if (is_function(in)) {
 			v->info[verify_target(in, pc)] |= INSN_MEET;
+		}
+		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == EBPF_CALL_HELPER) {
+			v->info[pc] |= in->imm == HELPER_bpf_iter_num_next ? INSN_MEET : 0;
+			v->info[pc + 1] |= calls_back(in->imm) ? INSN_MEET : 0;
 		}
 		if (is_local_call(in)) {
 			v->info[verify_target(in, pc)] |= INSN_MEET;
@@ -369,13 +378,13 @@ static int check_recursion(struct verifier *v)
 	return 0;
 }
 
-struct loop {
+struct span {
 	uint32_t from, to;
 };
 
 static int longer_first(const void *a, const void *b)
 {
-	const struct loop *x = a, *y = b;
+	const struct span *x = a, *y = b;
 	uint32_t lx = x->to - x->from, ly = y->to - y->from;
 
 	return lx < ly ? 1 : lx > ly ? -1 : 0;
@@ -386,14 +395,14 @@ static int longer_first(const void *a, const void *b)
 static int order_branches(struct verifier *v)
 {
 	uint32_t n = v->prog->n_insns, n_loops = 0;
-	struct loop *loops = malloc(MAX_LOOPS * sizeof(*loops));
+	struct span *loops = malloc(MAX_LOOPS * sizeof(*loops));
 	uint16_t *inner = calloc(n, sizeof(*inner)); /* innermost loop + 1 */
 
 	for (uint32_t pc = 0; loops && inner && pc < n; pc = next_of(&v->prog->insns[pc], pc)) {
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 
 		if (is_jump(in) && verify_target(in, pc) <= pc && n_loops < MAX_LOOPS) {
-			loops[n_loops++] = (struct loop){ verify_target(in, pc), pc };
+			loops[n_loops++] = (struct span){ verify_target(in, pc), pc };
 		}
 	}
 	if (!loops || !inner) {
@@ -411,7 +420,7 @@ static int order_branches(struct verifier *v)
 		const struct ebpf_insn *in = &v->prog->insns[pc];
 
 		if (is_jump(in) && !is_goto(in) && inner[pc]) {
-			const struct loop *l = &loops[inner[pc] - 1];
+			const struct span *l = &loops[inner[pc] - 1];
 			uint32_t to = verify_target(in, pc);
 
 			if (to < l->from || to > l->to) {

@@ -91,14 +91,45 @@ struct sources {
 
 struct packed; /* a state in as little memory as it needs */
 
+#define VERIFY_MAX_LOOPS 8u /* by convergence, inside each other */
+
+/* What it costs at most to get from a place to the program's end, and to the next round of each
+ * loop by convergence around it whose cost is not known yet. */
+struct costs {
+	int64_t exit; /* -1: no path leads there but through those rounds */
+	uint32_t n;
+	struct cost_to {
+		struct loop *loop;
+		int64_t cost;
+	} to[VERIFY_MAX_LOOPS];
+};
+
+/* A loop by convergence: the rounds of one iterator, or of one call of a helper that calls back.
+ * Its heads are nodes; its body is walked until every state that reaches a head lies in one. */
+struct loop {
+	struct loop *next; /* of all */
+	struct node *first;
+	uint32_t id; /* the iterator's or call's */
+	uint32_t pc;
+	uint32_t joins;
+	int closed;	    /* the costs are final */
+	int64_t rounds;	    /* at most */
+	int64_t round;	    /* the dearest */
+	int64_t before;	    /* the path's cost up to the first head */
+	struct costs after; /* from a head without passing another */
+};
+
 struct node {
 	struct node *parent;
 	struct node *next;    /* in the list of its instruction */
 	struct packed *state; /* owned; NULL once it is not worth comparing with */
 	uint32_t pc;
-	uint32_t open; /* paths behind it that are not finished; 0: best and read are final */
-	uint64_t cost; /* from the parent to here */
-	uint64_t best; /* the dearest path from here to an exit so far */
+	uint32_t open;	     /* paths behind it that are not finished; 0: best and read are final */
+	uint64_t cost;	     /* from the parent to here */
+	uint64_t path_cost;  /* from the start to here */
+	int64_t best;	     /* costs.exit from here so far */
+	struct costs *costs; /* owned; the rest of it, NULL: none */
+	struct loop *head;   /* whose head this is, or NULL */
 	uint16_t hits, misses;
 	struct marks read;	/* behind it, before being written */
 	struct marks written;	/* between the parent and here */
@@ -204,7 +235,10 @@ struct verifier {
 	struct node **closed; /* owned; by instruction: nodes to end at, last closed first */
 	struct node *root;
 	struct pending *todo;
-	size_t bytes; /* of nodes and states */
+	struct loop *loops;  /* owned */
+	struct loop *worst;  /* the dearest so far */
+	struct frame *other; /* owned; EBPF_MAX_FRAMES of them, for joining */
+	size_t bytes;	     /* of nodes and states */
 	uint64_t work;
 
 	/* the path that is being walked */
@@ -212,6 +246,7 @@ struct verifier {
 	unsigned depth;			       /* index of the running frame */
 	struct ref refs[VERIFY_MAX_REFS];      /* held, in the order of acquiring */
 	unsigned n_refs;
+	uint32_t entering; /* the call whose next round begins here, or 0 */
 	uint32_t pc;
 	struct node *at;	  /* last node on it */
 	uint64_t cost, path_cost; /* since at; since the start */
@@ -252,6 +287,8 @@ int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char 
 	PRINTF_LIKE(4, 5);
 int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
 		      ...) PRINTF_LIKE(5, 6);
+/* A loop by convergence costs more than the hook may, or all together do. */
+int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t total);
 /* The running path costs v->path_cost, which is more than the hook may. */
 int verify_over_budget(struct verifier *v);
 /* Text that lives until the eighth call after this one (on this thread). */
@@ -269,19 +306,48 @@ void verify_free(struct verifier *v);
 /* At a meeting point: 1 when the path ends here, 0 to go on, or an error. */
 int verify_meet(struct verifier *v);
 int verify_push(struct verifier *v, int outcome);
-/* The path has ended; tail is what it still costs from here. */
-void verify_path_end(struct verifier *v, uint64_t tail);
+/* The path has ended; tail is what it still costs from here; NULL: the program ends. */
+int verify_path_end(struct verifier *v, const struct costs *tail);
+/* Reading behind a place, seen from before what was written in between. */
+void verify_merge_read(struct marks *into, const struct marks *read, const struct marks *written,
+		       const struct sources *sources);
+/* A node for the running state. */
+int verify_add_node(struct verifier *v, struct loop *head);
 /* Takes the next pending branch: 1, or 0 when all is done. The branch's outcome is still to be
  * applied. */
 int verify_pop(struct verifier *v, int *ret_outcome);
+/* verify_loop.c */
+/* Of which loop's head the path stands, or 0. */
+uint32_t verify_head(const struct verifier *v);
+/* The path stands at a head of that loop: 1 when it ends here, 0 to go on, or an error. */
+int verify_round(struct verifier *v, uint32_t id);
+/* A head has been walked to the end: what its parent learns. */
+int verify_close_head(struct verifier *v, struct node *n);
+int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, uint64_t plus);
+void verify_node_costs(const struct node *n, struct costs *ret);
+/* What is known of the costs from a closed node. arrived: the loop whose next round would begin
+ * there. 0: not of use to the running state. */
+int verify_costs_of(const struct verifier *v, const struct node *n, uint32_t arrived,
+		    struct costs *ret);
+void verify_free_loops(struct verifier *v);
+/* verify_join.c: widens the running state until it holds the packed one too. level: how often that
+ * happened before. -EACCES: they cannot be joined. */
+int verify_join(struct verifier *v, const struct packed *p, unsigned level);
+/* What a state that must lie in all of p depends on. */
+void verify_all_marks(struct verifier *v, const struct packed *p, struct marks *ret);
+
 /* verify_pack.c */
 struct packed *verify_pack(struct verifier *v);
 void verify_unpack(struct verifier *v, const struct packed *p);
 size_t verify_packed_bytes(const struct packed *p);
 /* Registers and stack slots in it. */
 uint32_t verify_packed_work(const struct packed *p);
-/* The running state lies inside p, as far as read says. */
-int verify_within(struct verifier *v, const struct packed *p, const struct marks *read);
+/* The running state lies inside p, as far as read says; loops' ids that costs names are the same in
+ * both (costs may be NULL). */
+int verify_within(struct verifier *v, const struct packed *p, const struct marks *read,
+		  const struct costs *costs);
+/* The same functions were called from the same places. */
+int verify_same_calls(const struct verifier *v, const struct packed *p);
 /* The running state equals p. */
 int verify_same(struct verifier *v, const struct packed *p);
 
@@ -344,6 +410,8 @@ int verify_alu(struct verifier *v, const struct ebpf_insn *in);
 /* verify_branch.c: 1 when the path goes on at v->pc, 0 when it cannot be taken. */
 int verify_branch(struct verifier *v, const struct ebpf_insn *in);
 int verify_branch_outcome(struct verifier *v, int outcome);
+/* The same for any instruction that was left with verify_push. */
+int verify_outcome(struct verifier *v, int outcome);
 
 /* verify_mem.c */
 enum access { ACCESS_READ = 1, ACCESS_WRITE = 2 };
@@ -382,11 +450,37 @@ void verify_release(struct verifier *v, uint32_t id);
 int verify_held(struct verifier *v, const struct ref *r, const char *where);
 /* Nothing may be held here. */
 int verify_no_refs(struct verifier *v, const char *where);
+/* A function that is called back leaves alone what its caller holds. */
+int verify_own(struct verifier *v, const struct call *c, uint32_t id);
 
 /* verify_call.c */
 int verify_load_imm64(struct verifier *v, const struct ebpf_insn *in);
 int verify_call(struct verifier *v, const struct ebpf_insn *in);
 /* 1: returned to the caller; 0: the program ended. */
 int verify_exit(struct verifier *v);
+void verify_clobber(struct verifier *v);
+int verify_enter(struct verifier *v);
+/* Everything that names the reference is gone. */
+void verify_forget(struct verifier *v, uint32_t id);
+void verify_charge(struct verifier *v, uint32_t cost);
+
+/* verify_iter.c */
+/* The iterator to which a pointer points, or NULL: refused. */
+struct slot *verify_iterator(struct verifier *v, const struct call *c, const struct reg *ptr,
+			     int *err);
+int verify_iter_new(struct verifier *v, const struct call *c);
+int verify_iter_next(struct verifier *v, const struct call *c);
+int verify_iter_destroy(struct verifier *v, const struct call *c);
+int verify_iter_outcome(struct verifier *v, int outcome);
+/* None of the frame that ends. */
+int verify_no_iterators(struct verifier *v);
+
+/* verify_callback.c */
+int verify_calls(struct verifier *v, const struct call *c);
+int verify_calls_outcome(struct verifier *v, int outcome);
+/* The running frame belongs to a function that a helper has called. */
+int verify_is_callback(const struct verifier *v);
+int verify_callback_exit(struct verifier *v);
+int verify_tail_call(struct verifier *v, const struct call *c);
 
 #endif

@@ -157,13 +157,16 @@ static int check_constant(struct verifier *v, const struct reg *ptr, int64_t off
 int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_t bytes, int access,
 		 const char *what)
 {
+	const struct ref *ref;
+
 	switch (ptr->type) {
 	case REG_STACK:
 		return check_bounds(v, ptr, off, bytes, -(int64_t)EBPF_STACK_BYTES, 0, what);
 	case REG_VALUE:
 		return check_value(v, ptr, off, bytes, access, what);
 	case REG_RECORD:
-		return check_bounds(v, ptr, off, bytes, 0, verify_ref(v, ptr->id)->bytes, what);
+		ref = verify_ref(v, ptr->id);
+		return check_bounds(v, ptr, off, bytes, 0, ref ? ref->bytes : 0, what);
 	case REG_KEY:
 	case REG_NUMBER:
 		return check_constant(v, ptr, off, bytes, access, what);

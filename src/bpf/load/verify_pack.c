@@ -196,6 +196,14 @@ static int map_id(struct idmap *m, uint32_t old, uint32_t now)
 	return 1;
 }
 
+/* What may be NULL holds what is known not to be. */
+static int is_checked_kind(unsigned old, unsigned now)
+{
+	return (old == REG_VALUE_OR_NULL && now == REG_VALUE) ||
+	       (old == REG_MAP_OR_NULL && now == REG_MAP) ||
+	       (old == REG_RECORD_OR_NULL && now == REG_RECORD);
+}
+
 static int reg_within(const struct reg *old, const struct reg *now, struct idmap *m, int same)
 {
 	if (old->type == REG_NONE) {
@@ -204,7 +212,7 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	if (old->type == REG_GONE && !same) {
 		return 1; /* nor could anything */
 	}
-	if (old->type != now->type) {
+	if (old->type != now->type && (same || !is_checked_kind(old->type, now->type))) {
 		return 0;
 	}
 	if (same ? !scalar_same(&old->v, &now->v) : !scalar_within(&old->v, &now->v)) {
@@ -229,6 +237,7 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	case REG_RECORD:
 	case REG_RECORD_OR_NULL:
 	case REG_ITER:
+	case REG_ROUNDS:
 		return old->map == now->map && map_id(m, old->id, now->id);
 	default:
 		return map_id(m, old->id, now->id);
@@ -322,7 +331,7 @@ static int frame_within(const struct frame *now, const struct packed *p, uint32_
 	return 1;
 }
 
-static int calls_match(const struct verifier *v, const struct packed *p)
+int verify_same_calls(const struct verifier *v, const struct packed *p)
 {
 	if (p->n_frames != v->depth + 1) {
 		return 0;
@@ -347,21 +356,33 @@ static int refs_match(const struct verifier *v, const struct packed *p, struct i
 		const struct ref *now = &v->refs[i];
 
 		if (old[i].kind != now->kind || old[i].bytes != now->bytes ||
-		    old[i].map != now->map || !map_id(m, old[i].id, now->id)) {
+		    old[i].map != now->map || (old[i].id == 0) != (now->id == 0) ||
+		    !map_id(m, old[i].id, now->id)) {
 			return 0;
 		}
 	}
 	return 1;
 }
 
-static int compare(struct verifier *v, const struct packed *p, const struct marks *read)
+static int loops_match(const struct costs *costs, struct idmap *m)
+{
+	for (uint32_t i = 0; costs && i < costs->n; i++) {
+		if (!map_id(m, costs->to[i].loop->id, costs->to[i].loop->id)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static int compare(struct verifier *v, const struct packed *p, const struct marks *read,
+		   const struct costs *costs)
 {
 	struct idmap m;
 	int fits;
 
 	m.n = m.work = 0;
 	m.fresh = UINT32_MAX;
-	fits = calls_match(v, p) && refs_match(v, p, &m);
+	fits = verify_same_calls(v, p) && loops_match(costs, &m) && refs_match(v, p, &m);
 	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
 		if (read) {
 			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
@@ -374,12 +395,13 @@ static int compare(struct verifier *v, const struct packed *p, const struct mark
 	return fits;
 }
 
-int verify_within(struct verifier *v, const struct packed *p, const struct marks *read)
+int verify_within(struct verifier *v, const struct packed *p, const struct marks *read,
+		  const struct costs *costs)
 {
-	return compare(v, p, read);
+	return compare(v, p, read, costs);
 }
 
 int verify_same(struct verifier *v, const struct packed *p)
 {
-	return compare(v, p, NULL);
+	return compare(v, p, NULL, NULL);
 }

@@ -81,3 +81,17 @@ int verify_no_refs(struct verifier *v, const char *where)
 {
 	return v->n_refs ? verify_held(v, &v->refs[v->n_refs - 1], where) : 0;
 }
+
+int verify_own(struct verifier *v, const struct call *c, uint32_t id)
+{
+	int own = 0;
+
+	for (unsigned i = 0; i < v->n_refs; i++) {
+		own = v->refs[i].id == id || (own && v->refs[i].kind != REF_CALL);
+	}
+	return own ? 0
+		   : verify_refuse(v, v->pc, "callback",
+				   "%s: what the caller holds is not a called back function's to "
+				   "use up or give back",
+				   c->what);
+}

@@ -279,6 +279,22 @@ int verify_over_budget(struct verifier *v)
 		head, v->hook->budget, v->hook->name);
 }
 
+int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t total)
+{
+	const struct ebpf_line *line = line_of(v->prog, l->pc);
+	char where[48];
+
+	snprintf(where, sizeof(where), "%s %u", line ? "line" : "insn", line ? line->line : l->pc);
+	report_hint(v->r,
+		    "bound its rounds more tightly (the last number), or make its body cheaper");
+	return verify_refuse(
+		v, l->pc, "budget",
+		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
+		"the program costs up to %lld, and %s may cost %u",
+		where, (long long)l->round, (long long)l->rounds, (long long)total, v->hook->name,
+		v->hook->budget);
+}
+
 int verify_log_start(struct verifier *v)
 {
 	char *room = calloc(1, MAX_LOG + 4096);

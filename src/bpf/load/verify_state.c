@@ -26,7 +26,8 @@ static void drop_state(struct verifier *v, struct node *n)
 static void free_node(struct verifier *v, struct node *n)
 {
 	drop_state(v, n);
-	v->bytes -= sizeof(*n);
+	v->bytes -= sizeof(*n) + (n->costs ? sizeof(*n->costs) : 0);
+	free(n->costs);
 	free(n);
 }
 
@@ -38,7 +39,7 @@ static int too_big(struct verifier *v)
 				 VERIFY_MAX_BYTES >> 20);
 }
 
-static int add_node(struct verifier *v)
+int verify_add_node(struct verifier *v, struct loop *head)
 {
 	struct node *n = calloc(1, sizeof(*n));
 
@@ -56,7 +57,10 @@ static int add_node(struct verifier *v)
 	n->parent = v->at;
 	n->pc = v->pc;
 	n->open = 1;
+	n->head = head;
+	n->best = -1;
 	n->cost = v->cost;
+	n->path_cost = v->path_cost;
 	n->written = v->written;
 	n->sources = v->sources;
 	n->next = v->open[v->pc];
@@ -75,13 +79,13 @@ static int add_node(struct verifier *v)
 
 int verify_start(struct verifier *v)
 {
-	int err = add_node(v);
+	int err = verify_add_node(v, NULL);
 
 	v->root = v->at;
 	return err;
 }
 
-static void merge_read(struct marks *into, const struct marks *read, const struct marks *written,
+void verify_merge_read(struct marks *into, const struct marks *read, const struct marks *written,
 		       const struct sources *sources)
 {
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
@@ -124,20 +128,28 @@ static void close_node(struct verifier *v, struct node *n)
 	}
 }
 
-void verify_path_end(struct verifier *v, uint64_t tail)
+int verify_path_end(struct verifier *v, const struct costs *tail)
 {
+	static const struct costs end = { .exit = 0 };
 	struct node *n = v->at;
+	int err = verify_add_costs(v, n, tail ? tail : &end, v->cost);
 
-	n->best = MAX(n->best, v->cost + tail);
-	while (--n->open == 0 && n->parent) {
+	while (err == 0 && --n->open == 0 && n->parent) {
 		struct node *parent = n->parent;
+		struct costs c;
 
-		parent->best = MAX(parent->best, n->cost + n->best);
-		merge_read(&parent->read, &n->read, &n->written, &n->sources);
+		if (n->head) {
+			err = verify_close_head(v, n);
+		} else {
+			verify_node_costs(n, &c);
+			err = verify_add_costs(v, parent, &c, n->cost);
+		}
+		verify_merge_read(&parent->read, &n->read, &n->written, &n->sources);
 		close_node(v, n);
 		n = parent;
 	}
-	v->at = NULL; /* until the next branch is taken up */
+	v->at = err ? n : NULL; /* NULL until the next branch is taken up */
+	return err;
 }
 
 static int refuse_endless(struct verifier *v)
@@ -163,7 +175,7 @@ static int check_progress(struct verifier *v)
 		link = &(*link)->next;
 	}
 	n = *link;
-	if (n && n->parent && is_tight(v)) {
+	if (n && n->parent && !n->head && is_tight(v)) {
 		*link = n->next;
 		drop_state(v, n);
 	}
@@ -171,12 +183,13 @@ static int check_progress(struct verifier *v)
 }
 
 /* A closed node that the running state lies in, or NULL. Those that only cost time are given up. */
-static struct node *find_closed(struct verifier *v)
+static struct node *find_closed(struct verifier *v, uint32_t arrived, struct costs *ret)
 {
 	struct node **link = &v->closed[v->pc], *n;
 
 	while ((n = *link) != NULL) {
-		if (verify_within(v, n->state, &n->read)) {
+		if (verify_costs_of(v, n, arrived, ret) &&
+		    verify_within(v, n->state, &n->read, ret)) {
 			n->hits += n->hits < UINT16_MAX / 4;
 			return n;
 		}
@@ -191,31 +204,39 @@ static struct node *find_closed(struct verifier *v)
 	return NULL;
 }
 
-static int end_at(struct verifier *v, struct node *n)
+static int end_at(struct verifier *v, struct node *n, const struct costs *costs)
 {
-	if (v->path_cost + n->best > v->hook->budget) {
-		v->path_cost += n->best;
+	int err;
+
+	if (costs->exit > 0 && v->path_cost + (uint64_t)costs->exit > v->hook->budget) {
+		v->path_cost += (uint64_t)costs->exit;
 		return verify_over_budget(v);
 	}
-	merge_read(&v->at->read, &n->read, &v->written, &v->sources);
-	verify_path_end(v, n->best);
-	return 1;
+	verify_merge_read(&v->at->read, &n->read, &v->written, &v->sources);
+	err = verify_path_end(v, costs);
+	return err ? err : 1;
 }
 
 int verify_meet(struct verifier *v)
 {
-	struct node *n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v);
+	uint32_t head = verify_head(v);
+	struct costs costs;
+	struct node *n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
 	int err;
 
+	v->entering = 0;
 	if (n) {
-		return end_at(v, n);
+		return end_at(v, n, &costs);
+	}
+	if (head) {
+		return verify_round(v, head);
 	}
 	err = check_progress(v);
 	if (err) {
 		return err;
 	}
 	if (v->since >= node_distance(v) || (!v->open[v->pc] && !v->closed[v->pc])) {
-		return add_node(v);
+		return verify_add_node(v, NULL);
 	}
 	return 0;
 }
@@ -272,6 +293,7 @@ int verify_pop(struct verifier *v, int *ret_outcome)
 	verify_unpack(v, p->state);
 	v->at = p->node;
 	v->pc = p->pc;
+	v->entering = 0;
 	v->cost = p->cost;
 	v->path_cost = p->path_cost;
 	v->since = p->since;
@@ -327,6 +349,8 @@ void verify_free(struct verifier *v)
 	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
 		free(v->frames[f]);
 	}
+	verify_free_loops(v);
+	free(v->other);
 	free(v->open);
 	free(v->closed);
 	free(v->info);

@@ -5,6 +5,8 @@
  *	begin; else wherever calls lead) / instructions (bpf_run's assembler; "!"
  *marks the refused one) .accept / .cost N / .prunes (walked with pruning only) or .refuse RULE
  *[text that the message or hint contains]
+ * .visits N: the walk with pruning visits at most N instructions
+ * .tail MAP INDEX LABEL: what a tail call through the map and index goes on with
  *
  * A pair is one test that is refused, and its nearest neighbour that is accepted: lines that begin
  * with "-" are in the refused one only, with "+" in the accepted one only. ".property N" says which
@@ -48,7 +50,12 @@ struct vt_case {
 	unsigned marked_line;
 	int accept, open, prunes;
 	char rule[32], text[128], functions[64];
-	uint32_t cost;
+	uint32_t cost, visits;
+	struct {
+		uint32_t map, index;
+		char label[32];
+	} tails[8];
+	unsigned n_tails;
 	unsigned line;
 };
 
@@ -65,15 +72,35 @@ static void bad_case(const struct vt_case *c, const char *what, const struct rep
 	fail_msg("%s:%u: test %s: %s\n%s", c->file, c->line, c->name, what, buf_text(&text));
 }
 
-/* Functions begin at 0 and wherever a call leads. */
-static void find_functions(const struct asm_unit *u, struct ebpf_prog *p)
+/* Functions begin at 0 and wherever a call or a function's address leads. */
+static int is_tail(const struct vt_case *c, const struct asm_unit *u, uint32_t at)
+{
+	for (unsigned i = 0; i < c->n_tails; i++) {
+		for (unsigned k = 0; k < u->n_labels; k++) {
+			if (u->labels[k].at == at &&
+			    strcmp(u->labels[k].name, c->tails[i].label) == 0) {
+				return 1;
+			}
+		}
+	}
+	return 0;
+}
+
+static void find_functions(const struct vt_case *c, const struct asm_unit *u, struct ebpf_prog *p)
 {
 	p->n_subprogs = 1;
 	for (uint32_t to = 1; to < u->n; to++) {
+		if (is_tail(c, u, to)) {
+			snprintf(p->subprog_name[p->n_subprogs], 64, "f%u", p->n_subprogs);
+			p->subprog[p->n_subprogs++] = to;
+			continue;
+		}
 		for (uint32_t pc = 0; pc < u->n; pc++) {
 			const struct ebpf_insn *in = &u->insns[pc];
 
-			if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 &&
+			int function = in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_FUNC;
+
+			if ((function || (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1)) &&
 			    (int64_t)pc + 1 + in->imm == to) {
 				snprintf(p->subprog_name[p->n_subprogs], 64, "f%u", p->n_subprogs);
 				p->subprog[p->n_subprogs++] = to;
@@ -140,16 +167,49 @@ static void run_way(const struct vt_case *c, const struct ebpf_prog *p, int acce
 		snprintf(text, sizeof(text), "costs %u, not %u", stats.cost, c->cost);
 		bad_case(c, text, NULL);
 	}
+	if (accept && c->visits && !(flags & EBPF_VERIFY_NO_PRUNE) && stats.visited > c->visits) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "visits %u, not %u", stats.visited, c->visits);
+		bad_case(c, text, NULL);
+	}
 	if (!accept) {
 		check_refusal(c, err, &r, flags);
 	}
 	report_finish(&r);
 }
 
+static uint32_t label_at(const struct vt_case *c, const struct asm_unit *u, const char *name)
+{
+	for (unsigned i = 0; i < u->n_labels; i++) {
+		if (strcmp(u->labels[i].name, name) == 0) {
+			return u->labels[i].at;
+		}
+	}
+	bad_case(c, name, NULL);
+	return 0;
+}
+
+static void add_tails(const struct vt_case *c, const struct asm_unit *u, struct ebpf_prog *p,
+		      struct ebpf_tail *tails)
+{
+	for (unsigned i = 0; i < c->n_tails; i++) {
+		uint32_t at = label_at(c, u, c->tails[i].label), k = 0;
+
+		while (k < p->n_subprogs && p->subprog[k] != at) {
+			k++;
+		}
+		tails[i] = (struct ebpf_tail){ c->tails[i].map, c->tails[i].index, k };
+	}
+	p->tails = tails;
+	p->n_tails = c->n_tails;
+}
+
 static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *lines, int accept)
 {
 	static const unsigned ways[] = { 0, EBPF_VERIFY_NO_PRUNE, EBPF_VERIFY_EXPLAIN };
 	static struct ebpf_prog p;
+	struct ebpf_tail tails[ARRAY_SIZE(c->tails)];
 
 	if (asm_end(u)) {
 		bad_case(c, u->error, NULL);
@@ -163,8 +223,9 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 	if (c->functions[0]) {
 		given_functions(c->functions, &p);
 	} else {
-		find_functions(u, &p);
+		find_functions(c, u, &p);
 	}
+	add_tails(c, u, &p, tails);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
 		if (!c->prunes || ways[i] == 0) {
 			run_way(c, &p, accept, ways[i]);
@@ -210,7 +271,7 @@ static void begin_case(struct vt_case *c, const char *name)
 	c->pair = 0;
 	c->no_lines = 0;
 	c->accept = -1;
-	c->cost = 0;
+	c->cost = c->visits = c->n_tails = 0;
 	c->prunes = 0;
 	c->rule[0] = c->text[0] = c->functions[0] = 0;
 	asm_begin(&c->unit);
@@ -266,6 +327,13 @@ static void case_line(struct vt_case *c, char *line)
 		c->accept = 1;
 	} else if (strcmp(word, ".cost") == 0) {
 		c->cost = (uint32_t)strtoul(rest, NULL, 10);
+	} else if (strcmp(word, ".visits") == 0) {
+		c->visits = (uint32_t)strtoul(rest, NULL, 10);
+	} else if (strcmp(word, ".tail") == 0) {
+		assert_in_range(c->n_tails, 0, ARRAY_SIZE(c->tails) - 1);
+		sscanf(rest, "%u %u %31s", &c->tails[c->n_tails].map, &c->tails[c->n_tails].index,
+		       c->tails[c->n_tails].label);
+		c->n_tails++;
 	} else if (strcmp(word, ".prunes") == 0) {
 		c->prunes = 1;
 	} else if (strcmp(word, ".nolines") == 0) {
