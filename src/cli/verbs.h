@@ -4,8 +4,8 @@
 
 #include "cli/cli.h"
 
-extern const struct cli_verb verb_run, verb_ps, verb_set, verb_policy, verb_device, verb_events,
-	verb_status;
+extern const struct cli_verb verb_run, verb_ps, verb_set, verb_policy, verb_map, verb_device,
+	verb_events, verb_status;
 extern const struct cli_verb verb_off, verb_on, verb_shutdown, verb_doctor, verb_bench,
 	verb_completion;
 extern const struct cli_verb verb_help, verb_version;
@@ -15,6 +15,10 @@ extern const struct cli_verb verb_policy_load, verb_policy_swap, verb_policy_rol
 	verb_policy_unload;
 extern const struct cli_verb verb_policy_list, verb_policy_show, verb_policy_check,
 	verb_policy_exec, verb_policy_test, verb_policy_new, verb_policy_build;
+
+/* of `map` */
+extern const struct cli_verb verb_map_list, verb_map_dump, verb_map_get, verb_map_set,
+	verb_map_delete, verb_map_watch;
 
 /* of `bench` */
 extern const struct cli_verb verb_bench_launch, verb_bench_hook, verb_bench_policy;

@@ -1,0 +1,290 @@
+/* `gbpf map`: the group; list, get, set and delete. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/map.h"
+#include "cli/verbs.h"
+
+enum { O_VERSION, O_TENANT };
+
+static const struct cli_option options[] = {
+	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
+	[O_TENANT] = { "tenant", 't', "PID",
+		       "the map of that program (its process, or its number)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static int find_tenant(struct cli *c, const struct cli_map *m, const char *text, uint32_t *ret)
+{
+	uint64_t n;
+	json_t *t;
+	size_t i;
+
+	if (cli_number(c, "--tenant", text, 0, INT32_MAX, &n)) {
+		return CLI_USAGE;
+	}
+	json_array_foreach(m->tenants, i, t)
+	{
+		if (cli_u64(t, "pid") == n) {
+			*ret = (uint32_t)cli_u64(t, "tenant");
+			return CLI_OK;
+		}
+	}
+	json_array_foreach(m->tenants, i, t)
+	{
+		if (cli_u64(t, "tenant") == n) {
+			*ret = (uint32_t)n;
+			return CLI_OK;
+		}
+	}
+	return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf ps` shows those that there are",
+			"map: no program %s runs under gBPF", text);
+}
+
+int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char *version,
+		 const char *tenant)
+{
+	json_t *ps = NULL;
+	char *json = NULL;
+	int code;
+
+	*m = (struct cli_map){
+		.map = { .size = sizeof(m->map), .name = name, .tenant = GBPF_ALL_TENANTS }
+	};
+	if (version && cli_number(c, "--version", version, 1, INT64_MAX, &m->map.version)) {
+		return CLI_USAGE;
+	}
+	code = cli_open(c, &m->g);
+	if (code == CLI_OK) {
+		int rc = gbpf_ps(m->g, &json);
+
+		code = cli_result(c, m->g, "map", rc, json, &ps);
+	}
+	if (code == CLI_OK) {
+		m->tenants = json_incref(json_object_get(ps, "tenants"));
+	}
+	json_decref(ps);
+	return code == CLI_OK && tenant ? find_tenant(c, m, tenant, &m->map.tenant) : code;
+}
+
+void cli_map_finish(struct cli_map *m)
+{
+	json_decref(m->tenants);
+	gbpf_close(m->g);
+}
+
+uint64_t cli_map_pid(const struct cli_map *m, uint64_t tenant)
+{
+	json_t *t;
+	size_t i;
+
+	json_array_foreach(m->tenants, i, t)
+	{
+		if (cli_u64(t, "tenant") == tenant) {
+			return cli_u64(t, "pid");
+		}
+	}
+	return 0;
+}
+
+static const char *scope_text(const char *scope)
+{
+	return strcmp(scope, "tenant") == 0	? "each program"
+	       : strcmp(scope, "daemon") == 0	? "gbpfd only"
+	       : strcmp(scope, "constant") == 0 ? "constant"
+						: "all";
+}
+
+static int cmd_list(struct cli *c)
+{
+	static const char *const heads[] = { "MAP", "TYPE", "OF", "KEY", "VALUE" };
+	json_t *result = NULL, *v;
+	struct cli_table t;
+	struct cli_map m;
+	char *json = NULL;
+	char n[24];
+	size_t i;
+	int rc, code = cli_map_open(c, &m, NULL, c->opt[O_VERSION], NULL);
+
+	if (code == CLI_OK) {
+		rc = gbpf_map_list(m.g, m.map.version, &json);
+		code = cli_result(c, m.g, "map list", rc, json, &result);
+	}
+	cli_map_finish(&m);
+	if (code != CLI_OK || c->json) {
+		return code == CLI_OK ? cli_json(c, "map.list", result) : code;
+	}
+	cli_table_init(&t);
+	for (i = 0; i < ARRAY_SIZE(heads); i++) {
+		cli_table_column(&t, heads[i], false);
+	}
+	cli_table_column(&t, "ENTRIES", true);
+	cli_table_column(&t, "SIZE", true);
+	json_array_foreach(json_object_get(result, "maps"), i, v)
+	{
+		cli_table_cell(&t, "%s", cli_text(v, "map"));
+		cli_table_cell(&t, "%s", cli_text(v, "type"));
+		cli_table_cell(&t, "%s", scope_text(cli_text(v, "scope")));
+		cli_table_cell(&t, "%s", cli_text(v, "key"));
+		cli_table_cell(&t, "%.60s%s", cli_text(v, "value"),
+			       strlen(cli_text(v, "value")) > 60 ? "..." : "");
+		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(v, "max_entries"));
+		cli_table_cell(&t, "%s", cli_bytes(n, cli_u64(v, "bytes")));
+	}
+	if (t.n) {
+		cli_table_print(&t, stdout, c->color_out);
+	} else {
+		cli_note(c, "The policy %s has no maps.", cli_text(result, "policy"));
+	}
+	cli_table_finish(&t);
+	json_decref(result);
+	return CLI_OK;
+}
+
+static int cmd_get(struct cli *c)
+{
+	json_t *result = NULL;
+	struct cli_map m;
+	char *json = NULL;
+	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+
+	if (code == CLI_OK) {
+		rc = gbpf_map_get(m.g, &m.map, c->arg[1], &json);
+		code = cli_result(c, m.g, "map get", rc, json, &result);
+	}
+	if (code == CLI_OK && !c->json) {
+		cli_map_print(c, &m, result);
+	}
+	cli_map_finish(&m);
+	if (code == CLI_OK && c->json) {
+		return cli_json(c, "map.get", result);
+	}
+	json_decref(result);
+	return code;
+}
+
+static void print_done(const struct cli *c, const char *verb, const json_t *result)
+{
+	struct buf key = { 0 }, value = { 0 };
+
+	cli_map_text(&key, json_object_get(result, "key"), 200);
+	cli_map_text(&value, json_object_get(result, "value"), 400);
+	printf("%s %s", verb, c->arg[0]);
+	if (json_object_get(result, "key")) {
+		printf("[%s]", buf_text(&key));
+	}
+	if (json_object_get(result, "value")) {
+		printf(" = %s", buf_text(&value));
+	}
+	putchar('\n');
+	buf_finish(&key);
+	buf_finish(&value);
+}
+
+static int done(struct cli *c, struct cli_map *m, const char *what, const char *schema,
+		const char *verb, int rc, char *json)
+{
+	json_t *result = NULL;
+	int code = cli_result(c, m->g, what, rc, json, &result);
+
+	if (code == CLI_OK && c->json) {
+		return cli_json(c, schema, result);
+	}
+	if (code == CLI_OK) {
+		print_done(c, verb, result);
+	}
+	json_decref(result);
+	return code;
+}
+
+/* With one word after the map it is pushed; else the first is the key, the rest the value. */
+static int cmd_set(struct cli *c)
+{
+	const char *key = c->n_args > 2 ? c->arg[1] : NULL;
+	struct buf value = { 0 };
+	struct cli_map m;
+	char *json = NULL;
+	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+
+	for (int i = key ? 2 : 1; i < c->n_args; i++) {
+		buf_printf(&value, "%s%s", value.len ? ", " : "", c->arg[i]);
+	}
+	if (code == CLI_OK) {
+		rc = gbpf_map_set(m.g, &m.map, key, buf_text(&value), &json);
+		code = done(c, &m, "map set", "map.set", key ? "set" : "pushed to", rc, json);
+	}
+	cli_map_finish(&m);
+	buf_finish(&value);
+	return code;
+}
+
+static int cmd_delete(struct cli *c)
+{
+	const char *key = c->n_args > 1 ? c->arg[1] : NULL;
+	struct cli_map m;
+	char *json = NULL;
+	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+
+	if (code == CLI_OK) {
+		rc = gbpf_map_delete(m.g, &m.map, key, &json);
+		code = done(c, &m, "map delete", "map.delete", key ? "deleted" : "taken from", rc,
+			    json);
+	}
+	cli_map_finish(&m);
+	return code;
+}
+
+static const struct cli_verb *const subs[] = {
+	&verb_map_list,	  &verb_map_dump,  &verb_map_get, &verb_map_set,
+	&verb_map_delete, &verb_map_watch, NULL,
+};
+
+const struct cli_verb verb_map = {
+	.name = "map",
+	.args = "...",
+	.doc = "look into the maps of a policy, and change them",
+	.page = "gbpf-map.1",
+	.subs = subs,
+};
+
+const struct cli_verb verb_map_list = {
+	.name = "list",
+	.args = "",
+	.doc = "the maps of the active policy",
+	.page = "gbpf-map.1",
+	.options = options,
+	.run = cmd_list,
+};
+
+const struct cli_verb verb_map_get = {
+	.name = "get",
+	.args = "MAP KEY",
+	.doc = "one entry",
+	.page = "gbpf-map.1",
+	.options = options,
+	.min_args = 2,
+	.max_args = 2,
+	.run = cmd_get,
+};
+
+const struct cli_verb verb_map_set = {
+	.name = "set",
+	.args = "MAP [KEY] VALUE...",
+	.doc = "write an entry, or members of one; without a key: push",
+	.page = "gbpf-map.1",
+	.options = options,
+	.min_args = 2,
+	.max_args = -1,
+	.run = cmd_set,
+};
+
+const struct cli_verb verb_map_delete = {
+	.name = "delete",
+	.args = "MAP [KEY]",
+	.doc = "remove an entry; without a key: take the next one out",
+	.page = "gbpf-map.1",
+	.options = options,
+	.min_args = 1,
+	.max_args = 2,
+	.run = cmd_delete,
+};

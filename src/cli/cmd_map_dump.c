@@ -1,0 +1,233 @@
+/* `gbpf map dump` and `watch`: all entries, and what changes. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/map.h"
+#include "cli/verbs.h"
+
+#define DEFAULT_LIMIT 1000u
+
+enum { O_VERSION, O_TENANT, O_LIMIT, O_NONZERO };
+
+static const struct cli_option dump_options[] = {
+	[O_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
+	[O_TENANT] = { "tenant", 't', "PID",
+		       "the map of that program (its process, or its number)" },
+	[O_LIMIT] = { "limit", 'l', "ENTRIES", "print at most so many (default 1000; 0: all)" },
+	[O_NONZERO] = { "nonzero", 'z', NULL, "leave out values that are all zero" },
+	{ NULL, 0, NULL, NULL },
+};
+
+/* Asks page after page, until there are limit entries. */
+static int ask_all(struct cli *c, struct cli_map *m, uint64_t limit, json_t **ret, bool *more)
+{
+	json_t *all = NULL;
+	char *after = NULL;
+	int code = CLI_OK;
+
+	*more = false;
+	do {
+		uint64_t have = all ? json_array_size(json_object_get(all, "entries")) : 0;
+		unsigned page = limit && limit - have < DEFAULT_LIMIT ? (unsigned)(limit - have)
+								      : DEFAULT_LIMIT;
+		json_t *result = NULL;
+		char *json = NULL;
+		int rc =
+			gbpf_map_dump(m->g, &m->map, after, page, c->opt[O_NONZERO] != NULL, &json);
+
+		code = cli_result(c, m->g, "map dump", rc, json, &result);
+		if (code != CLI_OK) {
+			break;
+		}
+		free(after);
+		after = cli_text(result, "next")[0] ? strdup(cli_text(result, "next")) : NULL;
+		json_object_del(result, "next");
+		if (!all) {
+			all = result;
+		} else {
+			json_array_extend(json_object_get(all, "entries"),
+					  json_object_get(result, "entries"));
+			json_decref(result);
+		}
+		have = json_array_size(json_object_get(all, "entries"));
+		*more = after && limit && have >= limit;
+	} while (after && !*more);
+	free(after);
+	if (code != CLI_OK) {
+		json_decref(all);
+		return code;
+	}
+	*ret = all;
+	return CLI_OK;
+}
+
+static int cmd_dump(struct cli *c)
+{
+	uint64_t limit = DEFAULT_LIMIT;
+	json_t *result = NULL;
+	struct cli_map m;
+	bool more = false;
+	int code;
+
+	if (c->opt[O_LIMIT] && cli_number(c, "--limit", c->opt[O_LIMIT], 0, 10000000, &limit)) {
+		return CLI_USAGE;
+	}
+	code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
+	if (code == CLI_OK) {
+		code = ask_all(c, &m, limit, &result, &more);
+	}
+	if (code == CLI_OK && !c->json) {
+		cli_map_print(c, &m, result);
+		if (!json_array_size(json_object_get(result, "entries"))) {
+			cli_note(c,
+				 strcmp(cli_text(result, "type"), "ringbuf") == 0
+					 ? "A ring buffer has no entries to dump. Follow it: gbpf "
+					   "map watch %s"
+					 : "%s has no entries.",
+				 c->arg[0]);
+		} else if (more) {
+			cli_note(c, "There are more; --limit 0 prints all.");
+		}
+	}
+	cli_map_finish(&m);
+	if (code == CLI_OK && c->json) {
+		json_object_set_new(result, "more", json_boolean(more));
+		return cli_json(c, "map.dump", result);
+	}
+	json_decref(result);
+	return code;
+}
+
+const struct cli_verb verb_map_dump = {
+	.name = "dump",
+	.args = "MAP",
+	.doc = "all entries of a map",
+	.page = "gbpf-map.1",
+	.options = dump_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = cmd_dump,
+};
+
+enum { W_VERSION, W_TENANT, W_INTERVAL, W_COUNT };
+
+static const struct cli_option watch_options[] = {
+	[W_VERSION] = { "version", 0, "VERSION", "of that version (default: the active one)" },
+	[W_TENANT] = { "tenant", 't', "PID",
+		       "the map of that program (its process, or its number)" },
+	[W_INTERVAL] = { "interval", 'i', "TIME", "how often to look (default 1s)" },
+	[W_COUNT] = { "count", 'c', "LINES", "end after so many" },
+	{ NULL, 0, NULL, NULL },
+};
+
+struct watch {
+	struct cli *c;
+	struct cli_map m;
+	uint64_t lines, count; /* 0: no limit */
+	bool broken, ended;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+	interrupted = 1;
+}
+
+static void print_prefix(const struct watch *w, const json_t *d)
+{
+	uint64_t pid;
+
+	if (json_object_get(d, "tenant")) {
+		pid = cli_map_pid(&w->m, cli_u64(d, "tenant"));
+		printf(pid ? "%llu  " : "tenant %llu  ",
+		       (unsigned long long)(pid ? pid : cli_u64(d, "tenant")));
+	}
+}
+
+static void print_line(struct watch *w, const json_t *d)
+{
+	struct buf key = { 0 }, value = { 0 };
+	const json_t *record = json_object_get(d, "record");
+
+	if (json_object_get(d, "end")) {
+		w->ended = true;
+		cli_note(w->c, "%s", cli_text(d, "end"));
+		return;
+	}
+	print_prefix(w, d);
+	cli_map_text(&key, json_object_get(d, "key"), 200);
+	cli_map_text(&value, record ? record : json_object_get(d, "value"), 1000);
+	if (record) {
+		puts(buf_text(&value));
+	} else if (json_object_get(d, "lost")) {
+		printf("(%llu records found no room)\n", (unsigned long long)cli_u64(d, "lost"));
+	} else if (json_object_get(d, "gone")) {
+		printf("%s  gone\n", buf_text(&key));
+	} else {
+		printf("%s  %s\n", buf_text(&key), buf_text(&value));
+	}
+	buf_finish(&key);
+	buf_finish(&value);
+}
+
+static int on_line(void *arg, const char *text)
+{
+	struct watch *w = arg;
+	json_t *line = json_loads(text, 0, NULL);
+	json_t *d = json_object_get(line, "watch") ? json_object_get(line, "watch") : line;
+
+	if (d && w->c->json) {
+		json_object_set_new(d, "schema", json_string("gbpf.map.watch/1"));
+		json_dumpf(d, stdout, JSON_COMPACT);
+		putchar('\n');
+	} else if (d) {
+		print_line(w, d);
+	}
+	json_decref(line);
+	w->lines++;
+	w->broken = fflush(stdout) != 0;
+	return w->broken || interrupted || (w->count && w->lines >= w->count);
+}
+
+static int cmd_watch(struct cli *c)
+{
+	struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: the wait must end */
+	struct watch w = { .c = c };
+	uint64_t interval_ns = 1000000000;
+	int rc, code;
+
+	if (c->opt[W_INTERVAL] &&
+	    (cli_parse_duration(c->opt[W_INTERVAL], 1000000000, &interval_ns) < 0 ||
+	     interval_ns < 10000000 || interval_ns > UINT64_C(3600000000000))) {
+		return cli_fail(c, CLI_USAGE, "usage", "For example 1s or 200ms",
+				"map watch: --interval: '%s' is not a time from 10ms to 1h",
+				c->opt[W_INTERVAL]);
+	}
+	if (c->opt[W_COUNT] && cli_number(c, "--count", c->opt[W_COUNT], 1, INT32_MAX, &w.count)) {
+		return CLI_USAGE;
+	}
+	code = cli_map_open(c, &w.m, c->arg[0], c->opt[W_VERSION], c->opt[W_TENANT]);
+	if (code == CLI_OK) {
+		sigaction(SIGINT, &sa, NULL);
+		sigaction(SIGTERM, &sa, NULL);
+		rc = gbpf_map_watch(w.m.g, &w.m.map, (unsigned)(interval_ns / 1000000), 0, on_line,
+				    &w);
+		code = rc < 0 && !interrupted ? cli_fail_daemon(c, w.m.g, "map watch") : CLI_OK;
+	}
+	cli_map_finish(&w.m);
+	return code;
+}
+
+const struct cli_verb verb_map_watch = {
+	.name = "watch",
+	.args = "MAP",
+	.doc = "print what changes, or the records of a ring buffer",
+	.page = "gbpf-map.1",
+	.options = watch_options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = cmd_watch,
+};
