@@ -98,7 +98,7 @@ static void free_texts(struct obj_text *t)
 	}
 }
 
-static void finish_parse(struct obj_parse *p)
+void obj_finish_parse(struct obj_parse *p)
 {
 	for (uint32_t i = 0; i < p->n_secs; i++) {
 		free(p->secs[i].rels);
@@ -186,7 +186,7 @@ int ebpf_object_open(struct ebpf_object *o, const void *elf, size_t bytes, const
 	} else {
 		err = keep(&p);
 	}
-	finish_parse(&p);
+	obj_finish_parse(&p);
 	return err;
 }
 

@@ -160,6 +160,9 @@ struct obj_parse {
 int obj_refuse(struct obj_parse *p, int err, const char *section, uint64_t offset, const char *fmt,
 	       ...) PRINTF_LIKE(5, 6);
 
+/* object.c: frees what the parse owns, not the object. */
+void obj_finish_parse(struct obj_parse *p);
+
 /* Whether a name is not empty, shorter than bytes, and can be printed anywhere. */
 int obj_name_ok(const char *name, size_t bytes);
 
