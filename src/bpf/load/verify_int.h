@@ -112,6 +112,7 @@ struct loop {
 	uint32_t id; /* the iterator's or call's */
 	uint32_t pc;
 	uint32_t joins;
+	int began;	    /* rounds at the first head: one more has begun */
 	int closed;	    /* the costs are final */
 	int64_t rounds;	    /* at most */
 	int64_t round;	    /* the dearest */

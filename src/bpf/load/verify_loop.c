@@ -177,7 +177,8 @@ static struct loop *add_loop_here(struct verifier *v, uint32_t id)
 		return NULL;
 	}
 	l->id = id;
-	l->pc = v->pc;
+	l->pc = v->entering ? verify_frame(v)->ret - 1 : v->pc;
+	l->began = v->entering != 0; /* the first round */
 	l->rounds = rounds_left(v);
 	l->before = (int64_t)v->path_cost;
 	l->after.exit = -1;

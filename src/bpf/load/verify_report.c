@@ -291,8 +291,8 @@ int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t to
 		v, l->pc, "budget",
 		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
 		"the program costs up to %lld, and %s may cost %u",
-		where, (long long)l->round, (long long)l->rounds, (long long)total, v->hook->name,
-		v->hook->budget);
+		where, (long long)l->round, (long long)l->rounds + l->began, (long long)total,
+		v->hook->name, v->hook->budget);
 }
 
 int verify_log_start(struct verifier *v)

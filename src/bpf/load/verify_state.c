@@ -224,12 +224,14 @@ int verify_meet(struct verifier *v)
 	struct node *n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
 	int err;
 
-	v->entering = 0;
 	if (n) {
+		v->entering = 0;
 		return end_at(v, n, &costs);
 	}
 	if (head) {
-		return verify_round(v, head);
+		err = verify_round(v, head);
+		v->entering = 0;
+		return err;
 	}
 	err = check_progress(v);
 	if (err) {
