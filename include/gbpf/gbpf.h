@@ -114,6 +114,14 @@ int gbpf_policy_load(struct gbpf *g, const char *path, const char *name, unsigne
 /* The same from memory. */
 int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name,
 			   unsigned flags, char **ret_json);
+/* The same; for watch_ns after the swap gbpfd goes back to the version before as soon as
+ * rollback_if holds, a condition such as "p99[class=latency]>6ms" (gbpf-policy(1)). NULL: not
+ * watched. */
+int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
+			     unsigned flags, uint64_t watch_ns, const char *rollback_if,
+			     char **ret_json);
+/* How a watch stands or ended; 0: the newest. -ENOENT: that version is not watched. */
+int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json);
 /* Back to a kept version; 0: the one before the active one. -ENOENT: no such version. */
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
 /* The same; flags: GBPF_LOAD_KEEP_MAPS. */

@@ -35,6 +35,13 @@ EXPORT int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json)
 	return client_text(g, "policy.show", p, -1, ret_json);
 }
 
+EXPORT int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json)
+{
+	json_t *p = version ? json_pack("{s:I}", "version", (json_int_t)version) : json_object();
+
+	return client_text(g, "policy.watch", p, -1, ret_json);
+}
+
 EXPORT int gbpf_ps(struct gbpf *g, char **ret_json)
 {
 	return client_text(g, "ps", json_object(), -1, ret_json);

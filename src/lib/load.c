@@ -48,6 +48,13 @@ static int make_memfd(const void *data, size_t bytes)
 EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes, const char *name,
 				  unsigned flags, char **ret_json)
 {
+	return gbpf_policy_load_watched(g, elf, bytes, name, flags, 0, NULL, ret_json);
+}
+
+EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t bytes, const char *name,
+				    unsigned flags, uint64_t watch_ns, const char *rollback_if,
+				    char **ret_json)
+{
 	unsigned timeout = g->timeout_ms;
 	int fd, err;
 	json_t *p;
@@ -67,6 +74,10 @@ EXPORT int gbpf_policy_load_bytes(struct gbpf *g, const void *elf, size_t bytes,
 	if (!p) {
 		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
 				   "a policy's name must be UTF-8");
+	}
+	if (rollback_if) {
+		json_object_set_new(p, "watch_ns", json_integer((json_int_t)watch_ns));
+		json_object_set_new(p, "rollback_if", json_string(rollback_if));
 	}
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {

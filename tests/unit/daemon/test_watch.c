@@ -1,0 +1,362 @@
+/* Watches: the language of conditions, and going back to the version before by itself. */
+#include "harness.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "daemon/watch_expr.h"
+
+enum { LATENCY, NORMAL, BATCH };
+
+/* ---- the language ---- */
+
+static void conditions_are_read(void **state)
+{
+	struct watch_expr e;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(watch_parse(&e,
+				     "p99.9[class=latency] > 6ms and (held>=20% or "
+				     "notes[3,tenant=web]>1.5k) or launches/s<100",
+				     &r),
+			 0);
+	assert_int_equal(e.n_terms, 4);
+	assert_int_equal(e.term[0].metric, WATCH_quantile);
+	assert_true(fabs(e.term[0].quantile - 0.999) < 1e-9);
+	assert_int_equal(e.term[0].class_id, LATENCY);
+	assert_true(fabs(e.term[0].limit - 6e6) < 1);
+	assert_string_equal(e.term[0].text, "p99.9[class=latency] > 6ms");
+	assert_true(e.term[1].percent && fabs(e.term[1].limit - 0.2) < 1e-9);
+	assert_int_equal(e.term[2].note, 3);
+	assert_string_equal(e.term[2].tenant, "web");
+	assert_true(fabs(e.term[2].limit - 1500) < 1e-9);
+	assert_true(e.term[3].per_second);
+	assert_int_equal(e.term[3].op, WATCH_LT);
+	report_finish(&r);
+}
+
+static void and_binds_closer_than_or(void **state)
+{
+	static const struct {
+		double v[3];
+		bool holds;
+	} rows[] = {
+		{ { 2, 0, 0 }, true },	{ { 0, 2, 0 }, false },	      { { 0, 2, 2 }, true },
+		{ { 0, 0, 2 }, false }, { { NAN, NAN, NAN }, false }, { { NAN, 2, 2 }, true }
+	};
+	struct watch_expr e;
+	struct report r;
+
+	(void)state;
+	report_init(&r);
+	assert_int_equal(watch_parse(&e, "holds>1 or launches>1 and copies>1", &r), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(watch_holds(&e, rows[i].v), rows[i].holds);
+	}
+	assert_int_equal(watch_parse(&e, "(holds>1 or launches>1) and copies>1", &r), 0);
+	assert_false(watch_holds(&e, rows[0].v));
+	report_finish(&r);
+}
+
+static void bad_conditions_are_refused_with_the_column(void **state)
+{
+	static const struct {
+		const char *text, *place, *part;
+	} rows[] = {
+		{ "", "column 1", "missing at the end" },
+		{ "p99 > 6", "column 8", "needs its unit" },
+		{ "p99>6kg", "column 6", "needs its unit" },
+		{ "p100>1ms", "column 1", "no such percentile" },
+		{ "p0>1ms", "column 1", "no such percentile" },
+		{ "latency>1ms", "column 1", "no such metric" },
+		{ "p99 6ms", "column 5", "a comparison is expected" },
+		{ "p99>ms", "column 5", "a limit is expected" },
+		{ "p99>-1ms", "column 5", "a limit is expected" },
+		{ "p99>6ms and", "column 12", "missing at the end" },
+		{ "p99>6ms p50>1ms", "column 9", "does not belong here" },
+		{ "(p99>6ms", "column 9", ") is missing" },
+		{ "p99[class=fast]>6ms", "column 11", "no such class" },
+		{ "p99[class=batch>6ms", "column 16", "] is missing" },
+		{ "p99[foo]>6ms", "column 5", "selects nothing" },
+		{ "notes>1", "column 6", "which note" },
+		{ "notes[16]>1", "column 7", "no such note" },
+		{ "holds>5ms", "column 8", "unit does not fit" },
+		{ "p99/s>5ms", "column 1", "no rate" },
+		{ "holds>0x10", "column 7", "no limit" },
+		{ "holds>1e999", "column 7", "no limit" },
+		{ "((((((((((((((((((holds>1", "column 18", "too many parentheses" },
+		{ "holds>1 or holds>1 or holds>1 or holds>1 or holds>1 or holds>1 or holds>1 or "
+		  "holds>1 or holds>1",
+		  "column 89", "8 comparisons" },
+	};
+	char longer[WATCH_TEXT + 8];
+	struct watch_expr e;
+	struct report r;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		report_init(&r);
+		assert_int_equal(watch_parse(&e, rows[i].text, &r), -EINVAL);
+		assert_string_equal(buf_text(&r.place), rows[i].place);
+		assert_non_null(strstr(buf_text(&r.message), rows[i].part));
+		assert_true(r.hint.len > 0);
+		report_finish(&r);
+	}
+	memset(longer, ' ', sizeof(longer));
+	longer[sizeof(longer) - 1] = 0;
+	report_init(&r);
+	assert_int_equal(watch_parse(&e, longer, &r), -EINVAL);
+	assert_int_equal(watch_parse(&e, "holds>1\nor", &r), -EINVAL);
+	report_finish(&r);
+}
+
+/* Anything may be typed: a generator with a fixed seed strings together what belongs and what does
+ * not. */
+static void any_text_is_read_or_refused(void **state)
+{
+	static const char *const parts[] = { "p99",   "p",    "notes", "[",    "]",	 "(",
+					     ")",     "and",  "or",    ">",    "<=",	 "6",
+					     "ms",    "%",    "/s",    ",",    "class=", "tenant=",
+					     "batch", "held", " ",     "\377", ".",	 "-" };
+	uint64_t x = 88172645463325252u;
+	unsigned read = 0;
+
+	(void)state;
+	for (int i = 0; i < 200000; i++) {
+		char text[128] = "";
+		struct watch_expr e;
+		struct report r;
+
+		for (unsigned n = (unsigned)(x >> 60); n < 18; n++) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			strncat(text, parts[x % ARRAY_SIZE(parts)],
+				sizeof(text) - strlen(text) - 1);
+		}
+		report_init(&r);
+		if (watch_parse(&e, text, &r) == 0) {
+			double v[WATCH_TERMS] = { 1, NAN, 2 };
+
+			read++;
+			watch_holds(&e, v);
+		} else {
+			assert_true(r.message.len > 0);
+		}
+		report_finish(&r);
+	}
+	(void)read;
+}
+
+/* ---- in gbpfd ---- */
+
+static json_t *load(struct gd *d, const char *policy, uint64_t watch_ns, const char *condition)
+{
+	struct gbpf *g = gd_open(d);
+	struct buf elf;
+	char *json = NULL;
+	json_t *j;
+
+	buf_init(&elf);
+	assert_int_equal(buf_read_file(&elf, gd_object(policy), 1 << 20), 0);
+	if (gbpf_policy_load_watched(g, elf.data, elf.len, policy, GBPF_LOAD_SWAP, watch_ns,
+				     condition, &json) < 0) {
+		fail_msg("%s", gbpf_last_error(g)->message);
+	}
+	j = json_loads(json, 0, NULL);
+	free(json);
+	buf_finish(&elf);
+	gbpf_close(g);
+	return j;
+}
+
+/* The fake's requests of before must not count. */
+static void requests(struct fake *f, unsigned n, uint64_t ns)
+{
+	uint64_t *word = &f->stats->request_hist[sched_hist_bucket(ns)];
+
+	store_relaxed(word, load_relaxed(word) + n);
+	store_relaxed(&f->stats->requests, load_relaxed(&f->stats->requests) + n);
+}
+
+static json_t *watch_now(struct gd *d, uint64_t version)
+{
+	char params[48];
+
+	snprintf(params, sizeof(params), "{\"version\":%llu}", (unsigned long long)version);
+	return gd_call(d, "policy.watch", params);
+}
+
+static void await_state(struct gd *d, uint64_t version, const char *state)
+{
+	for (int i = 0; i < 2000; i++) {
+		json_t *j = watch_now(d, version);
+		bool there = strcmp(json_string_value(json_object_get(j, "state")), state) == 0;
+
+		json_decref(j);
+		if (there) {
+			return;
+		}
+		clock_sleep_ns(5000000);
+	}
+	fail_msg("version %llu is not %s", (unsigned long long)version, state);
+}
+
+static void prepare_two(struct fake *f, struct gd *d, uint32_t class_id, const char *name)
+{
+	fake_enter(f, d, class_id, name);
+	assert_int_equal(fake_prepare(f, 0), 1);
+}
+
+static void a_condition_that_holds_goes_back(void **state)
+{
+	struct gd *d = *state;
+	json_t *j, *watch;
+	struct fake f;
+	uint64_t since;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, LATENCY, "service");
+	requests(&f, 1000, 50000000); /* of before the swap: do not count */
+	j = load(d, "counting", UINT64_C(60000000000), "p99[class=latency]>6ms");
+	watch = json_object_get(j, "watch");
+	assert_string_equal(json_string_value(json_object_get(watch, "state")), "watching");
+	json_decref(j);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 2);
+	since = gd_last_event(d);
+	requests(&f, 2000, 1000000);
+	requests(&f, 10, 9000000); /* half a percent: p99 is fine */
+	clock_sleep_ns(350000000);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 2);
+	requests(&f, 40, 9000000);
+	await_state(d, 2, "rolled-back");
+	gd_await_event(d, since, "watch", "'counting' version 2 is rolled back to 1: p99");
+	gd_await_event(d, since, "policy", "rollback: 'plain' version 1 is active");
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
+	j = watch_now(d, 2);
+	assert_non_null(strstr(json_string_value(json_object_get(j, "reason")), "it was"));
+	assert_int_equal(json_integer_value(json_object_get(j, "before")), 1);
+	json_decref(j);
+	fake_leave(&f);
+}
+
+static void a_watch_whose_time_is_over_keeps_the_version(void **state)
+{
+	struct gd *d = *state;
+	uint64_t since = gd_last_event(d);
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, LATENCY, "service");
+	json_decref(load(d, "counting", 300000000, "p50>1us and requests>5000"));
+	requests(&f, 3000, 1000000);
+	await_state(d, 2, "kept");
+	gd_await_event(d, since, "watch", "'counting' version 2 stays");
+	requests(&f, 3000, 1000000); /* too late */
+	clock_sleep_ns(250000000);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 2);
+	fake_leave(&f);
+}
+
+static void a_watch_ends_with_its_version(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, BATCH, "worker");
+	json_decref(load(d, "counting", UINT64_C(60000000000), "holds>=1"));
+	json_decref(load(d, "plain", 0, NULL));
+	await_state(d, 2, "ended");
+	store_relaxed(&f.stats->holds, UINT64_C(100));
+	clock_sleep_ns(250000000);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 3);
+	fake_leave(&f);
+}
+
+static void who_leaves_still_counts_and_classes_are_kept_apart(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&a, d, BATCH, "a");
+	prepare_two(&b, d, LATENCY, "b");
+	json_decref(load(d, "counting", UINT64_C(60000000000),
+			 "launches[class=latency]>10 or launches[class=batch]>=100"));
+	store_relaxed(&b.stats->launches, UINT64_C(10));
+	store_relaxed(&a.stats->launches, UINT64_C(60));
+	fake_leave(&a);
+	gd_await_event(d, 0, "detach", "a (pid");
+	clock_sleep_ns(250000000);
+	assert_int_equal(load_seqcst(&b.dir->version[0]), 2);
+	fake_enter(&a, d, BATCH, "a");
+	store_relaxed(&a.stats->launches, UINT64_C(40));
+	await_state(d, 2, "rolled-back");
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
+static void without_a_version_before_it_is_unloaded(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	fake_enter(&f, d, BATCH, "f");
+	json_decref(load(d, "plain", UINT64_C(60000000000), "launches>0"));
+	store_relaxed(&f.stats->launches, UINT64_C(1));
+	await_state(d, 1, "rolled-back");
+	for (int i = 0; i < 1000 && load_seqcst(&f.dir->version[0]); i++) {
+		clock_sleep_ns(1000000);
+	}
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 0);
+	fake_leave(&f);
+}
+
+static void a_bad_condition_loads_nothing(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+	struct buf elf;
+
+	buf_init(&elf);
+	assert_int_equal(buf_read_file(&elf, gd_object("plain"), 1 << 20), 0);
+	assert_true(gbpf_policy_load_watched(g, elf.data, elf.len, "plain", GBPF_LOAD_SWAP,
+					     1000000000, "p99>6", NULL) < 0);
+	assert_int_equal(gbpf_last_error(g)->exit, 2);
+	assert_non_null(strstr(gbpf_last_error(g)->message, "column 6"));
+	assert_true(gbpf_policy_load_watched(g, elf.data, elf.len, "plain", GBPF_LOAD_SWAP, 5,
+					     "holds>1", NULL) < 0);
+	assert_int_equal(gbpf_last_error(g)->exit, 2);
+	assert_int_equal(gd_number(d, "status", "counters.loads"), 0);
+	assert_int_equal(gbpf_policy_watch(g, 0, NULL), -ENOENT);
+	buf_finish(&elf);
+	gbpf_close(g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(conditions_are_read),
+		cmocka_unit_test(and_binds_closer_than_or),
+		cmocka_unit_test(bad_conditions_are_refused_with_the_column),
+		cmocka_unit_test(any_text_is_read_or_refused),
+#define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
+		WITH_GBPFD(a_condition_that_holds_goes_back),
+		WITH_GBPFD(a_watch_whose_time_is_over_keeps_the_version),
+		WITH_GBPFD(a_watch_ends_with_its_version),
+		WITH_GBPFD(who_leaves_still_counts_and_classes_are_kept_apart),
+		WITH_GBPFD(without_a_version_before_it_is_unloaded),
+		WITH_GBPFD(a_bad_condition_loads_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
