@@ -95,6 +95,20 @@ static const char *scope_text(const char *scope)
 						: "all";
 }
 
+/* Of a data section the variables are of interest: "section .bss {u64 a, u64 b}". */
+static const char *short_type(char *out, size_t cap, const char *type)
+{
+	const char *brace = strchr(type, '{');
+
+	if (strncmp(type, "section", 7) == 0 && brace) {
+		type = brace;
+	}
+	if ((size_t)snprintf(out, cap, "%s", type) >= cap) {
+		memcpy(out + cap - 4, "...", 4);
+	}
+	return out;
+}
+
 static int cmd_list(struct cli *c)
 {
 	static const char *const heads[] = { "MAP", "TYPE", "OF", "KEY", "VALUE" };
@@ -102,7 +116,7 @@ static int cmd_list(struct cli *c)
 	struct cli_table t;
 	struct cli_map m;
 	char *json = NULL;
-	char n[24];
+	char n[24], text[64];
 	size_t i;
 	int rc, code = cli_map_open(c, &m, NULL, c->opt[O_VERSION], NULL);
 
@@ -126,8 +140,7 @@ static int cmd_list(struct cli *c)
 		cli_table_cell(&t, "%s", cli_text(v, "type"));
 		cli_table_cell(&t, "%s", scope_text(cli_text(v, "scope")));
 		cli_table_cell(&t, "%s", cli_text(v, "key"));
-		cli_table_cell(&t, "%.60s%s", cli_text(v, "value"),
-			       strlen(cli_text(v, "value")) > 60 ? "..." : "");
+		cli_table_cell(&t, "%s", short_type(text, sizeof(text), cli_text(v, "value")));
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(v, "max_entries"));
 		cli_table_cell(&t, "%s", cli_bytes(n, cli_u64(v, "bytes")));
 	}
@@ -163,22 +176,25 @@ static int cmd_get(struct cli *c)
 	return code;
 }
 
+/* "set accounts[0] = {used_ns=5}": the entry as it is now. */
 static void print_done(const struct cli *c, const char *verb, const json_t *result)
 {
-	struct buf key = { 0 }, value = { 0 };
+	const json_t *entry = json_array_get(json_object_get(result, "entries"), 0);
+	const json_t *value = json_object_get(entry, "value");
+	struct buf text = { 0 };
 
-	cli_map_text(&key, json_object_get(result, "key"), 200);
-	cli_map_text(&value, json_object_get(result, "value"), 400);
 	printf("%s %s", verb, c->arg[0]);
-	if (json_object_get(result, "key")) {
-		printf("[%s]", buf_text(&key));
+	if (json_object_get(entry, "key")) {
+		cli_map_text(&text, json_object_get(entry, "key"), 200);
+		printf("[%s]", buf_text(&text));
 	}
-	if (json_object_get(result, "value")) {
-		printf(" = %s", buf_text(&value));
+	buf_clear(&text);
+	if (value) {
+		cli_map_text(&text, value, 400);
+		printf(" = %s", buf_text(&text));
 	}
 	putchar('\n');
-	buf_finish(&key);
-	buf_finish(&value);
+	buf_finish(&text);
 }
 
 static int done(struct cli *c, struct cli_map *m, const char *what, const char *schema,

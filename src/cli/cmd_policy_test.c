@@ -24,9 +24,9 @@ static int exit_of(int err)
 
 static json_t *failure_json(const struct sim_failure *f)
 {
-	return json_pack("{s:i, s:i, s:s?, s:s?, s:s?, s:s?}", "line", (int)f->line, "column",
-			 (int)f->column + 1, "text", f->text, "expected", f->expected, "got",
-			 f->got, "after", f->after);
+	return json_pack("{s:i, s:i, s:I, s:s?, s:s?, s:s?, s:s?}", "line", (int)f->line, "column",
+			 (int)f->column + 1, "times", (json_int_t)f->times, "text", f->text,
+			 "expected", f->expected, "got", f->got, "after", f->after);
 }
 
 static json_t *result_json(const char *file, int err, const struct sim_result *res,
@@ -50,6 +50,8 @@ static json_t *result_json(const char *file, int err, const struct sim_result *r
 
 static void print_failures(const struct sim_result *res)
 {
+	uint64_t told = 0;
+
 	for (unsigned i = 0; i < res->n_failures; i++) {
 		const struct sim_failure *f = &res->failure[i];
 
@@ -59,9 +61,13 @@ static void print_failures(const struct sim_result *res)
 		if (f->after) {
 			printf("    after    %s\n", f->after);
 		}
+		if (f->times > 1) {
+			printf("    and %" PRIu64 " more times\n", f->times - 1);
+		}
+		told += f->times;
 	}
-	if (res->failures > res->n_failures) {
-		printf("  and %" PRIu64 " more\n", res->failures - res->n_failures);
+	if (res->failures > told) {
+		printf("  and %" PRIu64 " more\n", res->failures - told);
 	}
 }
 

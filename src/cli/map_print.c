@@ -7,6 +7,19 @@
 #define BAR_WIDTH 40
 #define MAX_COLUMNS 10 /* of members; wider values become one text */
 #define CELL_MAX 60u
+#define MIN_RUN 4 /* equal elements that are written as one with their number */
+
+/* How many elements from i on are the same. */
+static size_t equal_run(const json_t *array, size_t i)
+{
+	size_t n = 1;
+
+	while (i + n < json_array_size(array) &&
+	       json_equal(json_array_get(array, i), json_array_get(array, i + n))) {
+		n++;
+	}
+	return n;
+}
 
 static void add_text(struct buf *out, const json_t *v, size_t max)
 {
@@ -30,10 +43,16 @@ static void add_text(struct buf *out, const json_t *v, size_t max)
 		buf_puts(out, "}");
 	} else if (json_is_array(v)) {
 		buf_puts(out, "[");
-		json_array_foreach(v, i, in)
-		{
+		for (i = 0; i < json_array_size(v) && out->len <= max; i++) {
+			size_t n = equal_run(v, i);
+
+			in = json_array_get(v, i);
 			buf_puts(out, i ? ", " : "");
 			add_text(out, in, max);
+			if (n >= MIN_RUN) {
+				buf_printf(out, " x %zu", n);
+				i += n - 1;
+			}
 		}
 		buf_puts(out, "]");
 	} else if (json_is_string(v)) {

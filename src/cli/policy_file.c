@@ -8,10 +8,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#if __has_include("bpf/load/link.h")
 #include "bpf/load/link.h"
-#define CAN_LINK 1
-#endif
 
 #define MAX_OBJECTS 16
 
@@ -102,7 +99,6 @@ static int read_object(struct cli *c, const char *what, const char *word, struct
 		   : CLI_OK;
 }
 
-#ifdef CAN_LINK
 static int link_objects(struct cli *c, const char *what, char *const *words, int n,
 			struct buf *parts, struct buf *elf)
 {
@@ -122,14 +118,6 @@ static int link_objects(struct cli *c, const char *what, char *const *words, int
 	report_finish(&r);
 	return code;
 }
-
-#else
-static int link_objects(struct cli *c, const char *what, char *const *words, int n,
-			struct buf *parts, struct buf *elf)
-{
-	return cli_fail(c, CLI_FAILED, "link", NULL, "%s: this version takes one object", what);
-}
-#endif
 
 static void policy_name(const char *word, char name[64])
 {

@@ -47,7 +47,14 @@ void sim_fail(struct sim *s, const char *at, const char *expected, const char *g
 	struct sim_failure *f;
 	const char *first = s->current;
 
-	if (res->failures++ >= SIM_MAX_FAILURES) {
+	res->failures++;
+	for (unsigned i = 0; i < res->n_failures; i++) {
+		if (res->failure[i].line == s->line + 1) {
+			res->failure[i].times++;
+			return;
+		}
+	}
+	if (res->n_failures == SIM_MAX_FAILURES) {
 		return;
 	}
 	while (isspace((unsigned char)*first)) {
@@ -55,6 +62,7 @@ void sim_fail(struct sim *s, const char *at, const char *expected, const char *g
 	}
 	f = &res->failure[res->n_failures++];
 	f->line = s->line + 1;
+	f->times = 1;
 	f->column = (uint32_t)(MAX(at, first) - first);
 	f->text = strdup(first);
 	f->expected = strdup(expected);

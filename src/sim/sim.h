@@ -15,6 +15,7 @@
 struct sim_failure {
 	uint32_t line;
 	uint32_t column;	      /* from 0, of what was expected */
+	uint64_t times;		      /* in loops; what is told is the first time */
 	char *text;		      /* owned: the line */
 	char *expected, *got, *after; /* owned; after: the event that it is about */
 };
