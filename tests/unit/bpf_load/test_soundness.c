@@ -118,12 +118,19 @@ static int points_into(const struct world *w, const struct reg *r, uint64_t valu
 	return 0;
 }
 
-static int holds_number(const struct reg *r, uint64_t value)
+/* The number of an iterator, which lies in a frame. */
+static int holds_number(const struct world *w, const struct reg *r, uint64_t value)
 {
 	int32_t number;
 
-	memcpy(&number, (const void *)(uintptr_t)value, sizeof(number));
-	return scalar_has(&r->v, (uint32_t)number) || scalar_has(&r->v, (uint64_t)(int64_t)number);
+	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
+		if (value < w->fp[f] && w->fp[f] - value <= EBPF_STACK_BYTES) {
+			memcpy(&number, (const void *)(uintptr_t)value, sizeof(number));
+			return scalar_has(&r->v, (uint32_t)number) ||
+			       scalar_has(&r->v, (uint64_t)(int64_t)number);
+		}
+	}
+	return 0;
 }
 
 static int holds(const struct world *w, const struct reg *r, uint64_t value)
@@ -152,7 +159,7 @@ static int holds(const struct world *w, const struct reg *r, uint64_t value)
 	case REG_FUNC:
 		return value == ((uintptr_t)(w->prog->insns + w->prog->subprog[r->map]) | 1);
 	case REG_NUMBER:
-		return value >= 4096 && holds_number(r, value);
+		return holds_number(w, r, value);
 	case REG_MAP:
 		return value == (uintptr_t)&w->t.env.maps[r->map];
 	default:
@@ -363,6 +370,7 @@ static void run_inputs(struct world *w, struct rng *r, uint64_t seed, uint64_t p
 
 		fill(r, w->ctx, sizeof(w->ctx));
 		fill_maps(w, r);
+		memset(w->fp, 0, sizeof(w->fp));
 		w->cost = 0;
 		w->wrong[0] = 0;
 		err = ebpf_interp_checked(w->prog->insns, w->prog->n_insns, &run, &r0, &pc);
