@@ -269,6 +269,15 @@ int verify_call(struct verifier *v, const struct ebpf_insn *in)
 	return in->src == EBPF_CALL_LOCAL ? call_local(v, in) : call_helper(v, in);
 }
 
+/* Programs return int. Where a verdict may be negative, only that half of r0 is looked at. */
+static int verdict_fits(const struct verify_hook *h, const struct reg *r0)
+{
+	if (h->verdict_min < 0) {
+		return r0->v.s32min >= h->verdict_min && r0->v.s32max <= h->verdict_max;
+	}
+	return r0->v.smin >= h->verdict_min && r0->v.smax <= h->verdict_max;
+}
+
 static int end_program(struct verifier *v, const struct reg *r0)
 {
 	const struct verify_hook *h = v->hook;
@@ -286,7 +295,7 @@ static int end_program(struct verifier *v, const struct reg *r0)
 		return verify_refuse(v, v->pc, "leak", "the verdict would be %s",
 				     verify_reg_text(v, r0));
 	}
-	if (r0->v.smin >= h->verdict_min && r0->v.smax <= h->verdict_max) {
+	if (verdict_fits(h, r0)) {
 		return verify_no_refs(v, "when the program ends");
 	}
 	buf_init(&names);
