@@ -181,16 +181,46 @@ void control_error(struct call *c, int exit_code, const char *code, const char *
 	put(c->c, error_json(c->id, code, exit_code, message, hint, NULL));
 }
 
-void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
-		    const struct report *r, int exit_code)
+static struct connection *by_number(const struct daemon *d, uint64_t conn)
 {
 	struct connection *c = d->control ? d->control->first : NULL;
-	char message[4096];
 
 	while (c && c->number != conn) {
 		c = c->next;
 	}
-	if (!c || c->ended) {
+	return c && !c->ended ? c : NULL;
+}
+
+bool control_push(struct daemon *d, uint64_t conn, const struct buf *line)
+{
+	struct connection *c = by_number(d, conn);
+
+	if (!c) {
+		return false;
+	}
+	if (line->failed) {
+		end(c);
+		return false;
+	}
+	buf_add(&c->out, line->data, line->len);
+	flush(c);
+	return !c->ended;
+}
+
+size_t control_waiting(const struct daemon *d, uint64_t conn)
+{
+	const struct connection *c = by_number(d, conn);
+
+	return c ? c->out.len : SIZE_MAX;
+}
+
+void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		    const struct report *r, int exit_code)
+{
+	struct connection *c = by_number(d, conn);
+	char message[4096];
+
+	if (!c) {
 		return;
 	}
 	if (result) {

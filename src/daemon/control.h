@@ -31,6 +31,10 @@ struct call {
 void control_result(struct call *c, json_t *result);
 /* The same from text, which is JSON already; borrowed, NULL or failed: out of memory. */
 void control_result_text(struct call *c, const struct buf *result);
+/* Sends a whole line of its own to a connection. false: it is gone. */
+bool control_push(struct daemon *d, uint64_t conn, const struct buf *line);
+/* Bytes that it has not read yet; SIZE_MAX: it is gone. */
+size_t control_waiting(const struct daemon *d, uint64_t conn);
 void control_error(struct call *c, int exit_code, const char *code, const char *hint,
 		   const char *fmt, ...) PRINTF_LIKE(5, 6);
 /* An answer to a connection that may have gone meanwhile. result is borrowed. */

@@ -191,47 +191,43 @@ static void copy_bytes(void *to, const void *from, size_t n)
 	}
 }
 
-static void copy_array(const struct ebpf_map *m, const struct ebpf_map_def *d, const char *from,
-		       char *to)
-{
-	copy_bytes(to, from, (size_t)m->stride * m->max_entries);
-	for (uint32_t i = 0; d->lock_1 && i < m->max_entries; i++) {
-		memset(to + (size_t)i * m->stride + d->lock_1 - 1, 0, 4); /* nobody holds it */
-	}
-}
-
 uint64_t keep_bytes(const struct keep *k, enum ebpf_region region)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
-		const struct ebpf_map *m = &k->new_maps[i];
-
-		if (k->map[i].from >= 0 && m->region == (uint32_t)region) {
-			sum += (uint64_t)m->stride * m->max_entries;
+		if (k->map[i].from >= 0 && k->new_maps[i].region == (uint32_t)region) {
+			sum += k->new_maps[i].bytes;
 		}
 	}
 	return sum;
 }
 
+static void copy_map(const struct ebpf_map *to, const struct ebpf_map *from)
+{
+	(void)ebpf_map_copy(to, from); /* alike; a tenant whose memory is broken loses the rest */
+	for (uint32_t i = 0; to->lock_1 && to->type == GBPF_MAP_ARRAY && i < to->max_entries; i++) {
+		memset(to->data + (size_t)i * to->stride + to->lock_1 - 1, 0, 4); /* free */
+	}
+}
+
 void keep_copy(const struct keep *k, enum ebpf_region region, const void *old, void *new)
 {
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
-		const struct ebpf_map_def *d = &k->new->object.maps[i];
 		const struct keep_map *m = &k->map[i];
-		const char *from;
-		char *to;
+		struct ebpf_map from, to;
 
 		if (m->from < 0 || k->new_maps[i].region != (uint32_t)region) {
 			continue;
 		}
-		from = (const char *)old + k->old_maps[m->from].region_offset;
-		to = (char *)new + k->new_maps[i].region_offset;
+		ebpf_map_at(&from, &k->old_maps[m->from], (void *)(uintptr_t)old);
+		ebpf_map_at(&to, &k->new_maps[i], new);
 		for (uint32_t s = m->span; s < m->span + m->n_spans; s++) {
-			copy_bytes(to + k->spans[s].to, from + k->spans[s].from, k->spans[s].bytes);
+			copy_bytes(to.data + k->spans[s].to, from.data + k->spans[s].from,
+				   k->spans[s].bytes);
 		}
 		if (!m->n_spans) {
-			copy_array(&k->new_maps[i], d, from, to);
+			copy_map(&to, &from);
 		}
 	}
 }

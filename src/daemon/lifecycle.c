@@ -18,11 +18,17 @@
 #define INIT_LIMIT_NS 10000000u
 #define SLOW_NS 1000000u /* of processor time: a tick's period */
 
+void live_publish(struct live *l)
+{
+	(void)ebpf_maps_publish(l->run.env.maps, l->run.env.n_maps);
+}
+
 uint64_t live_run(struct live *l, unsigned hook, void *ctx)
 {
 	uint64_t errors = load_relaxed(&l->run.env.helper_errors), begin = clock_cpu_ns(), verdict;
 
 	verdict = ebpf_policy_run(&l->run, hook, ctx);
+	live_publish(l);
 	if (load_relaxed(&l->run.env.helper_errors) != errors) {
 		failures_count(l, hook, SCHED_FAILED_HELPER);
 	}

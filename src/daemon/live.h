@@ -47,6 +47,8 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd);
 void live_forget_tenant(struct live *l, uint32_t tenant);
 /* The worker is done. */
 void live_copied(struct live *l);
+/* What gbpfd's programs wrote to epoch maps becomes visible. */
+void live_publish(struct live *l);
 /* Runs exit if the version was active. */
 void live_end(struct live *l, uint32_t reason);
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/atomic.h"
 #include "bpf/load/typed.h"
 #include "daemon/consts.h"
 #include "daemon/policy.h"
@@ -137,57 +136,45 @@ bool maps_tenant(struct call *c, const struct maps_view *v, int *ret)
 	return true;
 }
 
-bool maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *ret)
+const struct ebpf_map *maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *room)
 {
-	*ret = v->live->run.env.maps[v->index];
-	if (maps_per_tenant(v)) {
-		const struct page *p = tenant >= 0 && tenant < (int)SCHED_MAX_TENANTS
-					       ? &v->live->region[tenant]
-					       : NULL;
+	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+	const struct page *p;
 
-		ret->data = p && p->map ? (uint8_t *)p->map + ret->region_offset : NULL;
+	if (!maps_per_tenant(v)) {
+		return m->data || m->type == GBPF_MAP_PROG_ARRAY ? m : NULL;
 	}
-	return ret->data != NULL;
+	p = tenant >= 0 && tenant < (int)SCHED_MAX_TENANTS ? &v->live->region[tenant] : NULL;
+	if (!p || !p->map) {
+		return NULL;
+	}
+	ebpf_map_at(room, m, p->map);
+	return room;
 }
 
 /* ---- entries ---- */
 
-static int array_like(uint32_t type)
-{
-	return type == GBPF_MAP_ARRAY;
-}
-
 uint32_t maps_positions(const struct ebpf_map *m)
 {
-	return array_like(m->type) ? m->max_entries : 0;
-}
-
-/* Each word once: the owner may change it at any time. */
-static void copy_out(void *to, const void *from, size_t n)
-{
-	size_t i = 0;
-
-	for (; i + 8 <= n; i += 8) {
-		uint64_t word = load_relaxed((const uint64_t *)((const char *)from + i));
-
-		memcpy((char *)to + i, &word, 8);
-	}
-	for (; i < n; i++) {
-		((uint8_t *)to)[i] = load_relaxed((const uint8_t *)from + i);
-	}
+	return m->type == GBPF_MAP_PROG_ARRAY ? m->max_entries : ebpf_map_slots(m);
 }
 
 int maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value)
 {
-	const void *at;
-
-	memcpy(key, &position, 4);
-	at = array_like(m->type) ? ebpf_map_lookup(m, key) : NULL;
-	if (!at) {
-		return 0;
+	if (m->key_bytes == 0 || m->type == GBPF_MAP_PROG_ARRAY) {
+		memcpy(key, &position, 4);
+		memset(value, 0, m->value_bytes);
 	}
-	copy_out(value, at, m->value_bytes);
-	return 1;
+	return m->type == GBPF_MAP_PROG_ARRAY ? position < m->max_entries
+					      : ebpf_map_slot(m, position, key, value);
+}
+
+int maps_entry_of(const struct ebpf_map *m, void *key, void *value)
+{
+	if (m->type == GBPF_MAP_PROG_ARRAY) {
+		return ebpf_map_index(key) < m->max_entries ? 0 : -ENOENT;
+	}
+	return ebpf_map_read(m, key, value);
 }
 
 /* ---- saying ---- */
@@ -234,23 +221,9 @@ void maps_put_head(struct buf *out, const struct maps_view *v)
 	json_decref(j);
 }
 
-void maps_put_entry(struct buf *out, const struct maps_view *v, int tenant, uint32_t position,
-		    const void *key, const void *value)
-{
-	(void)position;
-	if (tenant >= 0) {
-		buf_printf(out, "\"tenant\":%d,", tenant);
-	}
-	buf_puts(out, "\"key\":");
-	ebpf_typed_print(out, v->btf, v->object->key_type[v->index], key, v->def->key_bytes);
-	buf_puts(out, ",\"value\":");
-	ebpf_typed_print(out, v->btf, v->object->value_type[v->index], value, v->def->value_bytes);
-}
-
 static json_t *describe(const struct maps_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
-	uint64_t bytes = (uint64_t)m->stride * m->max_entries;
 	int instances = 1;
 	json_t *j;
 
@@ -264,7 +237,7 @@ static json_t *describe(const struct maps_view *v)
 		      "value_bytes", (int)v->def->value_bytes, "max_entries",
 		      (json_int_t)v->def->max_entries, "flags", (json_int_t)v->def->flags, "data",
 		      (int)!!v->def->is_data, "epoch", (int)!!(v->def->flags & GBPF_F_EPOCH),
-		      "bytes", (json_int_t)bytes, "instances", instances);
+		      "bytes", (json_int_t)m->bytes, "instances", instances);
 	if (j) {
 		add_kind(j, v);
 	}

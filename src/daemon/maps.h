@@ -29,17 +29,29 @@ static inline bool maps_per_tenant(const struct maps_view *v)
 /* Params' tenant; MAPS_NO_TENANT when there is none, or the map is not per tenant. false: it is no
  * tenant's number, which has been answered. */
 bool maps_tenant(struct call *c, const struct maps_view *v, int *ret);
-/* The instance of a tenant (of a map that is not per tenant: any number). false: it has none. */
-bool maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *ret);
+/* The instance of a tenant (of a map that is not per tenant: any number), which may be made in
+ * *room. NULL: it has none. */
+const struct ebpf_map *maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *room);
 
 /* Entries by position, for walks that are cut into pieces. */
 uint32_t maps_positions(const struct ebpf_map *m);
-/* Copies out what lies at a position: 1; nothing there: 0; the memory is broken: -errno. */
+/* Copies out what lies at a position: 1; nothing there: 0; the memory is broken: -errno. The index
+ * stands for the key where there are none. */
 int maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value);
+/* The same by key. 0, -ENOENT, -EINVAL. */
+int maps_entry_of(const struct ebpf_map *m, void *key, void *value);
+static inline bool maps_has_keys(const struct maps_view *v)
+{
+	return v->def->key_bytes != 0;
+}
 
-/* Appends ["tenant":..,]"key":..,"value":.. of an entry, without braces. */
-void maps_put_entry(struct buf *out, const struct maps_view *v, int tenant, uint32_t position,
-		    const void *key, const void *value);
+/* Appends "key":..; the value alone. */
+void maps_put_key(struct buf *out, const struct maps_view *v, const void *key);
+void maps_put_value(struct buf *out, const struct maps_view *v, const void *value);
+/* Appends ["tenant":..,]"key":..,"value":.. of an entry as docs/PROTOCOL.md has it for its type,
+ * without braces. m: for what does not fit a value (instances of threads); NULL: leave it out. */
+void maps_put_entry(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
+		    int tenant, uint32_t position, const void *key, const void *value);
 /* The beginning of an answer: {"version":..,"policy":..,"map":.., ... without its last brace. */
 void maps_put_head(struct buf *out, const struct maps_view *v);
 

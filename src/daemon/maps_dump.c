@@ -61,7 +61,8 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 
 	for (; d->at.position < positions; d->at.position++) {
 		if (d->n == d->limit || d->out.len > PAGE_BYTES ||
-		    (d->at.position % LOOK_EVERY == 0 && clock_now_ns() > d->deadline_ns)) {
+		    ((d->at.position % LOOK_EVERY == 0 || m->type == GBPF_MAP_STACK) &&
+		     clock_now_ns() > d->deadline_ns)) {
 			return false;
 		}
 		if (maps_entry_at(m, d->at.position, d->key, d->value) != 1 ||
@@ -69,7 +70,7 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 			continue;
 		}
 		buf_puts(&d->out, d->n++ ? ",{" : "{");
-		maps_put_entry(&d->out, &d->v, tenant, d->at.position, d->key, d->value);
+		maps_put_entry(&d->out, &d->v, m, tenant, d->at.position, d->key, d->value);
 		buf_puts(&d->out, "}");
 	}
 	return true;
@@ -78,14 +79,18 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 /* True: nothing is left. */
 static bool walk_all(struct dump *d)
 {
-	struct ebpf_map m;
+	const struct ebpf_map *m;
+	struct ebpf_map room;
 
 	if (!maps_per_tenant(&d->v)) {
-		return !maps_instance(&d->v, MAPS_NO_TENANT, &m) || walk(d, &m);
+		m = maps_instance(&d->v, MAPS_NO_TENANT, &room);
+		return !m || walk(d, m);
 	}
 	for (; d->at.tenant < SCHED_MAX_TENANTS; d->at.tenant++) {
-		if ((d->only < 0 || d->only == (int)d->at.tenant) &&
-		    maps_instance(&d->v, (int)d->at.tenant, &m) && !walk(d, &m)) {
+		m = d->only < 0 || d->only == (int)d->at.tenant
+			    ? maps_instance(&d->v, (int)d->at.tenant, &room)
+			    : NULL;
+		if (m && !walk(d, m)) {
 			return false;
 		}
 		d->at.position = 0;

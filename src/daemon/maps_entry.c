@@ -61,21 +61,26 @@ static void end(struct entry *e)
 	free(e->value);
 }
 
-static bool find(const struct entry *e, const struct ebpf_map *m)
+static bool keyless(uint32_t type)
 {
-	uint32_t index = ebpf_map_index(e->key);
+	return type == GBPF_MAP_QUEUE || type == GBPF_MAP_STACK;
+}
 
-	return m->type == GBPF_MAP_ARRAY && maps_entry_at(m, index, e->key, e->value) == 1;
+static bool can_be_set(uint32_t type)
+{
+	return type == GBPF_MAP_ARRAY || type == GBPF_MAP_HASH || type == GBPF_MAP_LRU_HASH ||
+	       type == GBPF_MAP_LPM_TRIE || keyless(type);
 }
 
 static bool may_change(struct call *c, const struct entry *e)
 {
-	if (e->v.def->flags & GBPF_F_RDONLY) {
+	if (e->v.def->flags & GBPF_F_RDONLY || e->v.def->type == GBPF_MAP_PROG_ARRAY ||
+	    e->v.def->type == GBPF_MAP_ARRAY_OF_MAPS) {
 		control_error(c, 2, "constant", "Set it where the policy is built, and load that",
 			      "map '%s' is constant while its version is active", e->v.def->name);
 		return false;
 	}
-	if (e->v.def->type != GBPF_MAP_ARRAY) {
+	if (!can_be_set(e->v.def->type)) {
 		control_error(c, 2, "not-possible", NULL, "entries of a %s cannot be set",
 			      map_type_name(e->v.def->type));
 		return false;
@@ -88,10 +93,21 @@ static bool may_change(struct call *c, const struct entry *e)
 	return true;
 }
 
+/* The key, where the map has keys. */
+static bool parse_key(struct call *c, struct entry *e)
+{
+	return keyless(e->v.def->type) ||
+	       parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes);
+}
+
 static void not_there(struct call *c, const struct entry *e)
 {
 	const char *key = json_string_value(json_object_get(c->params, "key"));
 
+	if (keyless(e->v.def->type)) {
+		control_error(c, 5, "not-found", NULL, "'%s' is empty", e->v.def->name);
+		return;
+	}
 	control_error(c, 5, "not-found", NULL, "map '%s' has no entry %.64s", e->v.def->name,
 		      key ? key : "");
 }
@@ -100,13 +116,14 @@ static void not_there(struct call *c, const struct entry *e)
 
 static unsigned put_one(struct buf *out, struct entry *e, int tenant, unsigned n)
 {
-	struct ebpf_map m;
+	struct ebpf_map room;
+	const struct ebpf_map *m = maps_instance(&e->v, tenant, &room);
 
-	if (!maps_instance(&e->v, tenant, &m) || !find(e, &m)) {
+	if (!m || maps_entry_of(m, e->key, e->value) != 0) {
 		return n;
 	}
 	buf_puts(out, n ? ",{" : "{");
-	maps_put_entry(out, &e->v, tenant, 0, e->key, e->value);
+	maps_put_entry(out, &e->v, m, tenant, ebpf_map_index(e->key), e->key, e->value);
 	buf_puts(out, "}");
 	return n + 1;
 }
@@ -116,7 +133,12 @@ static void get(struct call *c, struct entry *e)
 	struct buf out;
 	unsigned n = 0;
 
-	if (!parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes)) {
+	if (!maps_has_keys(&e->v)) {
+		control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
+			      "a %s has no keys", map_type_name(e->v.def->type));
+		return;
+	}
+	if (!parse_key(c, e)) {
 		return;
 	}
 	buf_init(&out);
@@ -157,7 +179,7 @@ static void answer(struct call *c, const struct entry *e)
 	buf_init(&out);
 	maps_put_head(&out, &e->v);
 	buf_puts(&out, ",\"entries\":[{");
-	maps_put_entry(&out, &e->v, e->tenant, 0, e->key, e->value);
+	maps_put_entry(&out, &e->v, NULL, e->tenant, 0, e->key, e->value);
 	buf_puts(&out, "}]}");
 	control_result_text(c, &out);
 	buf_finish(&out);
@@ -178,33 +200,39 @@ static void fail_change(struct call *c, const struct entry *e, int err)
 	}
 }
 
-static void set(struct call *c, struct entry *e)
+/* Values as gbpfd's programs write them: those of an epoch map are published at once. */
+static void finish(struct call *c, const struct entry *e, int err)
 {
-	struct ebpf_map m;
-	int err;
-
-	if (!may_change(c, e) ||
-	    !parse(c, e, "key", e->v.object->key_type[e->v.index], e->key, e->v.def->key_bytes)) {
+	if (err) {
+		fail_change(c, e, err);
 		return;
 	}
-	if (!maps_instance(&e->v, e->tenant, &m)) {
+	live_publish(e->v.live);
+	answer(c, e);
+}
+
+static void set(struct call *c, struct entry *e)
+{
+	struct ebpf_map room;
+	const struct ebpf_map *m;
+
+	if (!may_change(c, e) || !parse_key(c, e)) {
+		return;
+	}
+	m = maps_instance(&e->v, e->tenant, &room);
+	if (!m) {
 		fail_change(c, e, -ENOENT);
 		return;
 	}
-	(void)find(e, &m); /* what the value does not name stays */
-	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value,
-		   e->v.def->value_bytes)) {
+	if (!keyless(m->type) && maps_entry_of(m, e->key, e->value) != 0) {
+		memset(e->value, 0, m->value_bytes); /* else what the value does not name stays */
+	}
+	if (!parse(c, e, "value", e->v.object->value_type[e->v.index], e->value, m->value_bytes)) {
 		return;
 	}
-	if (e->v.def->lock_1) { /* the programs that take it run on this thread: it is free */
-		memset(e->value + e->v.def->lock_1 - 1, 0, 4);
-	}
-	err = ebpf_map_update(&m, e->key, e->value, 0);
-	if (err) {
-		fail_change(c, e, err);
-	} else {
-		answer(c, e);
-	}
+	finish(c, e,
+	       keyless(m->type) ? ebpf_map_push(m, e->value, 0)
+				: ebpf_map_update(m, e->key, e->value, 0));
 }
 
 void method_map_set(struct call *c)
@@ -219,11 +247,31 @@ void method_map_set(struct call *c)
 
 /* ---- delete ---- */
 
-static void delete (struct call *c, struct entry *e)
+static void remove_entry(struct call *c, struct entry *e)
 {
-	if (may_change(c, e) && e->v.def->type == GBPF_MAP_ARRAY) {
+	struct ebpf_map room;
+	const struct ebpf_map *m;
+
+	if (!may_change(c, e)) {
+		return;
+	}
+	if (e->v.def->type == GBPF_MAP_ARRAY) {
 		control_error(c, 2, "not-possible", "Set it to 0 instead",
 			      "entries of an array are always there");
+		return;
+	}
+	if (!parse_key(c, e)) {
+		return;
+	}
+	m = maps_instance(&e->v, e->tenant, &room);
+	if (!m) {
+		fail_change(c, e, -ENOENT);
+	} else if (keyless(m->type)) {
+		finish(c, e, ebpf_map_pop(m, e->value));
+	} else if (maps_entry_of(m, e->key, e->value) != 0) {
+		fail_change(c, e, -ENOENT);
+	} else {
+		finish(c, e, ebpf_map_delete(m, e->key)); /* the answer says what it was */
 	}
 }
 
@@ -232,7 +280,7 @@ void method_map_delete(struct call *c)
 	struct entry e = { .tenant = MAPS_NO_TENANT };
 
 	if (begin(c, &e)) {
-		delete (c, &e);
+		remove_entry(c, &e);
 	}
 	end(&e);
 }

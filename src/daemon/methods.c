@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "daemon/maps.h"
+#include "daemon/maps_watch.h"
 #include "daemon/policy.h"
 #include "daemon/watch.h"
 #include "gbpf/gbpf.h"
@@ -243,6 +244,7 @@ static const struct {
 	{ "map.get", ALL, method_map_get },
 	{ "map.list", ALL, method_map_list },
 	{ "map.set", ADMIN, method_map_set },
+	{ "map.watch", ADMIN, method_map_watch },
 	{ "off", ADMIN, method_off },
 	{ "on", ADMIN, method_on },
 	{ "policy.list", ALL, method_list },

@@ -13,6 +13,7 @@
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/failures.h"
+#include "daemon/maps_watch.h"
 #include "daemon/text.h"
 
 void request_free(struct request *q)
@@ -278,6 +279,7 @@ void policies_close(struct daemon *d)
 	}
 	sd_event_source_disable_unref(p->timer);
 	failures_close(d);
+	maps_watch_close(d);
 	while (p->first) {
 		struct request *q = p->first;
 

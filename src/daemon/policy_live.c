@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "daemon/consts.h"
 #include "daemon/failures.h"
+#include "daemon/maps_watch.h"
 #include "base/point.h"
 
 struct live *policy_live_find(struct daemon *d, uint64_t version)
@@ -90,6 +91,7 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 			continue;
 		}
 		*link = l->next;
+		maps_watch_version_gone(d, l, "the version is no longer active");
 		if (l->activated) {
 			live_end(l, reason);
 			keep_counters(d, l, reason);
@@ -126,6 +128,7 @@ void policy_introduce(struct session *s)
 void policy_forget_tenant(struct daemon *d, uint32_t tenant)
 {
 	for (struct live *l = d->policies ? d->policies->lives : NULL; l; l = l->next) {
+		maps_watch_tenant_gone(d, l, tenant);
 		live_forget_tenant(l, tenant);
 	}
 }

@@ -1,0 +1,343 @@
+/* Watching maps. A look at a map goes from entry to entry and stops after half a millisecond, to go
+ * on in the next turn of the loop; it waits while the caller does not read. */
+#include "daemon/maps_watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/policy.h"
+
+#define MAX_WATCHES 32u
+#define LOOK_NS 500000u
+#define LOOK_EVERY 16u
+#define WAITING_BYTES (256u << 10) /* not read yet by the caller: no further look */
+#define SEEN_BYTES (1u << 20)	   /* of a map whose changes are watched, all instances together */
+#define CHANGES_MS 1000
+#define LEAST_MS 10
+
+struct maps_watch {
+	struct maps_watch *next;
+	struct daemon *d;
+	uint64_t conn;
+	sd_event_source *timer;
+	struct maps_view v;
+	int only;
+	uint64_t interval_us;
+	/* changes: what was there at the last look */
+	uint32_t tenant, position; /* where the look under way is */
+	bool looking;
+	uint8_t *seen[SCHED_MAX_TENANTS]; /* owned; of an instance; [0] where tenants share */
+	bool known[SCHED_MAX_TENANTS];	  /* it has been looked at as a whole */
+	size_t seen_bytes;
+	uint8_t *key, *value; /* owned */
+};
+
+static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
+{
+	struct maps_watch **link = &d->maps_watches;
+
+	while (*link && *link != w) {
+		link = &(*link)->next;
+	}
+	return link;
+}
+
+static void forget_seen(struct maps_watch *w, uint32_t tenant)
+{
+	free(w->seen[tenant]);
+	w->seen[tenant] = NULL;
+	w->known[tenant] = false;
+}
+
+static void destroy(struct maps_watch *w)
+{
+	struct maps_watch **link = find(w->d, w);
+
+	if (*link) {
+		*link = w->next;
+	}
+	sd_event_source_disable_unref(w->timer);
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		forget_seen(w, i);
+	}
+	free(w->key);
+	free(w->value);
+	free(w);
+}
+
+/* ---- lines ---- */
+
+static void line_begin(struct buf *out, const struct maps_watch *w, int tenant)
+{
+	buf_puts(out, "{\"watch\":{");
+	if (tenant >= 0 && maps_per_tenant(&w->v)) {
+		buf_printf(out, "\"tenant\":%d,", tenant);
+	}
+}
+
+static bool line_end(struct buf *out, const struct maps_watch *w)
+{
+	bool there;
+
+	buf_puts(out, "}}\n");
+	there = control_push(w->d, w->conn, out);
+	buf_clear(out);
+	return there;
+}
+
+static void say_end(struct maps_watch *w, const char *why)
+{
+	struct buf out;
+
+	buf_init(&out);
+	line_begin(&out, w, MAPS_NO_TENANT);
+	buf_printf(&out, "\"end\":\"%s\"", why);
+	line_end(&out, w);
+	buf_finish(&out);
+}
+
+/* ---- changes ---- */
+
+/* What is remembered of an entry: whether it is there, its key, its value. */
+static size_t entry_bytes(const struct maps_watch *w)
+{
+	return 1 + (size_t)w->v.def->key_bytes + w->v.def->value_bytes;
+}
+
+static size_t all_bytes(const struct maps_watch *w)
+{
+	return (size_t)maps_positions(&w->v.live->run.env.maps[w->v.index]) * entry_bytes(w);
+}
+
+static void say_change(struct maps_watch *w, struct buf *out, int tenant, const uint8_t *was,
+		       bool there)
+{
+	const uint8_t *old_key = was + 1, *old_value = was + 1 + w->v.def->key_bytes;
+	bool same_key = was[0] && there && memcmp(old_key, w->key, w->v.def->key_bytes) == 0;
+
+	if (was[0] && !same_key) {
+		line_begin(out, w, tenant);
+		maps_put_key(out, &w->v, old_key);
+		buf_puts(out, ",\"gone\":true");
+		line_end(out, w);
+	}
+	if (there) {
+		line_begin(out, w, tenant);
+		maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key, w->value);
+		if (same_key) {
+			buf_puts(out, ",\"was\":");
+			maps_put_value(out, &w->v, old_value);
+		}
+		line_end(out, w);
+	}
+}
+
+static void look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map *m,
+		    uint32_t tenant)
+{
+	uint8_t *was = w->seen[tenant] + entry_bytes(w) * w->position;
+	size_t keys = w->v.def->key_bytes, values = w->v.def->value_bytes;
+	bool there = maps_entry_at(m, w->position, w->key, w->value) == 1;
+
+	if (there == was[0] && (!there || (memcmp(was + 1, w->key, keys) == 0 &&
+					   memcmp(was + 1 + keys, w->value, values) == 0))) {
+		return;
+	}
+	if (w->known[tenant]) {
+		say_change(w, out, (int)tenant, was, there);
+	}
+	was[0] = there;
+	memcpy(was + 1, w->key, keys);
+	memcpy(was + 1 + keys, w->value, values);
+}
+
+static bool remember(struct maps_watch *w, uint32_t tenant)
+{
+	size_t bytes = all_bytes(w);
+
+	if (!w->seen[tenant] && bytes && w->seen_bytes + bytes <= 4 * SEEN_BYTES) {
+		w->seen[tenant] = calloc(1, bytes);
+		w->seen_bytes += w->seen[tenant] ? bytes : 0;
+	}
+	return w->seen[tenant] != NULL;
+}
+
+/* True: through with this instance. */
+static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant,
+			  uint64_t deadline_ns)
+{
+	struct ebpf_map room;
+	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
+	uint32_t positions;
+
+	if (!m || !remember(w, tenant)) {
+		return true;
+	}
+	positions = maps_positions(m);
+	for (; w->position < positions; w->position++) {
+		if (w->position % LOOK_EVERY == 0 &&
+		    (clock_now_ns() > deadline_ns ||
+		     control_waiting(w->d, w->conn) > WAITING_BYTES)) {
+			return false;
+		}
+		look_at(w, out, m, tenant);
+	}
+	w->known[tenant] = true;
+	return true;
+}
+
+/* True: the look is complete. */
+static bool look(struct maps_watch *w)
+{
+	uint32_t end = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+	uint64_t deadline_ns = clock_now_ns() + LOOK_NS;
+	struct buf out;
+	bool done = true;
+
+	buf_init(&out);
+	for (; w->tenant < end && done; w->tenant += done) {
+		done = (w->only >= 0 && w->only != (int)w->tenant) ||
+		       look_instance(w, &out, w->tenant, deadline_ns);
+		w->position = done ? 0 : w->position;
+	}
+	buf_finish(&out);
+	if (done) {
+		w->tenant = 0;
+	}
+	return done;
+}
+
+/* ---- time ---- */
+
+static int on_time(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct maps_watch *w = arg;
+	size_t waiting = control_waiting(w->d, w->conn);
+	uint64_t now_us = clock_now_ns() / 1000;
+	bool done;
+
+	(void)usec;
+	if (waiting == SIZE_MAX) {
+		destroy(w);
+		return 0;
+	}
+	done = waiting <= WAITING_BYTES && look(w);
+	/* Between two pieces of a look others get their turn. */
+	sd_event_source_set_time(
+		src, now_us + (done || waiting > WAITING_BYTES ? w->interval_us : 1000));
+	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+/* ---- beginning and end ---- */
+
+void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t tenant)
+{
+	for (struct maps_watch *w = d->maps_watches; w; w = w->next) {
+		if (w->v.live == l && maps_per_tenant(&w->v)) {
+			w->seen_bytes -= w->seen[tenant] ? all_bytes(w) : 0;
+			forget_seen(w, tenant);
+			if (w->tenant == tenant) {
+				w->position = 0;
+			}
+		}
+	}
+}
+
+void maps_watch_version_gone(struct daemon *d, const struct live *l, const char *why)
+{
+	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->v.live == l) {
+			say_end(w, why);
+			destroy(w);
+		}
+	}
+}
+
+void maps_watch_close(struct daemon *d)
+{
+	while (d->maps_watches) {
+		destroy(d->maps_watches);
+	}
+}
+
+static unsigned count(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	for (const struct maps_watch *w = d->maps_watches; w; w = w->next) {
+		n++;
+	}
+	return n;
+}
+
+static bool can_be_watched(struct call *c, const struct maps_view *v)
+{
+	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+
+	if (!maps_positions(m)) {
+		control_error(c, 2, "not-possible", NULL, "a %s cannot be watched",
+			      map_type_name(v->def->type));
+		return false;
+	}
+	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) > SEEN_BYTES) {
+		control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
+			      "map '%s' has more than %u MiB, too much to watch", v->def->name,
+			      SEEN_BYTES >> 20);
+		return false;
+	}
+	if (count(c->d) >= MAX_WATCHES) {
+		control_error(c, 7, "limit", NULL, "%u maps are being watched already",
+			      MAX_WATCHES);
+		return false;
+	}
+	return true;
+}
+
+static struct maps_watch *create(struct call *c, const struct maps_view *v, int only)
+{
+	const json_t *interval = json_object_get(c->params, "interval_ms");
+	json_int_t ms = interval ? json_integer_value(interval) : CHANGES_MS;
+	struct maps_watch *w = calloc(1, sizeof(*w));
+	uint64_t now_us = clock_now_ns() / 1000;
+
+	if (!w) {
+		return NULL;
+	}
+	w->d = c->d;
+	w->conn = c->conn;
+	w->v = *v;
+	w->only = only;
+	w->interval_us = (uint64_t)MIN(MAX(ms, LEAST_MS), 3600000) * 1000;
+	w->key = calloc(1, EBPF_MAX_KEY_BYTES);
+	w->value = calloc(1, EBPF_MAX_VALUE_BYTES);
+	if (!w->key || !w->value ||
+	    sd_event_add_time(c->d->loop, &w->timer, CLOCK_MONOTONIC, now_us, 1000, on_time, w) <
+		    0) {
+		destroy(w);
+		return NULL;
+	}
+	w->next = c->d->maps_watches;
+	c->d->maps_watches = w;
+	return w;
+}
+
+void method_map_watch(struct call *c)
+{
+	struct maps_view v;
+	struct buf head;
+	int only;
+
+	if (!maps_find(c, &v) || !maps_tenant(c, &v, &only) || !can_be_watched(c, &v)) {
+		return;
+	}
+	buf_init(&head);
+	maps_put_head(&head, &v);
+	buf_puts(&head, "}");
+	control_result_text(c, create(c, &v, only) ? &head : NULL);
+	buf_finish(&head);
+}
