@@ -85,12 +85,12 @@ int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 	return 0;
 }
 
-void sched_board_remove(struct sched *s, uint32_t slot)
+bool sched_board_remove(struct sched *s, uint32_t slot)
 {
 	if (slot >= SCHED_MAX_LC || !s->boards[slot].board) {
-		return;
+		return true;
 	}
 	store_release(&s->boards[slot].board, (const struct sched_board *)NULL);
 	shrink(s);
-	pin_wait_all();
+	return pin_wait_all();
 }

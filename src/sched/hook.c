@@ -310,10 +310,32 @@ bool policy_in_force(struct sched_queue *q)
 
 /* ---- versions ---- */
 
+/* Unmaps what is retracted, unless a thread may still be inside; then a later call does. */
+static void unmap_retracted(struct sched *s)
+{
+	bool wanted = false;
+
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		wanted |= !s->prepared[i].version && s->prepared[i].policy.image;
+	}
+	if (!wanted || !pin_wait_all()) {
+		return;
+	}
+	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
+		struct prepared *p = &s->prepared[i];
+
+		if (!p->version && p->policy.image) {
+			ebpf_policy_close(&p->policy);
+			memset(&p->policy, 0, sizeof(p->policy));
+		}
+	}
+}
+
 static int free_entry(struct sched *s)
 {
+	unmap_retracted(s);
 	for (int i = 0; i < (int)MAX_PREPARED; i++) {
-		if (!s->prepared[i].version) {
+		if (!s->prepared[i].version && !s->prepared[i].policy.image) {
 			return i;
 		}
 	}
@@ -326,15 +348,13 @@ static void retract(struct sched *s, uint32_t i)
 
 	store_release(&p->version, (uint64_t)0);
 	POINT("sched.drop.retracted");
-	pin_wait_all();
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
 		uint32_t expected = i;
 
 		cas_acqrel(&s->hint[g], &expected, NO_PREPARED);
 	}
+	unmap_retracted(s);
 	POINT("sched.drop.unused");
-	ebpf_policy_close(&p->policy);
-	memset(&p->policy, 0, sizeof(p->policy));
 }
 
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])

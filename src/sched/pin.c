@@ -1,15 +1,26 @@
 /* Slots of threads, and waiting for them. See membarrier(2): PRIVATE_EXPEDITED puts a full barrier
  * into every running thread of this process, which makes the plain stores of pin_enter visible
- * before we look at them. */
+ * before we look at them.
+ *
+ * A thread that was torn away (longjmp out of a handler) leaves its slot odd. Its next entry sees
+ * that by the stack: a handler's frames lie below those that it interrupts, the next call's do not.
+ * Until then whoever waits asks the kernel where the thread's stack pointer is, which it tells of
+ * threads that sleep. */
 #include "sched/pin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bpf/run/headroom.h"
 
 static struct pin_slot slots[PIN_SLOTS];
 static uint32_t slots_used; /* high-water mark */
@@ -20,6 +31,11 @@ static int key_made;
 
 TLS_FAST struct pin_slot *pin_mine;
 uint32_t pin_fenced;
+
+#define PATIENCE 160u /* times 16 rounds of 0.2 ms: half a second, for all together */
+
+/* What a nested entry leaves again: nobody looks at it. */
+static struct pin_slot nested;
 
 static int membarrier_call(int cmd)
 {
@@ -80,9 +96,36 @@ struct pin_slot *pin_enter_slow(void)
 		fence_seqcst();
 		return NULL;
 	}
+	store_relaxed(&p->tid, (uint32_t)syscall(SYS_gettid));
 	pin_mine = p;
 	fence_seqcst(); /* the slot is known before anything published is read */
 	return pin_enter();
+}
+
+static bool on_alternate_stack(void)
+{
+	stack_t alt;
+
+	return sigaltstack(NULL, &alt) == 0 && (alt.ss_flags & SS_ONSTACK);
+}
+
+struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)
+{
+	int saved = errno;
+	bool alternate = on_alternate_stack();
+
+	errno = saved;
+	/* On an alternate stack addresses say nothing: then the outer one is taken to be there
+	 * still, and the slot, which stays odd, protects both. */
+	if (alternate || sp < load_relaxed(&p->sp)) {
+		return &nested;
+	}
+	/* Torn away: this entry takes the pin over. To those who wait it is another one. */
+	store_relaxed(&p->sp, sp);
+	compiler_barrier();
+	store_release(&p->seq, load_relaxed(&p->seq) + 2);
+	fence_seqcst();
+	return p;
 }
 
 void pin_leave_shared(void)
@@ -99,8 +142,77 @@ static void pause_for(unsigned round)
 	}
 }
 
-void pin_wait_all(void)
+/* The kernel's line about a thread: "running", or "number arguments... sp pc" of a system call, or
+ * "-1 sp pc" of one that sleeps otherwise. 0: it has none to tell, or runs. */
+static uintptr_t sleeping_at(uint32_t tid, bool *ret_gone)
 {
+	char path[64], line[256], *at = line;
+	uintptr_t fields[9];
+	ssize_t n = -1;
+	int fd, k = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%u/syscall", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	*ret_gone = fd < 0 && errno == ENOENT;
+	if (fd >= 0) {
+		n = read(fd, line, sizeof(line) - 1);
+		close(fd);
+	}
+	if (n <= 0) {
+		return 0;
+	}
+	line[n] = 0;
+	for (char *end; k < 9; k++, at = end) {
+		fields[k] = (uintptr_t)strtoll(at, &end, 0);
+		if (k >= 7) {
+			fields[k] = (uintptr_t)strtoull(at, &end, 0);
+		}
+		if (end == at) {
+			break;
+		}
+	}
+	return k == 9 ? fields[7] : k == 3 ? (uintptr_t)strtoull(strchr(line, ' '), NULL, 0) : 0;
+}
+
+/* Whether the thread is certainly not inside any more, though its slot says so: it has ended, or it
+ * sleeps above the frame in which it entered, on the same stack. What it does after that, it does
+ * without what the caller has unpublished before. */
+static bool torn_away(const struct pin_slot *p)
+{
+	uintptr_t entered = load_relaxed(&p->sp);
+	bool gone;
+	uintptr_t at = sleeping_at(load_relaxed(&p->tid), &gone);
+
+	return gone || (at > entered && ebpf_readable(entered, at));
+}
+
+/* False: nothing has changed there as long as the patience lasts, and it will not be waited for
+ * again while it stays so. */
+static bool wait_slot(struct pin_slot *p, unsigned *patience)
+{
+	uint64_t seen = load_acquire(&p->seq);
+
+	for (unsigned round = 0; (seen & 1) && load_acquire(&p->seq) == seen; round++) {
+		pause_for(round);
+		if (round < 256 || round % 16 != 0) {
+			continue; /* about 2 ms, then each 3 ms */
+		}
+		if (torn_away(p)) {
+			return true;
+		}
+		if (load_relaxed(&p->stuck) == seen || !*patience) {
+			store_relaxed(&p->stuck, seen);
+			return load_acquire(&p->seq) != seen;
+		}
+		--*patience;
+	}
+	return true;
+}
+
+bool pin_wait_all(void)
+{
+	unsigned patience = PATIENCE;
+	bool all = true;
 	int saved = errno;
 	uint32_t n;
 
@@ -113,17 +225,17 @@ void pin_wait_all(void)
 	}
 	n = load_acquire(&slots_used);
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t seen = load_acquire(&slots[i].seq);
-
-		for (unsigned round = 0; (seen & 1) && load_acquire(&slots[i].seq) == seen;
-		     round++) {
-			pause_for(round);
-		}
+		all &= wait_slot(&slots[i], &patience);
 	}
 	for (unsigned round = 0; load_acquire(&shared_inside); round++) {
 		pause_for(round);
+		if (round >= 256 && round % 16 == 0 && !patience--) {
+			all = false;
+			break;
+		}
 	}
 	errno = saved;
+	return all;
 }
 
 void pin_after_fork_child(void)
@@ -133,6 +245,9 @@ void pin_after_fork_child(void)
 			slots[i].seq &= ~(uint64_t)1;
 			slots[i].used = 0;
 		}
+	}
+	if (pin_mine) {
+		pin_mine->tid = (uint32_t)syscall(SYS_gettid);
 	}
 	shared_inside = 0;
 }

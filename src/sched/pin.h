@@ -2,10 +2,15 @@
  * slot of the thread's own; whoever takes something away (a policy version, a board, a page)
  * unpublishes it and then waits until every thread that was inside has left once. A pin is held for
  * a bounded piece of code only: a scan of boards and one verified program; never over a wait, a
- * device call or a callback. Process-wide, since threads are. */
+ * device call or a callback. Process-wide, since threads are.
+ *
+ * Signal handlers may come in between, enter and leave once more, and may even longjmp away and
+ * never leave: where a pin was entered on the stack tells the two apart, and nobody waits for ever.
+ */
 #ifndef GBPF_SCHED_PIN_H
 #define GBPF_SCHED_PIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/atomic.h"
@@ -14,8 +19,11 @@
 #define PIN_SLOTS 4096u
 
 struct pin_slot {
-	uint64_t seq;  /* odd: inside; its thread writes */
-	uint32_t used; /* taken by a thread */
+	uint64_t seq;	/* odd: inside; its thread writes */
+	uintptr_t sp;	/* where on its stack it entered */
+	uint32_t used;	/* taken by a thread */
+	uint32_t tid;	/* of that thread */
+	uint64_t stuck; /* a seq that did not change for too long; who waits writes */
 } ALIGNED(64);
 
 extern TLS_FAST struct pin_slot *pin_mine;
@@ -26,19 +34,32 @@ void pin_setup(void);
 /* First pin of a thread, and threads beyond the slots (NULL: counted in a word that they share). */
 struct pin_slot *pin_enter_slow(void);
 void pin_leave_shared(void);
-/* Waits until every thread that was inside at the call has left. The caller is not inside. */
-void pin_wait_all(void);
+/* The thread is inside already: a signal handler has interrupted it there, or it has been torn away
+ * from there. */
+struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp);
+/* Waits until every thread that was inside at the call has left, or has been torn away from there
+ * (longjmp out of a signal handler) and sleeps; the caller is not inside. False: somebody was still
+ * there after half a second; what they may be looking at must stay. */
+bool pin_wait_all(void);
 /* fork: the other threads do not exist here. */
 void pin_after_fork_child(void);
 
 static inline struct pin_slot *pin_enter(void)
 {
+	uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
 	struct pin_slot *p = pin_mine;
+	uint64_t seq;
 
 	if (unlikely(!p)) {
 		return pin_enter_slow();
 	}
-	store_relaxed(&p->seq, load_relaxed(&p->seq) + 1);
+	seq = load_relaxed(&p->seq);
+	if (unlikely(seq & 1)) {
+		return pin_enter_again(p, sp);
+	}
+	store_relaxed(&p->sp, sp);
+	compiler_barrier(); /* a handler that finds us inside finds where, too */
+	store_relaxed(&p->seq, seq + 1);
 	if (unlikely(load_relaxed(&pin_fenced))) {
 		fence_seqcst();
 	}

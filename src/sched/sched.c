@@ -69,7 +69,7 @@ void sched_destroy(struct sched *s)
 		free_queue(s->queues[i]);
 	}
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
-		if (s->prepared[i].version) {
+		if (s->prepared[i].version || s->prepared[i].policy.image) {
 			ebpf_policy_close(&s->prepared[i].policy);
 		}
 	}
@@ -140,11 +140,13 @@ static void keep_last(struct sched *s)
 	store_release(&s->n_boards, 0u);
 }
 
-void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
+bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
 		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
 {
+	bool all;
+
 	if (load_relaxed(&s->forked)) {
-		return;
+		return false;
 	}
 	if (!dir && s->dir != &s->private_dir) {
 		keep_last(s);
@@ -156,8 +158,9 @@ void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct 
 	store_release(&s->dir, dir ? dir : &s->private_dir);
 	store_release(&s->own, own ? own : &s->private_board);
 	move_stats(s, stats ? stats : &s->private_stats);
-	pin_wait_all();
+	all = pin_wait_all();
 	set_boards_of_requests(s);
+	return all;
 }
 
 /* ---- settings ---- */

@@ -46,14 +46,15 @@ void sched_destroy(struct sched *s); /* no other thread may be inside */
 /* ---- what the session tells (agent thread) ---- */
 
 /* Pages are borrowed until sched_destroy or the next call with another; NULL takes them away (gbpfd
- * is gone: the last policy stays in force, boards of others count as closed). */
-void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
+ * is gone: the last policy stays in force, boards of others count as closed). False: a thread may
+ * still be looking at the pages from before, which must stay mapped. */
+bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
 		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS]);
 /* tenant's board at a slot 0..SCHED_MAX_LC-1; the mapping stays valid until sched_board_remove has
- * returned and all calls that were inside have left (sched waits for that). */
+ * returned true: all calls that were inside have left (sched waits for that, but not for ever). */
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 		    const struct sched_board *board);
-void sched_board_remove(struct sched *s, uint32_t slot);
+bool sched_board_remove(struct sched *s, uint32_t slot);
 /* First phase of a swap: maps the version and keeps it ready; the directory's version word
  * activates it. 0 or -errno. */
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3]);

@@ -91,9 +91,12 @@ void session_sweep(struct session *s)
 static void remove_board(struct session *s, uint32_t slot)
 {
 	if (slot < SCHED_MAX_LC && s->boards[slot]) {
-		sched_board_remove(s->sched, slot);
+		bool unused = sched_board_remove(s->sched, slot);
+
 		POINT("shim.board.removed");
-		shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
+		if (unused) {
+			shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
+		}
 		s->boards[slot] = NULL;
 	}
 }
@@ -196,11 +199,10 @@ void session_lose(struct session *s)
 	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
 		remove_board(s, i);
 	}
-	sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index);
-	if (s->dir) {
+	if (sched_set_pages(s->sched, NULL, s->board, s->stats, s->gpu_index) && s->dir) {
 		shm_unmap((void *)(uintptr_t)s->dir, SCHED_PAGE_BYTES);
-		s->dir = NULL;
 	}
+	s->dir = NULL;
 	s->last_prepared = 0;
 	s->swept = false;
 }

@@ -12,8 +12,10 @@
 #include "base/atomic.h"
 
 #define PAGE 4096u
-#define DEEPER (64u << 10)  /* room for calls from deeper frames, so that each need not look again \
+#define DEEPER                                                                                     \
+	(64u << 10)	    /* room for calls from deeper frames, so that each need not look again \
 			     */
+#define MOST (64u << 20)    /* of a stack that is walked */
 #define HIGHER (256u << 10) /* likewise for those above */
 
 TLS_FAST struct ebpf_stack_range ebpf_stack;
@@ -44,6 +46,17 @@ static uintptr_t reach_up(uintptr_t sp, uintptr_t limit)
 		page += PAGE;
 	}
 	return page + PAGE;
+}
+
+int ebpf_readable(uintptr_t low, uintptr_t high)
+{
+	int saved = errno, all = high - low <= MOST;
+
+	for (uintptr_t page = low & ~(uintptr_t)(PAGE - 1); all && page <= high; page += PAGE) {
+		all = readable(page);
+	}
+	errno = saved;
+	return all;
 }
 
 /* An alternate stack may lie inside the thread's own one (an array in a function); nobody may call

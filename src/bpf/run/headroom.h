@@ -23,6 +23,9 @@ extern TLS_FAST struct ebpf_stack_range ebpf_stack;
  */
 int ebpf_headroom_slow(uintptr_t sp);
 
+/* Whether all pages from low to high can be read, as those of one stack can. */
+int ebpf_readable(uintptr_t low, uintptr_t high);
+
 static ALWAYS_INLINE int ebpf_headroom(void)
 {
 	uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
