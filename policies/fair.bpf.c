@@ -103,10 +103,12 @@ int GBPF_PROG(fair_retire, retire)
 	return 0;
 }
 
-/* For the search in tick; in memory, because the verifier follows every value of a local variable through a loop. */
-static u64 lowest_ns, highest_ns;
+/* What tick finds among those who are not idle. */
+struct search {
+	u64 lowest_ns, highest_ns;
+};
 
-static __always_inline void look_at(struct account *a, u64 *wanted, u64 now)
+static __always_inline void look_at(struct search *s, struct account *a, u64 *wanted, u64 now)
 {
 	u64 sample = a->out ? 128 : 0;
 
@@ -117,33 +119,32 @@ static __always_inline void look_at(struct account *a, u64 *wanted, u64 now)
 	if (a->seen_ns + 20000000 < now) {
 		return; /* idle */
 	}
-	if (a->vtime_ns > highest_ns) {
-		highest_ns = a->vtime_ns;
+	if (a->vtime_ns > s->highest_ns) {
+		s->highest_ns = a->vtime_ns;
 	}
-	if (*wanted > 768 && a->vtime_ns < lowest_ns) {
-		lowest_ns = a->vtime_ns;
+	if (*wanted > 768 && a->vtime_ns < s->lowest_ns) {
+		s->lowest_ns = a->vtime_ns;
 	}
 }
 
 SEC("gbpf/tick")
 int GBPF_PROG(fair_tick, tick)
 {
-	u32 key = 0;
+	struct search s = { .lowest_ns = ~0ull };
+	u32 key = 0, t, n = ctx->tenants < 1024 ? ctx->tenants : 1024;
 
-	lowest_ns = ~0ull;
-	highest_ns = 0;
-	for (u32 t = 0; t < 1024 && t < ctx->tenants; t++) {
+	bpf_for (t, 0, n) {
 		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
 
 		if (a) {
-			look_at(a, &demand[t], ctx->now_ns);
+			look_at(&s, a, &demand[t], ctx->now_ns);
 		}
 	}
-	if (lowest_ns == ~0ull) {
-		lowest_ns = highest_ns; /* nobody competes */
+	if (s.lowest_ns == ~0ull) {
+		s.lowest_ns = s.highest_ns; /* nobody competes */
 	}
-	if (lowest_ns > floor_ns) {
-		floor_ns = lowest_ns;
+	if (s.lowest_ns > floor_ns) {
+		floor_ns = s.lowest_ns;
 	}
 	ticked_ns = ctx->now_ns;
 	return 0;

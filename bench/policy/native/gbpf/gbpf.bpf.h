@@ -73,5 +73,6 @@ static __always_inline void *gbpf_native_element(void *map, const void *key, u32
 #define bpf_ktime_get_ns() GBPF_CALL(bpf_ktime_get_ns, 0, 0, 0, 0, 0)
 #define bpf_get_prandom_u32() ((u32)GBPF_CALL(bpf_get_prandom_u32, 0, 0, 0, 0, 0))
 #define bpf_loop(n, callback, ctx, flags) ((long)GBPF_CALL(bpf_loop, n, callback, ctx, flags, 0))
+#define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 
 #endif
