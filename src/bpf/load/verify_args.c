@@ -62,12 +62,6 @@ static int check_rights(struct verifier *v, const struct call *c, const struct e
 				     "%s: map %s is gbpfd's own; %s runs in the tenant's process",
 				     c->what, m->name, v->hook->name);
 	}
-	if (c->helper->id == HELPER_bpf_map_update_elem && m->lock_1) {
-		report_hint(v->r, "look the value up and write its fields while you hold the lock");
-		return verify_refuse(v, v->pc, "lock",
-				     "%s: a whole value of %s would overwrite the lock in it",
-				     c->what, m->name);
-	}
 	return writes_map(c->helper->id) ? verify_map_write(v, (unsigned)(m - v->maps), c->what)
 					 : 0;
 }
