@@ -100,6 +100,25 @@ static int map_value(struct sim *s, struct sim_value *ret)
 	return err ? err : sim_place_number(s, at, &p, ret);
 }
 
+/* How many elements a map has. */
+static int count_value(struct sim *s, struct sim_value *ret)
+{
+	struct sim_place p;
+	const char *at;
+	int err;
+
+	sim_blanks(s);
+	at = s->at;
+	err = sim_place_parse(s, &p);
+	if (!err && !p.whole_map) {
+		err = sim_wrong(s, at, NULL, "what is counted is a whole map");
+	}
+	if (!err && p.live) {
+		ret->v = ebpf_map_count(p.live);
+	}
+	return err;
+}
+
 /* A field of the last event's context. */
 static bool decided_field(struct sim *s, size_t len, struct sim_value *ret)
 {
@@ -142,6 +161,7 @@ static int unknown_word(struct sim *s, const char *field, size_t len)
 	nearest_offer(&n, "errors");
 	nearest_offer(&n, "verdict");
 	nearest_offer(&n, "map");
+	nearest_offer(&n, "count");
 	nearest_offer(&n, "now");
 #define GBPF_CONST(name, value, doc) nearest_offer(&n, #name);
 #include "gbpf/hooks.def"
@@ -181,6 +201,9 @@ static int named_value(struct sim *s, const char *field, struct sim_value *ret, 
 	}
 	if (sim_take_word(s, "map")) {
 		return map_value(s, ret);
+	}
+	if (sim_take_word(s, "count")) {
+		return count_value(s, ret);
 	}
 	if (sim_take_word(s, "errors")) {
 		all_errors(s, ret);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -25,6 +26,29 @@ struct spec {
 static const struct btf *types(const struct sim *s)
 {
 	return ebpf_object_btf(&s->world.built.object);
+}
+
+/* A copy of the element as tools show it; NULL: there is none. */
+static const uint8_t *read_value(struct sim *s, const struct sim_place *p)
+{
+	uint8_t **slot = &s->values[s->turn++ % ARRAY_SIZE(s->values)];
+	const struct ebpf_map *m = p->live;
+	uint32_t index;
+	int err;
+
+	if (!*slot) {
+		*slot = malloc(EBPF_MAX_VALUE_BYTES);
+	}
+	if (!*slot || p->bytes > EBPF_MAX_VALUE_BYTES) {
+		return NULL;
+	}
+	if (m->type == MAP_QUEUE || m->type == MAP_STACK) {
+		memcpy(&index, p->key, sizeof(index));
+		err = index < ebpf_map_slots(m) ? ebpf_map_slot(m, index, NULL, *slot) - 1 : -1;
+	} else {
+		err = ebpf_map_read(m, p->key, *slot);
+	}
+	return err ? NULL : *slot;
 }
 
 static bool find_map(struct sim *s, const char *name, struct sim_place *p)
@@ -139,7 +163,7 @@ static int wrong_value(struct sim *s, const char *at, struct report *r)
 static int number_key(struct sim *s, const struct sim_place *p, struct spec *spec)
 {
 	const struct ebpf_object *o = &s->world.built.object;
-	uint32_t bytes = o->maps[p->map].key_bytes;
+	uint32_t bytes = o->maps[p->map].key_bytes ? o->maps[p->map].key_bytes : 4;
 	struct ebpf_typed_part whole = { .type = o->key_type[p->map], .bytes = bytes };
 	const char *at = s->at;
 	struct sim_value v;
@@ -311,6 +335,32 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 	return 0;
 }
 
+/* Queues and stacks have no keys: [0] is what comes out next. */
+static bool takes_key(const struct sim *s, const struct sim_place *p)
+{
+	const struct ebpf_map_def *d = &s->world.built.object.maps[p->map];
+
+	return d->key_bytes || d->type == MAP_QUEUE || d->type == MAP_STACK;
+}
+
+int sim_place_map(struct sim *s, struct sim_place *p)
+{
+	const char *at;
+	char name[64];
+	size_t len;
+
+	memset(p, 0, sizeof(*p));
+	sim_blanks(s);
+	at = s->at;
+	len = MIN(sim_word(s), sizeof(name) - 1);
+	snprintf(name, sizeof(name), "%.*s", (int)len, at);
+	if (!find_map(s, name, p)) {
+		return unknown_name(s, at, name);
+	}
+	s->at += len;
+	return 0;
+}
+
 int sim_place_parse(struct sim *s, struct sim_place *p)
 {
 	static const uint32_t data_key;
@@ -333,7 +383,7 @@ int sim_place_parse(struct sim *s, struct sim_place *p)
 	s->at += len;
 	if (!is_map) {
 		snprintf(spec.path, sizeof(spec.path), "%s", name);
-	} else if (s->world.built.object.maps[p->map].key_bytes && sim_take(s, "[")) {
+	} else if (takes_key(s, p) && sim_take(s, "[")) {
 		err = parse_key(s, p, &spec);
 	}
 	err = err ? err : parse_path(s, &spec);
@@ -344,7 +394,7 @@ int sim_place_parse(struct sim *s, struct sim_place *p)
 	p->whole_map = is_map && !spec.has_key;
 	memcpy(p->key, is_map ? spec.key : (const uint8_t *)&data_key, is_map ? sizeof(p->key) : 4);
 	if (!p->whole_map && p->live) {
-		p->base = ebpf_map_lookup(p->live, p->key);
+		p->base = read_value(s, p);
 	}
 	return p->whole_map ? 0 : find_part(s, p, &spec);
 }

@@ -282,7 +282,8 @@ static int do_event(struct sim *s, const struct sim_hook *h)
 	if (s->o->trace) {
 		trace(s, t, defaults, before);
 	}
-	return 0;
+	s->ran = h->daemon ? &s->world.daemon : &t->in;
+	return sim_ring_collect(s);
 }
 
 static int do_time(struct sim *s, bool absolute)
@@ -472,6 +473,7 @@ int sim_run(const struct sim_options *o, struct sim_result *result, struct repor
 		return report_set(r, -ENOMEM, "memory", "out of memory");
 	}
 	s->o = o;
+	s->last_record = &s->records;
 	s->result = result;
 	s->r = r;
 	err = sim_world_init(&s->world, o, r);
@@ -484,6 +486,10 @@ int sim_run(const struct sim_options *o, struct sim_result *result, struct repor
 	}
 	result->span_ns = err ? 0 : sim_now() - SIM_START_NS;
 	sim_world_finish(&s->world);
+	sim_ring_finish(s);
+	for (size_t i = 0; i < ARRAY_SIZE(s->values); i++) {
+		free(s->values[i]);
+	}
 	free(s->lines);
 	free(s->copy);
 	free(s);

@@ -81,10 +81,6 @@ int sim_set(struct sim *s)
 	if (err || s->dry) {
 		return err;
 	}
-	if (p.base) {
-		memcpy(p.base, value, p.bytes);
-		return 0;
-	}
 	err = ebpf_map_update(p.live, p.key, value, 0);
 	return err ? sim_wrong(s, at, NULL, "this cannot be set: %s", strerror(-err)) : 0;
 }

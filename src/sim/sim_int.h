@@ -11,6 +11,7 @@
 #define SIM_MAX_TENANTS 64u
 #define SIM_MAX_LINES 100000u
 #define SIM_MAX_STEPS 10000000u /* statements that one run executes */
+#define SIM_MAX_RECORDS 100000u /* of ring buffers, that nobody has looked at */
 #define SIM_MAX_DEPTH 8u	/* of loops in loops */
 #define SIM_NAME_BYTES 32u
 #define SIM_START_NS UINT64_C(1000000000)
@@ -71,6 +72,14 @@ struct sim_variable {
 	uint64_t value;
 };
 
+/* A record that a ring buffer gave, in the order of the events. */
+struct sim_record {
+	struct sim_record *next;
+	uint32_t map;
+	uint32_t bytes;
+	uint8_t data[];
+};
+
 /* The last event. */
 struct sim_decision {
 	const struct sim_hook *hook; /* NULL: none yet */
@@ -91,6 +100,11 @@ struct sim {
 	struct sim_variable vars[SIM_MAX_DEPTH + 24];
 	unsigned n_vars;
 	struct sim_decision last;
+	struct sim_record *records, **last_record; /* owned: those that nobody has looked at yet */
+	uint32_t n_records;
+	struct sim_instance *ran; /* the instance of the last event */
+	uint8_t *values[4];	  /* owned: elements that are being looked at, in turn */
+	unsigned turn;
 	uint64_t random_state, steps;
 	bool dry; /* only looks whether everything can be understood */
 	/* the place in the text */
@@ -127,13 +141,15 @@ uint64_t sim_random(struct sim *s);
 struct sim_place {
 	uint32_t map;
 	struct ebpf_map *live; /* in the instance that it is read from */
-	uint8_t *base;	       /* whole value; NULL: no such element */
+	const uint8_t *base;   /* copy of the whole value; NULL: no such element */
 	uint32_t type;	       /* BTF of the whole */
 	size_t bytes;
 	struct ebpf_typed_part part;
 	bool whole_map; /* no key was given, though the map has keys */
 	uint8_t key[EBPF_MAX_KEY_BYTES];
 };
+/* A map by name as its number, and whose. */
+int sim_place_map(struct sim *s, struct sim_place *ret);
 int sim_place_parse(struct sim *s, struct sim_place *ret);
 int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
 		     struct sim_value *ret);
@@ -148,7 +164,9 @@ void sim_print_number(FILE *to, const char *name, struct sim_value v);
 /* Notes an expectation that did not hold, about the text from at on. */
 void sim_fail(struct sim *s, const char *at, const char *expected, const char *got);
 
-/* ring.c */
+/* ring.c: takes what the last event wrote to ring buffers; the records go with the run. */
+int sim_ring_collect(struct sim *s);
+void sim_ring_finish(struct sim *s);
 int sim_expect_ring(struct sim *s, const char *at);
 
 /* match.c: {member=value ...} against bytes of a type. 0 with *ret_holds, or -EINVAL. base NULL:

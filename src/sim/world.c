@@ -268,6 +268,9 @@ int64_t sim_world_run(struct sim_world *w, const struct sim_hook *h, struct sim_
 		/* As gBPF does: the verdict is the 32 bits of an int. */
 		verdict = (int32_t)ebpf_policy_run(p, (unsigned)h->id, ctx);
 	}
+	if (h->daemon) {
+		ebpf_maps_publish(p->env.maps, p->env.n_maps);
+	}
 	if (strcmp(h->name, "tick") == 0) {
 		w->last_tick_ns = sim_now();
 		w->ticks++;

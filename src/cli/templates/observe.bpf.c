@@ -44,7 +44,8 @@ struct slow_work {
 
 struct {
 	__uint(type, GBPF_MAP_RINGBUF);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 16384); /* bytes */
+	__uint(map_flags, GBPF_F_TENANT);
 	__type(value, struct slow_work);
 } slow SEC(".maps");
 
