@@ -85,13 +85,20 @@ static inline void count_failure(struct prepared *p, unsigned hook, enum sched_f
 	(void)add_relaxed(&p->failures[hook][what], 1u);
 }
 
-/* Runs a hook that is filled; *ret_helper says whether a helper failed meanwhile. */
+/* What it read from epoch arrays is a mix of several epochs. */
+static inline bool outlived(const struct prepared *p)
+{
+	return unlikely(p->policy.epoch) && ebpf_latch.outlived;
+}
+
+/* Runs a hook that is filled; *ret_helper says whether a helper failed meanwhile, or the call took
+ * so long that its verdict is worth nothing. */
 static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *ret_helper)
 {
 	uint64_t errors = load_relaxed(&p->policy.env.helper_errors);
 	uint64_t verdict = ebpf_policy_run(&p->policy, hook, ctx);
 
-	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors;
+	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors || outlived(p);
 	if (unlikely(*ret_helper)) {
 		count_failure(p, hook, SCHED_FAILED_HELPER);
 	}
@@ -157,7 +164,10 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	verdict = run(p, SCHED_HOOK_submit, &c, &helper) & 0xffffffffu;
 	POINT("sched.submit.ran");
 	if (unlikely(helper || verdict > GBPF_DEFER)) {
-		a->bad = helper ? ASK_HELPER : verdict == GBPF_SPLIT ? ASK_SPLIT : ASK_RANGE;
+		a->bad = outlived(p)		 ? ASK_OUTLIVED
+			 : helper		 ? ASK_HELPER
+			 : verdict == GBPF_SPLIT ? ASK_SPLIT
+						 : ASK_RANGE;
 		if (!helper) {
 			count_failure(p, SCHED_HOOK_submit, SCHED_FAILED_VERDICT);
 		}
@@ -184,15 +194,16 @@ void ask_complain(struct sched_queue *q, const struct ask *a)
 {
 	char text[120];
 
-	if (a->bad == ASK_HELPER) {
+	if (a->bad == ASK_HELPER || a->bad == ASK_OUTLIVED) {
 		stat_add(q->s, helper_errors, 1u);
 	} else {
 		stat_add(q->s, verdict_errors, 1u);
 	}
 	snprintf(text, sizeof(text), "policy version %llu: %s", (unsigned long long)a->version,
-		 a->bad == ASK_HELPER  ? "a helper failed in submit; the launch goes"
-		 : a->bad == ASK_SPLIT ? SPLIT_TEXT
-				       : "verdict of submit out of range; the launch goes");
+		 a->bad == ASK_OUTLIVED ? "submit outlived three epochs; the launch goes"
+		 : a->bad == ASK_HELPER ? "a helper failed in submit; the launch goes"
+		 : a->bad == ASK_SPLIT	? SPLIT_TEXT
+					: "verdict of submit out of range; the launch goes");
 	note(q->s, "policy-error", text);
 }
 
@@ -295,6 +306,7 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 	pin_leave(pin);
 	if (unlikely(helper)) {
 		stat_add(q->s, helper_errors, 1u);
+		return DEFAULT_LINGER_NS;
 	}
 	return MIN(c.linger_ns, MAX_LINGER_NS);
 }

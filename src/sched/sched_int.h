@@ -190,7 +190,7 @@ struct ask {
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
 	uint8_t bad;	 /* enum ask_bad */
 };
-enum ask_bad { ASK_FINE, ASK_RANGE, ASK_HELPER, ASK_SPLIT };
+enum ask_bad { ASK_FINE, ASK_RANGE, ASK_HELPER, ASK_SPLIT, ASK_OUTLIVED };
 
 /* All run inside a pin of their own but ask_submit_pinned. */
 void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,

@@ -62,6 +62,9 @@ struct ebpf_policy {
 	size_t code_bytes;
 	void *image; /* owned mapping, read only */
 	size_t image_bytes;
+	const uint64_t *epoch; /* borrowed from the GLOBAL region; NULL: no epoch arrays */
+	uint32_t epoch_ahead;  /* 1: in gbpfd, whose programs write the epoch to come */
+	uint64_t outlived;     /* runs that outlived three publications: relaxed */
 	struct ebpf_env env;
 };
 
@@ -94,11 +97,15 @@ int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_de
  * Where the stack does not reach, 0, the built-in verdict, and a helper's error is counted. */
 static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx);
 
+/* The same for policies with epoch arrays, which see one epoch from the beginning to the end.
+ * ebpf_latch.outlived then says that what it read was written over meanwhile. */
+uint64_t ebpf_policy_run_latched(struct ebpf_policy *p, unsigned hook, void *ctx);
+
 #include "base/atomic.h"
 #include "bpf/run/headroom.h"
 #include "bpf/run/interp.h"
 
-static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx)
+static inline uint64_t ebpf_policy_run_now(struct ebpf_policy *p, unsigned hook, void *ctx)
 {
 	if (unlikely(!ebpf_headroom())) {
 		(void)add_relaxed(&p->env.helper_errors, 1u);
@@ -110,6 +117,12 @@ static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, voi
 	return ebpf_interp_code(&(struct ebpf_code){ p->insns[hook], p->n_insns[hook],
 						     p->tails[hook], p->n_tails[hook] },
 				ctx, &p->env);
+}
+
+static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx)
+{
+	return unlikely(p->epoch) ? ebpf_policy_run_latched(p, hook, ctx)
+				  : ebpf_policy_run_now(p, hook, ctx);
 }
 
 #endif

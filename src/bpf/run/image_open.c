@@ -113,6 +113,8 @@ static int map_regions(struct ebpf_policy *p, const int fds[EBPF_REGIONS], int d
 			return err;
 		}
 	}
+	p->epoch = ebpf_maps_epoch(p->env.maps, p->env.n_maps);
+	p->epoch_ahead = (uint32_t)daemon;
 	/* So that an update through the helper is refused instead of faulting. */
 	for (unsigned i = 0; i < p->env.n_maps && !daemon; i++) {
 		if (p->env.maps[i].region == EBPF_REGION_GLOBAL) {

@@ -15,8 +15,9 @@
 
 #define RESTARTS 32u
 #define RETRIES 64u
-#define LONGEST 512u  /* elements of one bucket; about 2 in the mean, 10 at the worst */
-#define LRU_STEPS 64u /* that spare what was used lately; then as many that do not */
+#define LONGEST 512u   /* elements of one bucket; about 2 in the mean, 10 at the worst */
+#define LRU_SAMPLE 16u /* elements of which the one that was unused for longest goes */
+#define LRU_ROUNDS 8u
 #define MIX 0x9e3779b97f4a7c15u
 
 struct key {
@@ -86,7 +87,7 @@ static inline int key_is(const struct ebpf_map *m, uint32_t i, const uint64_t *k
 	return 1;
 }
 
-/* Set when an element of an LRU_HASH is used; the hand that looks for victims clears it. */
+/* When an element of an LRU_HASH was last used, in insertions. */
 static inline uint32_t *elem_used(const struct ebpf_map *m, uint32_t i)
 {
 	return (uint32_t *)(void *)(elem_at(m, i) + 8);
@@ -94,9 +95,14 @@ static inline uint32_t *elem_used(const struct ebpf_map *m, uint32_t i)
 
 static inline void touch(const struct ebpf_map *m, uint32_t i)
 {
-	if (m->type == GBPF_MAP_LRU_HASH && !(m->flags & GBPF_F_RDONLY) &&
-	    !load_relaxed(elem_used(m, i))) {
-		store_relaxed(elem_used(m, i), 1u);
+	uint32_t now;
+
+	if (m->type != GBPF_MAP_LRU_HASH || (m->flags & GBPF_F_RDONLY)) {
+		return;
+	}
+	now = pool_time(m);
+	if (load_relaxed(elem_used(m, i)) != now) {
+		store_relaxed(elem_used(m, i), now);
 	}
 }
 
@@ -278,24 +284,35 @@ static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	}
 }
 
-/* A full table gives way: the hand goes round, forgives what was used since it came by last, and
- * evicts the first that was not. */
+/* A full table gives way: of some elements, the one that was not used for longest. Lost elements
+ * that are met on the way are taken instead. */
 static int lru_claim(const struct ebpf_map *m, uint64_t *ret_link)
 {
 	int i = pool_claim_quick(m, ret_link);
 
-	for (uint32_t step = 0; i < 0 && step < 2 * LRU_STEPS; step++) {
-		uint32_t at = pool_hand(m);
-		uint64_t link = load_acquire(elem_link(m, at));
+	pool_tick(m);
+	for (uint32_t round = 0; i < 0 && round < LRU_ROUNDS; round++) {
+		uint32_t victim = 0, oldest = 0, now = pool_time(m);
+		uint64_t victim_link = 0;
 
-		if (LINK_STATE(link) != ELEM_LINKED) {
-			i = pool_take(m, at, hash_lost, ret_link) ? (int)at : -1;
-		} else if (step < LRU_STEPS && load_relaxed(elem_used(m, at))) {
-			store_relaxed(elem_used(m, at), 0u);
-		} else {
-			evict(m, at, link);
-			i = pool_claim_quick(m, ret_link);
+		for (uint32_t k = 0; k < LRU_SAMPLE; k++) {
+			uint32_t at = pool_sample(m), age = now - load_relaxed(elem_used(m, at));
+			uint64_t link = load_acquire(elem_link(m, at));
+
+			if (LINK_STATE(link) != ELEM_LINKED) {
+				if (pool_take(m, at, hash_lost, ret_link)) {
+					return (int)at;
+				}
+			} else if (!victim_link || age > oldest) {
+				victim = at;
+				victim_link = link;
+				oldest = age;
+			}
 		}
+		if (victim_link) {
+			evict(m, victim, victim_link);
+		}
+		i = pool_claim_quick(m, ret_link);
 	}
 	return i;
 }
@@ -319,7 +336,7 @@ static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *
 		memset((uint8_t *)elem_value(m, (uint32_t)i) + m->lock_1 - 1, 0, 4);
 	}
 	if (lru) {
-		store_relaxed(elem_used(m, (uint32_t)i), 0u);
+		store_relaxed(elem_used(m, (uint32_t)i), pool_time(m));
 	}
 	POINT("map.hash.insert.filled");
 	return i;

@@ -10,7 +10,7 @@
 #define TOP_WORDS 4u
 
 struct pool {
-	uint32_t scan, hand, failures, unused;
+	uint32_t scan, hand, failures, time;
 	uint64_t top[TOP_WORDS];
 	uint64_t pad[2];
 	uint64_t bits[]; /* second level, then one bit for each element */
@@ -191,9 +191,21 @@ void pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link)
 	clear_bit(p->top, i / 64 / 64);
 }
 
-uint32_t pool_hand(const struct ebpf_map *m)
+uint32_t pool_sample(const struct ebpf_map *m)
 {
-	return __atomic_fetch_add(&pool_of(m)->hand, 1u, __ATOMIC_RELAXED) % m->max_entries;
+	uint32_t n = __atomic_fetch_add(&pool_of(m)->hand, 1u, __ATOMIC_RELAXED);
+
+	return (uint32_t)((uint64_t)(n * 2654435761u) * m->max_entries >> 32);
+}
+
+uint32_t pool_time(const struct ebpf_map *m)
+{
+	return load_relaxed(&pool_of(m)->time);
+}
+
+void pool_tick(const struct ebpf_map *m)
+{
+	(void)__atomic_fetch_add(&pool_of(m)->time, 1u, __ATOMIC_RELAXED);
 }
 
 uint32_t pool_failures(const struct ebpf_map *m)

@@ -26,8 +26,11 @@ int pool_change(const struct ebpf_map *m, uint32_t i, uint64_t *link, uint32_t s
 		uint32_t next);
 /* Frees an element whose word is link; when it is not any more somebody else has it. */
 void pool_free(const struct ebpf_map *m, uint32_t i, uint64_t link);
-/* The next place of the hand that goes round over all elements. */
-uint32_t pool_hand(const struct ebpf_map *m);
+/* Some element; every one of them comes again and again, neighbours far apart. */
+uint32_t pool_sample(const struct ebpf_map *m);
+/* A time that insertions count. */
+uint32_t pool_time(const struct ebpf_map *m);
+void pool_tick(const struct ebpf_map *m);
 /* Number of calls so far, for work that is done at every so many failures only. */
 uint32_t pool_failures(const struct ebpf_map *m);
 
