@@ -279,8 +279,11 @@ static void mark_meets(struct verifier *v)
 			v->info[verify_target(in, pc)] |= INSN_MEET;
 		}
 		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == EBPF_CALL_HELPER) {
-			v->info[pc] |= in->imm == HELPER_bpf_iter_num_next ? INSN_MEET : 0;
+			int next = in->imm == HELPER_bpf_iter_num_next;
+
+			v->info[pc] |= next ? INSN_MEET : 0;
 			v->info[pc + 1] |= calls_back(in->imm) ? INSN_MEET : 0;
+			v->converges |= next || calls_back(in->imm);
 		}
 		if (is_local_call(in)) {
 			v->info[verify_target(in, pc)] |= INSN_MEET;
@@ -445,6 +448,9 @@ int verify_cfg(struct verifier *v)
 	if (err == 0) {
 		mark_meets(v);
 		err = order_branches(v);
+	}
+	if (err == 0 && v->converges) {
+		err = verify_live(v);
 	}
 	return err;
 }

@@ -232,6 +232,8 @@ struct verifier {
 
 	uint8_t *info;	      /* owned; INSN_* of each slot */
 	uint8_t *subprog_of;  /* owned */
+	uint16_t *live;	      /* owned; registers that are read from here on, or NULL */
+	int converges;	      /* there are loops by convergence */
 	struct node **open;   /* owned; by instruction: nodes of the running path, deepest first */
 	struct node **closed; /* owned; by instruction: nodes to end at, last closed first */
 	struct node *root;
@@ -282,6 +284,11 @@ void verify_verdict_names(const struct verify_hook *h, struct buf *out);
 /* verify_cfg.c: all that can be said without walking. Fills info and subprog_of. */
 int verify_cfg(struct verifier *v);
 uint32_t verify_target(const struct ebpf_insn *in, uint32_t pc);
+
+/* verify_live.c. Before the walk, when there are loops by convergence: fills live. */
+int verify_live(struct verifier *v);
+/* At a loop's head: forgets what nobody reads any more. */
+void verify_drop_dead(struct verifier *v);
 
 /* verify_report.c. Each returns -EACCES (or err). The hint is set first, by report_hint. */
 int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)

@@ -221,9 +221,13 @@ int verify_meet(struct verifier *v)
 {
 	uint32_t head = verify_head(v);
 	struct costs costs;
-	struct node *n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
+	struct node *n;
 	int err;
 
+	if (head) {
+		verify_drop_dead(v);
+	}
+	n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
 	if (n) {
 		v->entering = 0;
 		return end_at(v, n, &costs);
@@ -356,6 +360,7 @@ void verify_free(struct verifier *v)
 	free(v->open);
 	free(v->closed);
 	free(v->info);
+	free(v->live);
 	free(v->subprog_of);
 	buf_finish(&v->log);
 }
