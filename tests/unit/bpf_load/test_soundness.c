@@ -56,6 +56,7 @@ struct world {
 	int32_t first[GEN_MAX_INSNS];
 	const struct ebpf_prog *prog;
 	int has_spill, has_offset;
+	uint64_t entered[64]; /* functions, over all runs of the program */
 	/* of one run */
 	uint64_t fp[EBPF_MAX_FRAMES];
 	uint64_t cost;
@@ -64,7 +65,7 @@ struct world {
 
 /* What was seen, for the shares that are asserted. */
 struct tally {
-	uint64_t programs, accepted, indirect, spills, offsets, calls[8];
+	uint64_t programs, accepted, indirect, spills, offsets, calls[8], entered;
 };
 
 /* A stored number that is not known, or a stored pointer. */
@@ -192,6 +193,22 @@ static int one_value(struct names *n, const struct reg *r, uint64_t value)
 	return 1;
 }
 
+/* It gives no other numbers than the state says, and not more of them. */
+static int iterator_holds(const struct reg *r, const uint8_t *mem)
+{
+	int32_t current, end;
+	int64_t left;
+
+	memcpy(&current, mem, 4);
+	memcpy(&end, mem + 4, 4);
+	left = (int64_t)end - current - 1;
+	if (left <= 0) {
+		return 1;
+	}
+	return !r->map && (uint64_t)left <= r->v.umax && current + 1 >= r->v.s32min &&
+	       end - 1 <= r->v.s32max;
+}
+
 /* The eight bytes of a slot of the running frame. */
 static int slot_holds(const struct world *w, const struct seen_slot *s, uint64_t fp,
 		      struct names *names)
@@ -208,6 +225,9 @@ static int slot_holds(const struct world *w, const struct seen_slot *s, uint64_t
 			first = MIN(first, i);
 			n++;
 		}
+	}
+	if (s->s.kind[0] == BYTE_ITER) {
+		return iterator_holds(&s->s.r, mem);
 	}
 	if (!n) {
 		return 1;
@@ -274,6 +294,9 @@ static void compare(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[
 
 	w->fp[frame] = regs[10];
 	w->cost += 1;
+	for (uint32_t k = 1; k < w->prog->n_subprogs; k++) {
+		w->entered[k] += w->prog->subprog[k] == pc;
+	}
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0) {
 		w->cost += helper_cost(w, in->imm, regs);
 	}
@@ -427,6 +450,7 @@ static void make_program(struct world *w, uint64_t seed, struct rng *r, unsigned
 	w->prog = &prog;
 	w->n_seen = w->n_slots = 0;
 	w->full = w->has_spill = w->has_offset = 0;
+	memset(w->entered, 0, sizeof(w->entered));
 	memset(w->first, 0xff, sizeof(w->first));
 	fill(r, w->t.env.maps[2].data, gen_maps[2].value_bytes);
 }
@@ -442,6 +466,9 @@ static void count(struct tally *t, const struct world *w, int accepted)
 	t->offsets += (uint64_t)w->has_offset;
 	t->indirect += w->has_spill || w->has_offset;
 	t->calls[0] += w->prog->n_subprogs > 1;
+	for (uint32_t k = 1; k < w->prog->n_subprogs; k++) {
+		t->entered += w->entered[k];
+	}
 	for (uint32_t i = 0; i < w->prog->n_insns; i++) {
 		const struct ebpf_insn *in = &w->prog->insns[i];
 
@@ -502,15 +529,18 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void print_tally(const struct tally *t)
 {
-	print_message("%llu of %llu programs accepted; of those with variable offsets %llu, spills "
-		      "%llu, either %llu, functions %llu; calls: callbacks %llu, iterators %llu, "
-		      "records %llu, tail calls %llu, queues %llu, updates and deletes %llu\n",
-		      (unsigned long long)t->accepted, (unsigned long long)t->programs,
-		      (unsigned long long)t->offsets, (unsigned long long)t->spills,
-		      (unsigned long long)t->indirect, (unsigned long long)t->calls[0],
-		      (unsigned long long)t->calls[1], (unsigned long long)t->calls[2],
-		      (unsigned long long)t->calls[3], (unsigned long long)t->calls[4],
-		      (unsigned long long)t->calls[5], (unsigned long long)t->calls[6]);
+	print_message(
+		"%llu of %llu programs accepted; of those with variable offsets %llu, spills "
+		"%llu, either %llu, functions %llu; calls: callbacks %llu, iterators %llu, "
+		"records %llu, tail calls %llu, queues %llu, updates and deletes %llu; functions "
+		"entered %llu times\n",
+		(unsigned long long)t->accepted, (unsigned long long)t->programs,
+		(unsigned long long)t->offsets, (unsigned long long)t->spills,
+		(unsigned long long)t->indirect, (unsigned long long)t->calls[0],
+		(unsigned long long)t->calls[1], (unsigned long long)t->calls[2],
+		(unsigned long long)t->calls[3], (unsigned long long)t->calls[4],
+		(unsigned long long)t->calls[5], (unsigned long long)t->calls[6],
+		(unsigned long long)t->entered);
 }
 
 static void many_programs(void (*one)(struct world *w, uint64_t seed, struct tally *t))
@@ -531,6 +561,7 @@ static void many_programs(void (*one)(struct world *w, uint64_t seed, struct tal
 	/* otherwise the test says little */
 	assert_true(t.accepted * 5 >= t.programs);
 	assert_true(t.indirect * 2 >= t.accepted);
+	assert_true(t.entered >= t.programs / 2);
 }
 
 static void runs_stay_inside_the_states(void **state)
