@@ -5,6 +5,7 @@
 #include "cli/client.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
+#include "cli/watch.h"
 
 /* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
 static void active_policy(struct gbpf *g, char out[80])
@@ -50,11 +51,22 @@ static void print_change(const char *verb, const char *was, const json_t *r)
 	putchar('\n');
 }
 
-enum { O_KEEP_MAPS };
+enum { O_KEEP_MAPS, O_WATCH, O_ROLLBACK_IF, O_DETACH };
+
+#define KEEP_MAPS                                                                                  \
+	[O_KEEP_MAPS] = { "keep-maps", 0, NULL, "maps that both versions have keep their contents" }
 
 static const struct cli_option load_options[] = {
-	[O_KEEP_MAPS] = { "keep-maps", 0, NULL,
-			  "maps that both versions have keep their contents" },
+	KEEP_MAPS,
+	{ NULL, 0, NULL, NULL },
+};
+
+static const struct cli_option swap_options[] = {
+	KEEP_MAPS,
+	[O_WATCH] = { "watch", 0, "TIME", "look at the new version for so long" },
+	[O_ROLLBACK_IF] = { "rollback-if", 0, "CONDITION",
+			    "go back as soon as this holds, such as 'p99>6ms'" },
+	[O_DETACH] = { "detach", 0, NULL, "do not wait for the end of the watch" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -65,8 +77,14 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 	json_t *result = NULL;
 	char *json = NULL;
 	char was[80] = "", name[64];
-	int rc, code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
+	uint64_t watch_ns = 0;
+	int rc, code, end = CLI_OK;
 
+	code = watch_options(c, c->opt[O_WATCH], c->opt[O_ROLLBACK_IF], c->opt[O_DETACH] != NULL,
+			     &watch_ns);
+	if (code == CLI_OK) {
+		code = cli_policy_read(c, what, c->arg, c->n_args, &elf, name);
+	}
 	if (code == CLI_OK) {
 		code = cli_open(c, &g);
 	}
@@ -75,21 +93,36 @@ static int load(struct cli *c, const char *what, const char *verb, unsigned flag
 			active_policy(g, was);
 		}
 		flags |= c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0;
-		rc = gbpf_policy_load_bytes(g, elf.data, elf.len, name, flags, &json);
+		rc = gbpf_policy_load_watched(g, elf.data, elf.len, name, flags, watch_ns,
+					      c->opt[O_ROLLBACK_IF], &json);
 		code = cli_result(c, g, what, rc, json, &result);
 	}
-	gbpf_close(g);
 	buf_finish(&elf);
+	if (code == CLI_OK && !c->json) {
+		print_change(was[0] ? verb : "loaded", was, result);
+	}
+	if (code == CLI_OK && watch_ns && !c->opt[O_DETACH]) {
+		json_t *watch = NULL;
+
+		fflush(stdout);
+		end = watch_await(c, g, cli_u64(result, "version"), &watch);
+		if (!watch) { /* gbpfd is gone: that has been said */
+			code = end;
+		}
+		json_object_set_new(result, "watch", watch ? watch : json_null());
+	}
+	gbpf_close(g);
 	if (code != CLI_OK) {
+		json_decref(result);
 		return code;
 	}
 	if (c->json) {
-		return cli_json(c, (flags & GBPF_LOAD_SWAP) ? "policy.swap" : "policy.load",
+		code = cli_json(c, (flags & GBPF_LOAD_SWAP) ? "policy.swap" : "policy.load",
 				result);
+		return end ? end : code;
 	}
-	print_change(was[0] ? verb : "loaded", was, result);
 	json_decref(result);
-	return CLI_OK;
+	return end;
 }
 
 static int cmd_load(struct cli *c)
@@ -185,7 +218,7 @@ const struct cli_verb verb_policy_swap = {
 	.args = "NAME|OBJECT...",
 	.doc = "replace the active policy while programs run",
 	.page = "gbpf-policy.1",
-	.options = load_options,
+	.options = swap_options,
 	.min_args = 1,
 	.max_args = -1,
 	.run = cmd_swap,
