@@ -213,6 +213,7 @@ static int check_numbers(struct obj_parse *p, const struct ebpf_map_def *d)
 
 int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 {
+	struct ebpf_map_def whole;
 	int err;
 
 	if (!type_name(d->type)) {
@@ -236,7 +237,9 @@ int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 	if (err) {
 		return err;
 	}
-	err = ebpf_map_check(d);
+	whole = *d;
+	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* which one: object_entries.c finds it */
+	err = ebpf_map_check(&whole);
 	return err ? refuse_map(p, d, err, "sizes or flags do not suit the type") : 0;
 }
 
