@@ -7,6 +7,8 @@
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
 
+#define ONE_LINE 3 /* programs */
+
 enum { O_EXPLAIN, O_SECTION, O_LINK };
 
 static const struct cli_option options[] = {
@@ -31,23 +33,30 @@ static json_t *program_json(const struct ebpf_prog *p, const struct ebpf_verify_
 			 "stack_bytes", (int)s->stack_bytes);
 }
 
+/* On one line, or with a line for each program when there are many. */
 static void print_accepted(struct cli *c, const char *file, json_t *programs, unsigned n_maps)
 {
+	size_t n = json_array_size(programs), i;
+	bool many = n > ONE_LINE;
 	json_t *p;
-	size_t i;
 
 	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN),
 	       file);
+	if (many) {
+		printf("%zu hooks, %u map%s\n", n, n_maps, n_maps == 1 ? "" : "s");
+	}
 	json_array_foreach(programs, i, p)
 	{
-		printf("%s%s %d insns, worst path %d of %d", i ? "; " : "",
+		printf(many ? "  %-13s %4d insns, worst path %6d of %d\n"
+			    : "%s %d insns, worst path %d of %d; ",
 		       json_string_value(json_object_get(p, "hook")),
 		       (int)json_integer_value(json_object_get(p, "insns")),
 		       (int)json_integer_value(json_object_get(p, "cost")),
 		       (int)json_integer_value(json_object_get(p, "budget")));
 	}
-	printf("%s%u map%s\n", json_array_size(programs) ? "; " : "", n_maps,
-	       n_maps == 1 ? "" : "s");
+	if (!many) {
+		printf("%u map%s\n", n_maps, n_maps == 1 ? "" : "s");
+	}
 }
 
 /* Verifies every program (or that of one hook) and collects what is printed about it. 0 or -errno

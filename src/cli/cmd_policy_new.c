@@ -116,9 +116,9 @@ static void print_next(const char *dir, const char *name, const char *template)
 	       "Next:\n"
 	       "  cd %s\n"
 	       "  gbpf policy build\n"
-	       "  gbpf policy test %s.bpf.o %s.scenario\n"
+	       "  gbpf policy test %s.bpf.o\n"
 	       "  gbpf policy swap %s.bpf.o\n",
-	       dir, name, template, does, dir, name, dir, name, name, name);
+	       dir, name, template, does, dir, name, dir, name, name);
 }
 
 static int cmd_policy_new(struct cli *c)

@@ -1,7 +1,9 @@
 /* `gbpf policy test`: a policy against scenarios, without a GPU and without gbpfd. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
@@ -157,21 +159,49 @@ static int count_objects(const struct cli *c)
 	return n;
 }
 
+/* "x.scenario" beside "x.bpf.o". CLI_OK, or an exit code after a message. */
+static int own_scenario(struct cli *c, char *path, size_t cap)
+{
+	static const char *const ends[] = { ".bpf.o", ".o" };
+	int code = cli_policy_find(c, "policy test", c->arg[0], path, cap);
+	size_t len = strlen(path);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		size_t n = strlen(ends[i]);
+
+		if (len > n && strcmp(path + len - n, ends[i]) == 0) {
+			snprintf(path + len - n, cap - (len - n), ".scenario");
+			break;
+		}
+	}
+	if (strlen(path) != len && access(path, R_OK) == 0) {
+		return CLI_OK;
+	}
+	return cli_fail(c, CLI_USAGE, "usage", "See: gbpf help policy test",
+			"policy test: name a scenario; there is none beside the policy");
+}
+
 static int cmd_policy_test(struct cli *c)
 {
-	int n = count_objects(c), worst = CLI_OK, code;
+	int n = count_objects(c), worst = CLI_OK, code = CLI_OK;
+	char *files[1] = { NULL }, own[PATH_MAX], name[64];
+	char **scenarios = c->arg + n;
+	int n_scenarios = c->n_args - n;
 	json_t *list = json_array();
 	struct buf elf = { 0 };
-	char name[64];
 
-	if (n == c->n_args) {
-		json_decref(list);
-		return cli_fail(c, CLI_USAGE, "usage", "See: gbpf help policy test",
-				"policy test: needs a scenario");
+	if (!n_scenarios) {
+		code = own_scenario(c, own, sizeof(own));
+		files[0] = own;
+		scenarios = files;
+		n_scenarios = 1;
 	}
-	code = cli_policy_read(c, "policy test", c->arg, n, &elf, name);
-	for (int i = n; i < c->n_args && code == CLI_OK; i++) {
-		int one = test_one(c, name, &elf, c->arg[i], list);
+	code = code == CLI_OK ? cli_policy_read(c, "policy test", c->arg, n, &elf, name) : code;
+	for (int i = 0; i < n_scenarios && code == CLI_OK; i++) {
+		int one = test_one(c, name, &elf, scenarios[i], list);
 
 		worst = worst == CLI_FAILED || one == CLI_FAILED ? CLI_FAILED : MAX(worst, one);
 	}
@@ -187,11 +217,11 @@ static int cmd_policy_test(struct cli *c)
 
 const struct cli_verb verb_policy_test = {
 	.name = "test",
-	.args = "NAME|OBJECT... SCENARIO...",
+	.args = "NAME|OBJECT... [SCENARIO...]",
 	.doc = "run a policy against scenarios: 0 all as expected, 4 not, 1 unusable",
 	.page = "gbpf-policy.1",
 	.options = options,
-	.min_args = 2,
+	.min_args = 1,
 	.max_args = -1,
 	.run = cmd_policy_test,
 };

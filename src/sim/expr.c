@@ -25,6 +25,7 @@ uint64_t sim_random(struct sim *s)
 }
 
 static int sum(struct sim *s, const char *field, struct sim_value *ret, int depth);
+static int primary(struct sim *s, const char *field, struct sim_value *ret, int depth);
 
 static int random_between(struct sim *s, struct sim_value *ret, int depth)
 {
@@ -67,7 +68,7 @@ static int note_value(struct sim *s, struct sim_value *ret, int depth)
 
 	sim_blanks(s);
 	at = s->at;
-	err = sum(s, NULL, &counter, depth + 1);
+	err = primary(s, NULL, &counter, depth + 1);
 	if (err) {
 		return err;
 	}

@@ -1,7 +1,7 @@
 /* mypolicy: counts what each tenant copies and sets, and holds copies back that exceed a budget.
  *
  *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o mypolicy.scenario	runs it without a GPU
+ *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
  *	gbpf map dump traffic				shows what was copied
  *	gbpf policy rollback				goes back to the one before

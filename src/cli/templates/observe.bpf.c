@@ -1,7 +1,7 @@
 /* mypolicy: looks on. It holds nothing; it measures kernels and reports the slow ones.
  *
  *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o mypolicy.scenario	runs it without a GPU
+ *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
  *	gbpf map dump kernels				how often each kernel ran, and for how long
  *	gbpf map dump durations				a histogram of what took how long

@@ -1,7 +1,7 @@
 /* mypolicy: tenants get GPU time by weight; who has used up his part waits for more.
  *
  *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o mypolicy.scenario	runs it without a GPU
+ *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
  *	gbpf policy rollback				goes back to the one before
  *
