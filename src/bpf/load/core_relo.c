@@ -213,7 +213,7 @@ static void set_widths(struct obj_core *c, const struct core_path *local, const 
 	c->size_from_1 = (uint8_t)MIN(l->bytes + 1, 255u);
 	if (((unsigned_int(lt) && unsigned_int(ht)) ||
 	     (lt && ht && btf_is_ptr(lt) && btf_is_ptr(ht))) &&
-	    h->bytes <= 8) {
+	    h->bytes <= 8 && !(h->bytes & (h->bytes - 1))) {
 		c->size_to = (uint8_t)h->bytes;
 	}
 }
@@ -351,7 +351,7 @@ static enum fit patch_access(const struct obj_core *c, struct ebpf_insn *in, con
 		*ret_what = "lies too far from the struct's beginning here";
 		return UNFIT;
 	}
-	if (c->moved || (c->size_from_1 && (!c->size_to || !width_codes[c->size_to]))) {
+	if (c->moved || (c->size_from_1 && !c->size_to)) {
 		*ret_what = "has another size or place in its word here";
 		return UNFIT;
 	}

@@ -15,7 +15,7 @@ static int same_shape(const struct ebpf_map_def *a, const struct ebpf_map_def *b
 {
 	return a->type == b->type && a->key_bytes == b->key_bytes &&
 	       a->value_bytes == b->value_bytes && a->max_entries == b->max_entries &&
-	       a->flags == b->flags;
+	       a->flags == b->flags && a->lock_1 == b->lock_1;
 }
 
 static int refuse_entry(struct obj_parse *p, const Elf64_Rel *r, const char *map, uint64_t index,

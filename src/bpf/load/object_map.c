@@ -160,11 +160,13 @@ static void complete(struct declared *d)
 
 static int refuse_map(struct obj_parse *p, const struct ebpf_map_def *d, int err, const char *what)
 {
+	const char *known = type_name(d->type);
+
 	return obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
 			  "map %s: %s (%s, key %u, value "
 			  "%u bytes, max_entries %u, map_flags 0x%x)",
-			  d->name, what, type_name(d->type), d->key_bytes, d->value_bytes,
-			  d->max_entries, d->flags);
+			  d->name, what, known ? known : "type not known", d->key_bytes,
+			  d->value_bytes, d->max_entries, d->flags);
 }
 
 static uint32_t key_wanted(uint32_t type)
@@ -317,6 +319,10 @@ static int read_inner(const struct declared *outer, struct obj_map_at *at)
 	if (err) {
 		return err;
 	}
+	err = obj_find_lock(d.p, d.def, d.value_type, &d.def->lock_1);
+	if (err) {
+		return err;
+	}
 	if (d.values || d.def->type == MAP_ARRAY_OF_MAPS || d.def->type == MAP_PROG_ARRAY) {
 		return refuse_map(d.p, outer->def, -EINVAL,
 				  "the maps in an array of maps hold values, no maps or programs");
@@ -370,9 +376,9 @@ static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_
 		p->n_map_at++;
 		*at = (struct obj_map_at){ (uint32_t)sym->st_value, (uint32_t)sym->st_size,
 					   p->o->n_maps, d.values, NULL };
-		err = obj_check_map(p, d.def);
+		err = check_values(&d);
 	}
-	err = err ? err : check_values(&d);
+	err = err ? err : obj_check_map(p, d.def);
 	err = err ? err : read_inner(&d, at);
 	err = err ? err : obj_find_lock(p, d.def, d.value_type, &d.def->lock_1);
 	if (err == 0) {

@@ -80,6 +80,17 @@ static int is_zero(const struct ops *o, uint32_t off, uint32_t bytes)
 	return 1;
 }
 
+/* For bitfields, which share their bytes with others. */
+static int is_zero_bits(const struct ops *o, uint64_t first, uint32_t bits)
+{
+	for (uint64_t i = first; o->s->data && i < first + bits; i++) {
+		if (o->s->data[o->base + i / 8] >> (i % 8) & 1) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
 /* The function may stand where it stands, and is of this hook. */
 static int check_program(const struct ops *o, uint32_t off, const char *member,
 			 const struct obj_func *f, int hook)
@@ -227,6 +238,11 @@ static int read_member(struct ops *o, uint32_t i)
 	if (bytes < 0 || off > o->type->size || bytes > o->type->size - off ||
 	    (first % 8 && !bits)) {
 		return refuse(o, 0, name, "broken BTF");
+	}
+	if (bits) {
+		return is_zero_bits(o, first, bits)
+			       ? 0
+			       : refuse(o, off, name, "not known in this version, and not zero");
 	}
 	if (t && btf_is_ptr(t) && bytes == 8) {
 		return pointer_member(o, off, name, obj_btf_resolve(o->p, t->type));

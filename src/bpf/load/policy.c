@@ -11,6 +11,11 @@
 #include "base/compiler.h"
 #include "bpf/load/jit.h"
 
+enum {
+#define GBPF_MAP_TYPE(id, name, ops, doc) GBPF_MAP_##name = id,
+#include "gbpf/hooks.def"
+};
+
 #define FIRST_CODE_BYTES (64u << 10)
 #define MAX_CODE_BYTES (EBPF_MAX_IMAGE_BYTES / 2)
 
@@ -242,6 +247,17 @@ void ebpf_built_finish(struct ebpf_built *b)
 	b->image_fd = -1;
 }
 
+/* A data map is one value, an array of maps many. */
+static void init_map(uint8_t *at, const struct ebpf_map *m, const void *init)
+{
+	uint32_t n = m->type == GBPF_MAP_ARRAY_OF_MAPS ? m->max_entries : 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(at + (size_t)i * m->stride, (const uint8_t *)init + (size_t)i * m->value_bytes,
+		       m->value_bytes);
+	}
+}
+
 void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region, void *base)
 {
 	struct ebpf_map maps[EBPF_MAX_MAPS];
@@ -252,8 +268,8 @@ void ebpf_built_init_region(const struct ebpf_built *b, enum ebpf_region region,
 	}
 	for (uint32_t i = 0; i < b->object.n_maps; i++) {
 		if (maps[i].region == region && b->object.init[i]) {
-			memcpy((uint8_t *)base + maps[i].region_offset, b->object.init[i],
-			       maps[i].value_bytes);
+			init_map((uint8_t *)base + maps[i].region_offset, &maps[i],
+				 b->object.init[i]);
 		}
 	}
 }

@@ -283,7 +283,7 @@ static void *member(const struct ebpf_map *m, uint32_t index)
 	in = &all[i_1 - 1];
 	if (in->type != like->type || in->key_bytes != like->key_bytes ||
 	    in->value_bytes != like->value_bytes || in->max_entries != like->max_entries ||
-	    in->flags != like->flags) {
+	    in->flags != like->flags || in->lock_1 != like->lock_1) {
 		return NULL;
 	}
 	return (void *)(uintptr_t)in;

@@ -1,0 +1,24 @@
+/* refuse: mine.text: a pointer to something that is no program of this object */
+#include "gbpf/gbpf.bpf.h"
+
+struct gbpf_ops___future {
+	int (*submit)(struct gbpf_submit_ctx *ctx);
+	int (*migrate)(void *ctx);
+	u32 a : 3, b : 5;
+	char *text;
+	char name[64];
+};
+
+SEC("struct_ops/submit") int GBPF_PROG(go, submit)
+{
+	return GBPF_GO;
+}
+
+SEC("?gbpf/tick") int GBPF_PROG(more, tick)
+{
+	return 0;
+}
+
+SEC(".struct_ops") struct gbpf_ops___future mine = { .submit = go, .text = "hello" };
+
+GBPF_LICENSE("GPL");
