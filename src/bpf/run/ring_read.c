@@ -30,9 +30,9 @@ static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, 
 		   int owner_dead)
 {
 	if (!r->busy_since_ns) {
-		r->busy_since_ns = now_ns | 1;
+		r->busy_since_ns = now_ns ? now_ns : 1;
 	}
-	if (!owner_dead && now_ns - r->busy_since_ns < EBPF_RING_PATIENCE_NS) {
+	if (!owner_dead && now_ns < r->busy_since_ns + EBPF_RING_PATIENCE_NS) {
 		return 0;
 	}
 	if (cas_word(ring_header(g, r->pos), header, RING_WITH(header, RING_DISCARDED))) {
