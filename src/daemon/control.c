@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/maps_watch.h"
 #include "daemon/text.h"
 
 #define MAX_CONNECTIONS 256u
@@ -53,6 +54,7 @@ static void end(struct connection *c)
 
 static void destroy(struct connection *c)
 {
+	maps_watch_conn_gone(c->d, c->number);
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->again);
 	fd_close_peer(c->sock);

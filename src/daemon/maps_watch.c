@@ -2,38 +2,22 @@
  * on in the next turn of the loop; it waits while the caller does not read. */
 #include "daemon/maps_watch.h"
 
+#include <bpf/btf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "daemon/consts.h"
+#include "daemon/maps_watch_int.h"
 #include "daemon/policy.h"
 
 #define MAX_WATCHES 32u
-#define LOOK_NS 500000u
 #define LOOK_EVERY 16u
-#define WAITING_BYTES (256u << 10) /* not read yet by the caller: no further look */
-#define SEEN_BYTES (1u << 20)	   /* of a map whose changes are watched, all instances together */
+#define SEEN_BYTES (1u << 20) /* of a map whose changes are watched, all instances together */
 #define CHANGES_MS 1000
+#define RECORDS_MS 20
 #define LEAST_MS 10
-
-struct maps_watch {
-	struct maps_watch *next;
-	struct daemon *d;
-	uint64_t conn;
-	sd_event_source *timer;
-	struct maps_view v;
-	int only;
-	uint64_t interval_us;
-	/* changes: what was there at the last look */
-	uint32_t tenant, position; /* where the look under way is */
-	bool looking;
-	uint8_t *seen[SCHED_MAX_TENANTS]; /* owned; of an instance; [0] where tenants share */
-	bool known[SCHED_MAX_TENANTS];	  /* it has been looked at as a whole */
-	size_t seen_bytes;
-	uint8_t *key, *value; /* owned */
-};
 
 static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
 {
@@ -62,6 +46,7 @@ static void destroy(struct maps_watch *w)
 	sd_event_source_disable_unref(w->timer);
 	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
 		forget_seen(w, i);
+		watch_ring_forget(w, i);
 	}
 	free(w->key);
 	free(w->value);
@@ -70,7 +55,7 @@ static void destroy(struct maps_watch *w)
 
 /* ---- lines ---- */
 
-static void line_begin(struct buf *out, const struct maps_watch *w, int tenant)
+void watch_line_begin(struct buf *out, const struct maps_watch *w, int tenant)
 {
 	buf_puts(out, "{\"watch\":{");
 	if (tenant >= 0 && maps_per_tenant(&w->v)) {
@@ -78,7 +63,7 @@ static void line_begin(struct buf *out, const struct maps_watch *w, int tenant)
 	}
 }
 
-static bool line_end(struct buf *out, const struct maps_watch *w)
+bool watch_line_end(struct buf *out, const struct maps_watch *w)
 {
 	bool there;
 
@@ -93,9 +78,9 @@ static void say_end(struct maps_watch *w, const char *why)
 	struct buf out;
 
 	buf_init(&out);
-	line_begin(&out, w, MAPS_NO_TENANT);
+	watch_line_begin(&out, w, MAPS_NO_TENANT);
 	buf_printf(&out, "\"end\":\"%s\"", why);
-	line_end(&out, w);
+	watch_line_end(&out, w);
 	buf_finish(&out);
 }
 
@@ -119,19 +104,19 @@ static void say_change(struct maps_watch *w, struct buf *out, int tenant, const 
 	bool same_key = was[0] && there && memcmp(old_key, w->key, w->v.def->key_bytes) == 0;
 
 	if (was[0] && !same_key) {
-		line_begin(out, w, tenant);
+		watch_line_begin(out, w, tenant);
 		maps_put_key(out, &w->v, old_key);
 		buf_puts(out, ",\"gone\":true");
-		line_end(out, w);
+		watch_line_end(out, w);
 	}
 	if (there) {
-		line_begin(out, w, tenant);
+		watch_line_begin(out, w, tenant);
 		maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key, w->value);
 		if (same_key) {
 			buf_puts(out, ",\"was\":");
 			maps_put_value(out, &w->v, old_value);
 		}
-		line_end(out, w);
+		watch_line_end(out, w);
 	}
 }
 
@@ -180,7 +165,7 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 	for (; w->position < positions; w->position++) {
 		if (w->position % LOOK_EVERY == 0 &&
 		    (clock_now_ns() > deadline_ns ||
-		     control_waiting(w->d, w->conn) > WAITING_BYTES)) {
+		     control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
 			return false;
 		}
 		look_at(w, out, m, tenant);
@@ -193,7 +178,7 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 static bool look(struct maps_watch *w)
 {
 	uint32_t end = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + LOOK_NS;
+	uint64_t deadline_ns = clock_now_ns() + WATCH_LOOK_NS;
 	struct buf out;
 	bool done = true;
 
@@ -224,27 +209,46 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 		destroy(w);
 		return 0;
 	}
-	done = waiting <= WAITING_BYTES && look(w);
+	done = waiting <= WATCH_WAITING_BYTES && (watches_ring(w) ? watch_rings(w) : look(w));
 	/* Between two pieces of a look others get their turn. */
 	sd_event_source_set_time(
-		src, now_us + (done || waiting > WAITING_BYTES ? w->interval_us : 1000));
+		src, now_us + (done || waiting > WATCH_WAITING_BYTES ? w->interval_us : 1000));
 	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	return 0;
 }
 
 /* ---- beginning and end ---- */
 
+static void tenant_gone(struct maps_watch *w, uint32_t tenant)
+{
+	if (watches_ring(w)) {
+		watch_ring_drain(w, tenant, true);
+		watch_ring_forget(w, tenant);
+		return;
+	}
+	w->seen_bytes -= w->seen[tenant] ? all_bytes(w) : 0;
+	forget_seen(w, tenant);
+	w->position = w->tenant == tenant ? 0 : w->position;
+}
+
 void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t tenant)
 {
 	for (struct maps_watch *w = d->maps_watches; w; w = w->next) {
 		if (w->v.live == l && maps_per_tenant(&w->v)) {
-			w->seen_bytes -= w->seen[tenant] ? all_bytes(w) : 0;
-			forget_seen(w, tenant);
-			if (w->tenant == tenant) {
-				w->position = 0;
-			}
+			tenant_gone(w, tenant);
 		}
 	}
+}
+
+static void version_gone(struct maps_watch *w, const char *why)
+{
+	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+
+	for (uint32_t i = 0; watches_ring(w) && i < all; i++) {
+		watch_ring_drain(w, i, false);
+	}
+	say_end(w, why);
+	destroy(w);
 }
 
 void maps_watch_version_gone(struct daemon *d, const struct live *l, const char *why)
@@ -252,7 +256,16 @@ void maps_watch_version_gone(struct daemon *d, const struct live *l, const char 
 	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
 		next = w->next;
 		if (w->v.live == l) {
-			say_end(w, why);
+			version_gone(w, why);
+		}
+	}
+}
+
+void maps_watch_conn_gone(struct daemon *d, uint64_t conn)
+{
+	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->conn == conn) {
 			destroy(w);
 		}
 	}
@@ -275,13 +288,40 @@ static unsigned count(const struct daemon *d)
 	return n;
 }
 
+/* A ring has one reader. A caller that has gone is not one any more. */
+static bool has_reader(struct call *c, const struct maps_view *v)
+{
+	for (struct maps_watch *w = c->d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->v.live != v->live || w->v.index != v->index) {
+			continue;
+		}
+		if (control_waiting(c->d, w->conn) != SIZE_MAX) {
+			control_error(c, 7, "busy", "A ring buffer has one reader at a time",
+				      "map '%s' is being watched already", v->def->name);
+			return true;
+		}
+		destroy(w);
+	}
+	return false;
+}
+
 static bool can_be_watched(struct call *c, const struct maps_view *v)
 {
 	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+	bool ring = v->def->type == GBPF_MAP_RINGBUF;
 
-	if (!maps_positions(m)) {
-		control_error(c, 2, "not-possible", NULL, "a %s cannot be watched",
-			      map_type_name(v->def->type));
+	if (count(c->d) >= MAX_WATCHES) {
+		control_error(c, 7, "limit", NULL, "%u maps are being watched already",
+			      MAX_WATCHES);
+		return false;
+	}
+	if (ring) {
+		return !has_reader(c, v);
+	}
+	if (!maps_positions(m) || !maps_has_keys(v) || v->def->type == GBPF_MAP_PROG_ARRAY) {
+		control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
+			      "a %s cannot be watched", map_type_name(v->def->type));
 		return false;
 	}
 	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) > SEEN_BYTES) {
@@ -290,18 +330,38 @@ static bool can_be_watched(struct call *c, const struct maps_view *v)
 			      SEEN_BYTES >> 20);
 		return false;
 	}
-	if (count(c->d) >= MAX_WATCHES) {
-		control_error(c, 7, "limit", NULL, "%u maps are being watched already",
-			      MAX_WATCHES);
-		return false;
-	}
 	return true;
 }
 
-static struct maps_watch *create(struct call *c, const struct maps_view *v, int only)
+/* What records are: as params say, else the map's value type. false: there is no such type. */
+static bool record_type(struct call *c, const struct maps_view *v, uint32_t *ret)
+{
+	const char *name = json_string_value(json_object_get(c->params, "type"));
+	int id;
+
+	*ret = v->object->value_type[v->index];
+	if (!name) {
+		return true;
+	}
+	name += strncmp(name, "struct ", 7) == 0 ? 7 : 0;
+	id = v->btf ? btf__find_by_name_kind(v->btf, name, BTF_KIND_STRUCT) : -ENOENT;
+	if (id < 0 && v->btf) {
+		id = btf__find_by_name(v->btf, name);
+	}
+	if (id <= 0) {
+		control_error(c, 5, "not-found", "Types are named as in the policy's source",
+			      "policy '%s' has no type '%.64s'", v->live->run.name, name);
+		return false;
+	}
+	*ret = (uint32_t)id;
+	return true;
+}
+
+static struct maps_watch *create(struct call *c, const struct maps_view *v, int only, uint32_t type)
 {
 	const json_t *interval = json_object_get(c->params, "interval_ms");
-	json_int_t ms = interval ? json_integer_value(interval) : CHANGES_MS;
+	bool ring = v->def->type == GBPF_MAP_RINGBUF;
+	json_int_t ms = interval ? json_integer_value(interval) : ring ? RECORDS_MS : CHANGES_MS;
 	struct maps_watch *w = calloc(1, sizeof(*w));
 	uint64_t now_us = clock_now_ns() / 1000;
 
@@ -312,6 +372,7 @@ static struct maps_watch *create(struct call *c, const struct maps_view *v, int 
 	w->conn = c->conn;
 	w->v = *v;
 	w->only = only;
+	w->record_type = type;
 	w->interval_us = (uint64_t)MIN(MAX(ms, LEAST_MS), 3600000) * 1000;
 	w->key = calloc(1, EBPF_MAX_KEY_BYTES);
 	w->value = calloc(1, EBPF_MAX_VALUE_BYTES);
@@ -330,14 +391,16 @@ void method_map_watch(struct call *c)
 {
 	struct maps_view v;
 	struct buf head;
+	uint32_t type;
 	int only;
 
-	if (!maps_find(c, &v) || !maps_tenant(c, &v, &only) || !can_be_watched(c, &v)) {
+	if (!maps_find(c, &v) || !maps_tenant(c, &v, &only) || !record_type(c, &v, &type) ||
+	    !can_be_watched(c, &v)) {
 		return;
 	}
 	buf_init(&head);
 	maps_put_head(&head, &v);
 	buf_puts(&head, "}");
-	control_result_text(c, create(c, &v, only) ? &head : NULL);
+	control_result_text(c, create(c, &v, only, type) ? &head : NULL);
 	buf_finish(&head);
 }
