@@ -128,6 +128,51 @@ static int walk(struct verifier *v)
 	return err;
 }
 
+/* A program that a tail call goes on with: nothing of the one before is left. */
+static int restart(struct verifier *v, uint32_t k)
+{
+	struct frame *f = v->frames[0];
+
+	for (uint64_t left = f->used; left; left &= left - 1) {
+		memset(f->slots[__builtin_ctzll(left)].kind, BYTE_NONE, 8);
+	}
+	for (unsigned i = 0; i < 10; i++) {
+		reg_none(&f->regs[i]);
+	}
+	f->used = 0;
+	f->depth = 0;
+	f->regs[1].type = REG_CTX;
+	scalar_const(&f->regs[1].v, 0);
+	v->depth = 0;
+	v->n_refs = 0;
+	v->entry = k;
+	v->pc = v->prog->subprog[k];
+	v->cost = v->path_cost = 0;
+	v->since = 0;
+	memset(&v->written, 0, sizeof(v->written));
+	buf_clear(&v->log);
+	return verify_start(v);
+}
+
+/* The program, and each that may follow it; what they cost in a chain. */
+static int walk_all(struct verifier *v, uint64_t *ret_cost)
+{
+	uint64_t done = 1, left, own[ARRAY_SIZE(v->tails)] = { 0 };
+	int err = walk(v);
+
+	own[0] = (uint64_t)v->root->best;
+	while (err == 0 && (left = verify_tail_targets(v) & ~done) != 0) {
+		uint32_t k = (uint32_t)__builtin_ctzll(left);
+
+		done |= 1ull << k;
+		err = restart(v, k);
+		err = err ? err : walk(v);
+		own[k] = (uint64_t)v->root->best;
+	}
+	*ret_cost = own[0];
+	return err || done == 1 ? err : verify_chain_cost(v, own, ret_cost);
+}
+
 static int start(struct verifier *v)
 {
 	uint32_t n = v->prog->n_insns;
@@ -186,13 +231,14 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 		.probe = probe,
 		.probe_arg = probe_arg,
 	};
+	uint64_t cost = 0;
 	int err = check_input(&v);
 
 	err = err ? err : start(&v);
 	err = err || !(flags & EBPF_VERIFY_EXPLAIN) ? err : verify_log_start(&v);
 	err = err ? err : verify_cfg(&v);
 	err = err ? err : verify_start(&v);
-	err = err ? err : walk(&v);
+	err = err ? err : walk_all(&v, &cost);
 	if (err == -ENOMEM) {
 		report_set(r, err, "verify", "out of memory");
 	}
@@ -200,7 +246,7 @@ int ebpf_verify_observed(const struct ebpf_prog *prog, const struct ebpf_map_def
 		*ret_stats = (struct ebpf_verify_stats){
 			.visited = v.visited,
 			.peak_states = v.peak_states,
-			.cost = (uint32_t)v.root->best,
+			.cost = (uint32_t)cost,
 			.stack_bytes = v.stack_bytes,
 		};
 	}

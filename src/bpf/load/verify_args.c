@@ -255,6 +255,7 @@ int verify_arg(struct verifier *v, struct call *c, unsigned i)
 					     c->what, reg, verify_reg_text(v, r));
 		}
 		return 0;
+	case ARG_LOCK: /* verify_ref.c */
 	case ARG_ANY:
 	case ARG_ITER_NEW: /* verify_iter.c looks at them */
 	case ARG_ITER:

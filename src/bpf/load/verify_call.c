@@ -170,7 +170,8 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 
 	c.what = c.helper->name;
 	c.cost = c.helper->cost;
-	err = check_args(v, &c);
+	err = in->imm == HELPER_bpf_spin_unlock ? 0 : verify_no_lock(v, c.what);
+	err = err ? err : check_args(v, &c);
 	if (err) {
 		return err;
 	}
@@ -186,10 +187,15 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 		return verify_calls(v, &c);
 	case HELPER_bpf_tail_call:
 		return verify_tail_call(v, &c);
-	default:
+	case HELPER_bpf_spin_lock:
+		err = verify_lock(v, &c);
 		break;
+	case HELPER_bpf_spin_unlock:
+		err = verify_unlock(v, &c);
+		break;
+	default:
+		err = give_back(v, &c);
 	}
-	err = give_back(v, &c);
 	if (err) {
 		return err;
 	}
@@ -233,8 +239,9 @@ int verify_enter(struct verifier *v)
 static int call_local(struct verifier *v, const struct ebpf_insn *in)
 {
 	struct frame *caller = verify_frame(v);
-	int err = verify_enter(v);
+	int err = verify_no_lock(v, "a function is called");
 
+	err = err ? err : verify_enter(v);
 	if (err) {
 		return err;
 	}
@@ -313,8 +320,9 @@ int verify_exit(struct verifier *v)
 	const struct reg *r0 = &verify_frame(v)->regs[0];
 	struct frame *caller;
 
-	int err = v->n_refs ? verify_no_iterators(v) : 0;
+	int err = verify_no_lock(v, v->depth ? "the function returns" : "the program ends");
 
+	err = err || !v->n_refs ? err : verify_no_iterators(v);
 	if (err || v->depth == 0) {
 		return err ? err : end_program(v, r0);
 	}

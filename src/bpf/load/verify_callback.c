@@ -1,7 +1,6 @@
 /* Functions that helpers call: bpf_loop and bpf_for_each_map_elem walk them as the rounds of a
  * loop. While that lasts, the caller's r1-r3 keep what each round is given, and its r5 how many
- * rounds are left; nobody can read them. Tail calls are here too: the end of one program and the
- * beginning of another. */
+ * rounds are left; nobody can read them. */
 #include <errno.h>
 #include <string.h>
 
@@ -132,9 +131,4 @@ int verify_callback_exit(struct verifier *v)
 	}
 	err = err ? err : verify_calls_outcome(v, more);
 	return err ? err : 1;
-}
-
-int verify_tail_call(struct verifier *v, const struct call *c)
-{
-	return verify_refuse(v, v->pc, "helper", "%s is not supported yet", c->what);
 }

@@ -233,6 +233,9 @@ struct verifier {
 	uint8_t *info;	      /* owned; INSN_* of each slot */
 	uint8_t *subprog_of;  /* owned */
 	uint16_t *live;	      /* owned; registers that are read from here on, or NULL */
+	uint32_t entry;	      /* function with which the running program began */
+	uint64_t tails[64];   /* by function: those that its tail calls may go on with */
+	uint32_t tail_at[64]; /* where */
 	int converges;	      /* there are loops by convergence */
 	struct node **open;   /* owned; by instruction: nodes of the running path, deepest first */
 	struct node **closed; /* owned; by instruction: nodes to end at, last closed first */
@@ -458,6 +461,10 @@ void verify_release(struct verifier *v, uint32_t id);
 int verify_held(struct verifier *v, const struct ref *r, const char *where);
 /* Nothing may be held here. */
 int verify_no_refs(struct verifier *v, const char *where);
+/* Locks: one at a time, and nothing is called meanwhile. */
+int verify_no_lock(struct verifier *v, const char *what);
+int verify_lock(struct verifier *v, const struct call *c);
+int verify_unlock(struct verifier *v, const struct call *c);
 /* A function that is called back leaves alone what its caller holds. */
 int verify_own(struct verifier *v, const struct call *c, uint32_t id);
 
@@ -489,6 +496,12 @@ int verify_calls_outcome(struct verifier *v, int outcome);
 /* The running frame belongs to a function that a helper has called. */
 int verify_is_callback(const struct verifier *v);
 int verify_callback_exit(struct verifier *v);
+
+/* verify_tail.c */
 int verify_tail_call(struct verifier *v, const struct call *c);
+/* The functions with which something that was walked may go on, and the program itself: bits. */
+uint64_t verify_tail_targets(const struct verifier *v);
+/* own: what each of them costs by itself. */
+int verify_chain_cost(struct verifier *v, const uint64_t own[64], uint64_t *ret);
 
 #endif

@@ -314,9 +314,16 @@ static int unpack_other(struct verifier *v, const struct packed *p, struct ref *
 	return 0;
 }
 
+/* Different things begin to change in different rounds: each step is taken twice. */
+static unsigned step_of(unsigned level)
+{
+	return level <= 4 ? (level + 1) / 2 : level <= 8 ? 3 : 5;
+}
+
 int verify_join(struct verifier *v, const struct packed *p, unsigned level)
 {
 	struct pairs pairs = { .n = 0 };
+	unsigned step = step_of(level);
 	struct ref refs[VERIFY_MAX_REFS];
 	unsigned n_refs;
 	int err = unpack_other(v, p, refs, &n_refs);
@@ -327,12 +334,12 @@ int verify_join(struct verifier *v, const struct packed *p, unsigned level)
 		struct frame *now = v->frames[f];
 
 		for (unsigned i = 0; i < 10; i++) {
-			join_reg(v, &old->regs[i], &now->regs[i], &pairs, level);
+			join_reg(v, &old->regs[i], &now->regs[i], &pairs, step);
 		}
 		for (uint64_t left = now->used; err == 0 && left; left &= left - 1) {
 			unsigned i = (unsigned)__builtin_ctzll(left);
 
-			err = join_slot(v, &old->slots[i], &now->slots[i], &pairs, level);
+			err = join_slot(v, &old->slots[i], &now->slots[i], &pairs, step);
 		}
 	}
 	v->work += 10 * (v->depth + 1) + 16;

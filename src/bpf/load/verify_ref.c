@@ -95,3 +95,88 @@ int verify_own(struct verifier *v, const struct call *c, uint32_t id)
 				   "use up or give back",
 				   c->what);
 }
+
+static const struct ref *held_lock(const struct verifier *v)
+{
+	const struct ref *found = NULL;
+
+	for (unsigned i = 0; i < v->n_refs; i++) {
+		found = v->refs[i].kind == REF_LOCK ? &v->refs[i] : found;
+	}
+	return found;
+}
+
+int verify_no_lock(struct verifier *v, const char *what)
+{
+	const struct ref *l = v->n_refs ? held_lock(v) : NULL;
+
+	if (!l) {
+		return 0;
+	}
+	report_hint(v->r, "unlock first; look everything up before you lock");
+	return verify_refuse(v, v->pc, "lock", "%s while the lock taken at insn %u is held", what,
+			     l->pc);
+}
+
+static int check_lock_arg(struct verifier *v, const struct call *c, const struct reg *r)
+{
+	const struct ebpf_map_def *m;
+
+	if (r->type != REG_VALUE) {
+		if (reg_is_nullable(r)) {
+			report_hint(v->r, "compare it with NULL first");
+		}
+		return verify_refuse(v, v->pc, reg_is_nullable(r) ? "null" : "lock",
+				     "%s: r1 must point to a struct bpf_spin_lock in a map's "
+				     "value, but is %s",
+				     c->what, verify_reg_text(v, r));
+	}
+	m = &v->maps[r->map];
+	if (!m->lock_1) {
+		report_hint(v->r, "give the value a struct bpf_spin_lock, and the map "
+				  "GBPF_F_DAEMON");
+		return verify_refuse(v, v->pc, "lock", "%s: values of %s have no lock", c->what,
+				     m->name);
+	}
+	if (!scalar_is_const(&r->v) || r->v.t.value != m->lock_1 - 1) {
+		return verify_refuse(v, v->pc, "lock",
+				     "%s: the lock of %s is at offset %u, and r1 is %s", c->what,
+				     m->name, m->lock_1 - 1, verify_reg_text(v, r));
+	}
+	return 0;
+}
+
+int verify_lock(struct verifier *v, const struct call *c)
+{
+	const struct reg *r = &verify_frame(v)->regs[1];
+	struct ref *ref;
+	int err = check_lock_arg(v, c, r);
+
+	err = err ? err : verify_acquire(v, REF_LOCK, r->id, &ref);
+	if (err == 0) {
+		ref->map = r->map;
+	}
+	return err;
+}
+
+int verify_unlock(struct verifier *v, const struct call *c)
+{
+	const struct reg *r = &verify_frame(v)->regs[1];
+	const struct ref *l = held_lock(v);
+	int err = check_lock_arg(v, c, r);
+
+	if (err) {
+		return err;
+	}
+	if (!l) {
+		return verify_refuse(v, v->pc, "lock", "%s: no lock is held", c->what);
+	}
+	if (l->id != r->id || l->map != r->map) {
+		report_hint(v->r, "use the pointer that you locked with");
+		return verify_refuse(v, v->pc, "lock",
+				     "%s: r1 is %s, but another value's lock was taken at insn %u",
+				     c->what, verify_reg_text(v, r), l->pc);
+	}
+	verify_release(v, l->id);
+	return 0;
+}
