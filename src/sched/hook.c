@@ -100,7 +100,7 @@ static inline uint64_t run(struct prepared *p, unsigned hook, void *ctx, bool *r
 
 	*ret_helper = load_relaxed(&p->policy.env.helper_errors) != errors || outlived(p);
 	if (unlikely(*ret_helper)) {
-		count_failure(p, hook, SCHED_FAILED_HELPER);
+		count_failure(p, hook, outlived(p) ? SCHED_FAILED_EPOCH : SCHED_FAILED_HELPER);
 	}
 	return verdict;
 }
@@ -188,6 +188,15 @@ void ask_submit(struct sched_queue *q, const struct sched_launch *l, uint64_t no
 	if (unlikely(a->bad)) {
 		ask_complain(q, a);
 	}
+}
+
+void sched_ask(struct sched_queue *q, const struct sched_launch *l, uint64_t now_ns,
+	       struct sched_verdict *ret)
+{
+	struct ask a;
+
+	ask_submit(q, l, now_ns, 0, 0, &a);
+	*ret = (struct sched_verdict){ a.version, a.hold_ns, a.verdict, a.bad != ASK_FINE };
 }
 
 void ask_complain(struct sched_queue *q, const struct ask *a)

@@ -114,6 +114,15 @@ static inline bool sched_idle(const struct sched *s);
 
 /* Opens the request of a latency queue, runs `submit`, holds the caller as decided. */
 enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l);
+/* What `submit` says of a launch that nobody makes. version 0: there was no policy; failed: a
+ * helper failed or the verdict was out of range. For `gbpf bench swap`. */
+struct sched_verdict {
+	uint64_t version, hold_ns;
+	uint32_t verdict;
+	bool failed;
+};
+void sched_ask(struct sched_queue *q, const struct sched_launch *l, uint64_t now_ns,
+	       struct sched_verdict *ret);
 /* After the driver took (or refused: ok false) the launch. Puts markers when due. */
 void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok);
 
