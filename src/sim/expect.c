@@ -257,6 +257,7 @@ static int expect_map(struct sim *s, const char *at)
 	if (err != -ENOENT) {
 		return err;
 	}
+	err = 0;
 	c = sim_comparison(s);
 	if (c == SIM_NONE) {
 		return sim_wrong(s, s->at,

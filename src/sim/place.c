@@ -173,7 +173,7 @@ static int number_key(struct sim *s, const struct sim_place *p, struct spec *spe
 		return err;
 	}
 	err = ebpf_typed_write(types(s), &whole, spec->key, v.v);
-	if (err == -EINVAL && bytes <= 8) {
+	if (err == -EINVAL && !whole.type && bytes <= 8) {
 		memcpy(spec->key, &v.v, bytes);
 		err = bytes < 8 && v.v >> (8 * bytes) ? -ERANGE : 0;
 	}

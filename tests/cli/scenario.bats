@@ -1,0 +1,237 @@
+# gbpf policy test: the language of scenarios, its failures and its errors.
+load helper
+
+setup() {
+	cli_setup
+	build_policies .
+	mv many_maps.bpf.o p.bpf.o
+}
+
+# passes, fails, wrong: what becomes of the scenario on standard input.
+passes() {
+	cat >s.scenario
+	run "$GBPF" policy test p.bpf.o s.scenario
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+# fails WORD...: the message has each of them.
+fails() {
+	local w
+	cat >s.scenario
+	run "$GBPF" policy test p.bpf.o s.scenario
+	echo "$output"
+	[ "$status" -eq 4 ]
+	for w in "$@"; do
+		[[ "$output" == *"$w"* ]]
+	done
+}
+
+# wrong LINE COLUMN WORD...: unusable, and the caret stands there.
+wrong() {
+	local line=$1 column=$2 w
+	cat >s.scenario
+	run "$GBPF" policy test p.bpf.o s.scenario
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == "✗ s.scenario:$line: "* ]]
+	[ "$(printf '%s\n' "$output" | sed -n 's/^  \( *\)^$/\1/p' | tr -d '\n' | wc -c)" -eq "$((column - 1))" ]
+	shift 2
+	for w in "$@"; do
+		[[ "$output" == *"$w"* ]]
+	done
+}
+
+@test "decisions, fields, units, constants" {
+	passes <<-'S'
+		tenant a class=batch weight=50
+		submit a inflight=4 kind=copy bytes=4KiB
+		expect HOLD hold_ns=1ms kind=copy bytes==4096 weight=50 class_id=batch
+		expect HOLD hold_ns>=1ms hold_ns<2ms level!=1
+		expect not GO
+		expect verdict == GBPF_HOLD
+		expect hold_ns == 500us + 500us
+		submit inflight=3
+		expect GO
+	S
+}
+
+@test "maps, members, keys of structs, text, queues, sums, variables of tenants" {
+	passes <<-'S'
+		tenant a
+		tenant b
+		submit a queue=3 kind=1 bytes=10 priority=-5
+		submit a queue=3 kind=1 bytes=20 priority=-6
+		submit b queue=1 bytes=7
+		expect map table[{a=3, b=1}] of a {n=20 last=-6 last<0 name="p" pair.a=3}
+		expect map table[{a=3, b=1}] of b absent
+		expect count table of a == 1
+		expect map line[0] of a == 10
+		expect map line[1] of a == 20
+		expect map line[2] of a absent
+		expect count line of a == 2
+		expect map sums[1] of a == 30
+		expect map mine of b == now
+		wait 5ms
+		expect map mine of b == now - 5ms
+		tick
+		tick
+		expect map total == 4
+		expect map clocks[0] == now
+		expect note 2 == 3
+		expect errors == 0
+		expect map limit == 3
+	S
+}
+
+@test "rings give records in the order of the events" {
+	passes <<-'S'
+		tenant a
+		tenant b
+		submit b bytes=1
+		submit a bytes=2
+		submit b bytes=3
+		expect ring ring {n=1}
+		expect ring ring {n=2 name="p"}
+		expect ring ring {n>2}
+		expect ring ring empty
+	S
+	fails "no record" <<-'S'
+		tenant a
+		expect ring ring {}
+	S
+}
+
+@test "set writes what the policy reads" {
+	passes <<-'S'
+		tenant a
+		set total = 40
+		tick
+		expect map total == 41
+		set table[{a=1, b=2}] = {n=5, name="x"}
+		expect map table[{a=1, b=2}] {n=5 last=0 name="x"}
+		set table[{a=1, b=2}].last = -3
+		expect map table[{a=1, b=2}] {n=5 last=-3}
+	S
+	wrong 2 5 constant <<<$'tenant a\nset limit = 9'
+}
+
+@test "admit changes the tenant" {
+	passes <<-'S'
+		tenant a class=latency uid=0
+		admit a
+		expect ADMIT weight=7
+		submit a
+		expect weight == 7
+		tenant b uid=5
+		admit b
+		expect REJECT
+	S
+}
+
+@test "loops, variables, random numbers with a seed" {
+	passes <<-'S'
+		tenant a
+		seed 3
+		let x = random(1, 1000000)
+		seed 3
+		let y = random(1, 1000000)
+		expect x == y
+		repeat 3 as i {
+			repeat 4 as j {
+				submit bytes=i * 10 + j inflight=random(0, 3)
+				expect GO bytes=i*10+j
+				let last = i * 10 + j
+			}
+		}
+		expect last == 23
+		repeat 0 {
+			expect x == 0
+		}
+		expect note 2 == 12
+	S
+}
+
+@test "what fails is told with line, expectation, what was, and after which event" {
+	fails "3 of 4 expectations failed" "line 3: expect HOLD hold_ns=2ms" "expected HOLD hold_ns=2ms" \
+		"got      HOLD hold_ns=1ms" "after    line 2: submit inflight=9" "line 4" "got      20" "no such element" <<-'S'
+		tenant a
+		submit inflight=9 bytes=20
+		expect HOLD hold_ns=2ms
+		expect map line[0] == 21
+		expect map line[3] == 21
+		expect HOLD
+	S
+	fails "and 9 more times" <<-'S'
+		tenant a
+		repeat 10 {
+			submit
+			expect HOLD
+		}
+	S
+	run "$GBPF" --json policy test p.bpf.o s.scenario
+	[ "$status" -eq 4 ]
+	json 'd["schema"] == "gbpf.policy.test/1" and not d["scenarios"][0]["ok"]'
+	json 'd["scenarios"][0]["failures"][0]["times"] == 10 and d["scenarios"][0]["failures"][0]["line"] == 4'
+}
+
+@test "words that are not known are refused before anything runs, with a suggestion" {
+	wrong 1 1 "Did you mean 'tenant'?" <<<'tenat a'
+	wrong 1 10 "Did you mean 'weight'?" <<<'tenant a wieght=5'
+	wrong 2 8 "no tenant 'b'" <<<$'tenant a\nsubmit b'
+	wrong 2 8 "Did you mean 'lc_open'?" <<<$'tenant a\nsubmit lc_opne=1'
+	wrong 2 13 "kernel, copy" <<<$'tenant a\nsubmit kind=cpy'
+	wrong 3 8 "Did you mean 'HOLD'?" <<<$'tenant a\nsubmit\nexpect HODL'
+	wrong 3 13 "no field 'hold'" <<<$'tenant a\nsubmit\nexpect HOLD hold=1'
+	wrong 2 12 "Did you mean 'table'?" <<<$'tenant a\nexpect map tabel[1] == 1'
+	wrong 2 12 "Did you mean 'limit'?" <<<$'tenant a\nexpect map limt == 1'
+	wrong 2 18 "{u32 a, u32 b}" <<<$'tenant a\nexpect map table[7] == 1'
+	wrong 3 12 "of TENANT" <<<$'tenant a\ntenant b\nexpect map mine == 1'
+	wrong 2 19 "'byts'" "struct seen" <<<$'tenant a\nexpect ring ring {byts=1}'
+	wrong 2 6 "Units are" <<<$'tenant a\nwait 1y'
+	wrong 2 8 "already" <<<$'tenant a\ntenant a'
+	wrong 1 9 "'{' is needed" <<<'repeat 3'
+	wrong 1 1 "no end" <<<'repeat 3 {'
+	wrong 1 1 "no block" <<<'}'
+	wrong 1 8 "nothing has happened" <<<'expect GO'
+	wrong 3 8 "no program for retire" <<<$'tenant a\nretire\nexpect verdict == 0'
+	wrong 1 13 "0 to 15" <<<'expect note 16 == 0'
+	wrong 3 8 "nothing more" <<<$'tenant a\nsubmit a\ntick ab' || wrong 3 6 "name" <<<$'tenant a\nsubmit a\ntick ab'
+}
+
+@test "time does not go back, and endless loops end" {
+	wrong 2 4 "does not go back" <<<$'at 2s\nat 1s'
+	cat >s.scenario <<<$'repeat 1000000000 {\nrepeat 1000000000 {\nlet x = 1\n}\n}'
+	run "$GBPF" policy test p.bpf.o s.scenario
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"more than 10000000 steps"* ]]
+}
+
+@test "--verbose prints each decision" {
+	printf 'tenant a\nwait 2ms\nsubmit inflight=9\nadmit\nretire\n' >s.scenario
+	run "$GBPF" policy test -v p.bpf.o s.scenario
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"1.002000 s  a"*"submit inflight=9 → HOLD hold_ns=1ms"* ]]
+	[[ "$output" == *"admit → ADMIT weight=7"* ]]
+	[[ "$output" == *"retire → (built in)"* ]]
+}
+
+@test "files that are no policy or no scenario are unusable" {
+	echo 'tenant a' >s.scenario
+	echo text >t.bpf.o
+	run "$GBPF" policy test t.bpf.o s.scenario
+	[ "$status" -eq 1 ]
+	run "$GBPF" policy test p.bpf.o nosuch.scenario
+	[ "$status" -eq 1 ]
+	head -c 1000 /dev/urandom >r.scenario
+	run "$GBPF" policy test p.bpf.o r.scenario
+	[ "$status" -eq 1 ]
+	run "$GBPF" policy test nosuchpolicy s.scenario
+	[ "$status" -eq 5 ]
+	run "$GBPF" policy test p.bpf.o
+	[ "$status" -eq 2 ]
+	run "$GBPF" policy test verdict.bpf.o s.scenario
+	[ "$status" -eq 4 ]
+	[[ "$output" == "✗ verdict.bpf.o: submit insn"* ]]
+}

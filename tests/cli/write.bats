@@ -1,0 +1,128 @@
+# gbpf policy new, build and test: from an empty folder to a tested policy, and what is said when something is wrong.
+load helper
+
+policy_new() { "$GBPF" policy new "$@" >/dev/null; }
+
+@test "every template builds, is accepted and passes its test, interpreted and compiled" {
+	for t in sched mem observe full; do
+		policy_new "my_$t" -t "$t"
+		(
+			cd "my_$t"
+			"$GBPF" policy build
+			"$GBPF" policy test "my_$t.bpf.o"
+			"$GBPF" policy test --jit "my_$t.bpf.o" "my_$t.scenario"
+		)
+	done
+}
+
+@test "templates build with clang 19 for v4, too" {
+	command -v clang-19 >/dev/null || skip "no clang-19"
+	for t in sched mem observe full; do
+		policy_new "my_$t" -t "$t"
+		"$GBPF" policy build --mcpu v4 "my_$t"
+		"$GBPF" policy test "my_$t/my_$t.bpf.o"
+	done
+}
+
+@test "every shipped policy passes its scenario" {
+	for p in fair fifo lc_first; do
+		run "$GBPF" policy test "$p"
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[[ "$output" == "✓ "*"expectation"* ]]
+		"$GBPF" policy test --jit "$p"
+	done
+}
+
+@test "new says what to do next, and what it says works" {
+	run --separate-stderr "$GBPF" policy new mine
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	printf '%s\n' "$output" | sed -n 's/^  //p' | grep -v swap >steps
+	[ "$(wc -l <steps)" -eq 3 ]
+	PATH=$GBPF_PREFIX/bin:$PATH bash -e steps
+	run "$GBPF" --json policy new other -t mem
+	json 'd["schema"] == "gbpf.policy.new/1" and d["files"] == ["other.bpf.c", "other.scenario"] and d["template"] == "mem"'
+}
+
+@test "new changes nothing that is there, and wants a name that C can have" {
+	policy_new mine
+	echo '// mine' >>mine/mine.bpf.c
+	run --separate-stderr "$GBPF" policy new mine
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"exists already"* ]]
+	[ "$(tail -1 mine/mine.bpf.c)" = "// mine" ]
+	for name in my-policy 9lives "" "a b" abcdefghijklmnopqrstuvwxyzabcdefgh; do
+		run --separate-stderr "$GBPF" policy new "$name"
+		[ "$status" -eq 2 ]
+		[[ "$stderr" == *"is not a name for a policy"* ]]
+	done
+	run --separate-stderr "$GBPF" policy new x --template scehd
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"Did you mean 'sched'?"* ]]
+	run "$GBPF" policy new nosuchfolder/x
+	[ "$status" -eq 1 ]
+}
+
+@test "build without clang names the package" {
+	policy_new mine
+	run --separate-stderr env PATH=/nonexistent "$GBPF" policy build mine
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"Install the package clang-14, or set CLANG"* ]]
+	run --separate-stderr env CLANG=nosuchclang "$GBPF" policy build mine
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"nosuchclang"* ]]
+	CLANG=$(command -v clang-14) "$GBPF" policy build mine
+}
+
+@test "build of what does not compile shows the compiler's words" {
+	echo 'int x = ;' >bad.bpf.c
+	run --separate-stderr "$GBPF" policy build
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"bad.bpf.c:1:9"*"does not compile"* ]]
+}
+
+@test "build of what is refused is 4, and shows the refusal" {
+	cp "$REPO/tests/data/cli/null_lookup.bpf.c" .
+	run --separate-stderr "$GBPF" policy build
+	[ "$status" -eq 4 ]
+	[[ "$output" == "✗ null_lookup.bpf.o: "*"NULL"* ]]
+	run --separate-stderr "$GBPF" policy build --json
+	[ "$status" -eq 4 ]
+	json 'd["schema"] == "gbpf.policy.build/1" and d["files"][0]["error"]["rule"] == "null"'
+	json 'd["files"][0]["error"]["line"] == 17 and d["files"][0]["error"]["hook"] == "submit"'
+}
+
+@test "build takes files and folders, and an output for one" {
+	policy_new one
+	policy_new two
+	"$GBPF" policy build one two
+	[ -f one/one.bpf.o ] && [ -f two/two.bpf.o ]
+	"$GBPF" policy build -o three.bpf.o one/one.bpf.c
+	"$GBPF" policy check three.bpf.o
+	run "$GBPF" policy build -o three.bpf.o one two
+	[ "$status" -eq 2 ]
+	run --separate-stderr "$GBPF" policy build
+	[ "$status" -eq 5 ]
+	[[ "$stderr" == *"gbpf policy new NAME"* ]]
+	run "$GBPF" policy build nosuch.bpf.c
+	[ "$status" -eq 5 ]
+	run --separate-stderr "$GBPF" policy build one/one.bpf.o
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"gbpf policy check"* ]]
+}
+
+@test "two objects are one policy for check and test" {
+	build_policies .
+	printf 'tenant a\nsubmit inflight=4\nexpect GO\nsubmit inflight=5\nexpect HOLD\n' >linked_rules.scenario
+	run "$GBPF" policy check linked_rules.bpf.o
+	[ "$status" -ne 0 ]
+	run "$GBPF" policy check --link linked_rules.bpf.o linked_limits.bpf.o
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == "✓ linked_rules: submit "* ]]
+	"$GBPF" policy test linked_rules.bpf.o linked_limits.bpf.o
+	"$GBPF" policy test linked_rules.bpf.o linked_limits.bpf.o linked_rules.scenario
+	run --separate-stderr "$GBPF" policy check --link linked_rules.bpf.o linked_rules.bpf.o
+	[ "$status" -eq 1 ]
+}
