@@ -41,12 +41,17 @@ static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, 
 	return 1; /* finished in this moment: the next round sees it */
 }
 
-/* Nothing was begun at our position. Unless the ring is empty somebody wrote nonsense into it. */
+/* Nothing was begun at our position: the ring is empty, also when a writer was killed before it
+ * moved the end on; else somebody wrote nonsense into it. */
 static int resync(struct ring *g, struct ebpf_ring_reader *r, uint64_t header)
 {
-	uint64_t tail = load_acquire(&g->shared->tail) & RING_POS_MASK;
+	uint64_t tail = load_acquire(&g->shared->tail);
+	uint64_t ahead = (r->pos - tail) & RING_POS_MASK;
 
-	if (ring_cmp(header, r->pos) < 0 && tail == r->pos) {
+	if (ring_cmp(header, r->pos) < 0 && ahead <= g->blocks) {
+		if (ahead) {
+			cas_word(&g->shared->tail, tail, tail + ahead);
+		}
 		return 0;
 	}
 	if (ring_cmp(load_acquire(ring_header(g, r->pos)), r->pos) == 0) {
