@@ -1,0 +1,67 @@
+/* `gbpf bench swap`: what a swap does to those who call hooks meanwhile. The program of src/bench
+ * does it, with a gbpfd of its own. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/verbs.h"
+
+enum { S_PROCESSES, S_SWAPS };
+
+static const struct cli_option options[] = {
+	[S_PROCESSES] = { "processes", 'p', "N",
+			  "that call hooks (default 8, or 2 fewer than CPUs)" },
+	[S_SWAPS] = { "swaps", 'n', "N", "how many (default 1000)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const char *processes_of(char out[16])
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), n = cpus >= 10 ? 8 : cpus > 3 ? cpus - 2 : 1;
+
+	snprintf(out, 16, "%ld", n);
+	return out;
+}
+
+static int cmd_swap(struct cli *c)
+{
+	char object[PATH_MAX], daemon[PATH_MAX], path[BENCH_PATH], processes[16];
+	char *argv[16];
+	uint64_t v;
+	int n = 0;
+
+	if ((c->opt[S_PROCESSES] && cli_number(c, "--processes", c->opt[S_PROCESSES], 1, 64, &v)) ||
+	    (c->opt[S_SWAPS] && cli_number(c, "--swaps", c->opt[S_SWAPS], 1, 20000, &v))) {
+		return CLI_USAGE;
+	}
+	if (path_lib(object, sizeof(object), "bench/swap.bpf.o") < 0 ||
+	    path_program(daemon, sizeof(daemon), "gbpfd") < 0) {
+		return cli_fail(c, CLI_FAILED, "install", NULL,
+				"bench swap: the path of gBPF is too long");
+	}
+	bench_push(argv, &n, "bench-swap", NULL);
+	bench_push(argv, &n, "--object", object);
+	bench_push(argv, &n, "--gbpfd", daemon);
+	bench_push(argv, &n, "--processes",
+		   c->opt[S_PROCESSES] ? c->opt[S_PROCESSES] : processes_of(processes));
+	bench_push(argv, &n, "--swaps", c->opt[S_SWAPS] ? c->opt[S_SWAPS] : "1000");
+	if (c->json) {
+		bench_push(argv, &n, "--json", NULL);
+	}
+	if (bench_program(c, "bench-swap", path)) {
+		return CLI_FAILED;
+	}
+	execv(path, argv);
+	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench swap: %s: %s", path, strerror(errno));
+}
+
+const struct cli_verb verb_bench_swap = {
+	.name = "swap",
+	.doc = "what a swap does to programs that call hooks meanwhile",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.run = cmd_swap,
+};
