@@ -45,6 +45,7 @@ static const struct ebpf_map_def maps[] = {
 	{ "hist", 1000, 4, 512, 2, GBPF_F_TENANT, 0 },
 	{ "prefixes", 11, 8, 8, 16, GBPF_F_TENANT, 0 },
 	{ "other", 2, 4, 16, 2, GBPF_F_DAEMON, 0, .lock_1 = 9 },
+	{ "published", 2, 4, 16, 4, GBPF_F_EPOCH, 0 },
 };
 
 #define PROPERTIES 17
