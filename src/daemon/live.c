@@ -106,24 +106,48 @@ int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, u
 	return 0;
 }
 
-void live_destroy(struct live *l)
+/* Unmapping gigabytes takes a while. */
+static void release(struct live *l)
 {
-	if (!l) {
-		return;
-	}
-	live_copied(l);
 	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
 		page_destroy(&l->region[i]);
 	}
 	if (l->run.image) {
 		ebpf_policy_close(&l->run);
 	}
-	fd_close(l->global_fd);
+	l->global_fd = fd_close(l->global_fd);
 	if (l->built) {
 		ebpf_built_finish(l->built);
 		free(l->built);
+		l->built = NULL;
 	}
-	free(l);
+}
+
+void live_destroy(struct live *l)
+{
+	if (l) {
+		live_copied(l);
+		release(l);
+		free(l);
+	}
+}
+
+static void release_work(struct job *j)
+{
+	release((struct live *)j);
+}
+
+/* Also instead of release_work, when the daemon ends. */
+static void release_done(struct job *j)
+{
+	live_destroy((struct live *)j);
+}
+
+void live_destroy_later(struct live *l)
+{
+	l->job = (struct job){ .work = release_work, .done = release_done, .drop = release_done };
+	live_copied(l);
+	worker_submit(&l->d->worker, &l->job);
 }
 
 int live_add_tenant(struct live *l, uint32_t tenant)

@@ -15,6 +15,7 @@ struct tally {
 };
 
 struct live {
+	struct job job; /* first: its end is the worker's */
 	struct live *next;
 	struct daemon *d;
 	uint64_t version;
@@ -35,10 +36,13 @@ struct live {
 	struct gone *gone; /* owned: memory of tenants that left meanwhile */
 };
 
-/* Memory is initialised anew. Takes built on success. 0, -E2BIG (r says so), -errno. */
+/* Memory is initialised anew. Takes built on success. On the worker: large memory takes long. 0,
+ * -E2BIG (r says so), -errno. */
 int live_create(struct live **ret, struct daemon *d, struct ebpf_built *built, uint64_t version,
 		struct report *r);
 void live_destroy(struct live *l);
+/* The same, by the worker. */
+void live_destroy_later(struct live *l);
 
 /* Makes the tenant's memory unless it is there. 0, -E2BIG, -errno. */
 int live_add_tenant(struct live *l, uint32_t tenant);

@@ -14,6 +14,7 @@
 #define PAGE_NS 500000u		/* the answer still has to be copied and sent */
 #define PAGE_BYTES (256u << 10) /* and read by the caller */
 #define LOOK_EVERY 16u
+#define SMALL_BYTES 64u /* larger values take longer to put into words */
 
 /* Where a walk over all instances is. */
 struct place {
@@ -61,7 +62,8 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 
 	for (; d->at.position < positions; d->at.position++) {
 		if (d->n == d->limit || d->out.len > PAGE_BYTES ||
-		    ((d->at.position % LOOK_EVERY == 0 || m->type == GBPF_MAP_STACK) &&
+		    ((d->at.position % LOOK_EVERY == 0 || m->value_bytes > SMALL_BYTES ||
+		      m->type == GBPF_MAP_STACK) &&
 		     clock_now_ns() > d->deadline_ns)) {
 			return false;
 		}

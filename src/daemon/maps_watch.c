@@ -163,7 +163,7 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 	}
 	positions = maps_positions(m);
 	for (; w->position < positions; w->position++) {
-		if (w->position % LOOK_EVERY == 0 &&
+		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64) &&
 		    (clock_now_ns() > deadline_ns ||
 		     control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
 			return false;

@@ -22,6 +22,7 @@ void request_free(struct request *q)
 		ebpf_built_finish(q->built);
 		free(q->built);
 	}
+	live_destroy(q->live);
 	fd_close_foreign(q->o.object_fd);
 	buf_finish(&q->o.object);
 	report_finish(&q->report);
@@ -91,20 +92,14 @@ static void on_built(struct job *j)
 	struct request *q = (struct request *)j;
 	struct daemon *d = q->d;
 	struct policies *p = d->policies;
-	struct live *l;
+	struct live *l = q->live;
 
 	if (q->err) {
 		request_fail(q, exit_of(q));
 		return;
 	}
 	POINT("daemon.load.built");
-	q->err = live_create(&l, d, q->built, q->o.version, &q->report);
-	if (q->err) {
-		request_fail(q, exit_of(q));
-		return;
-	}
-	POINT("daemon.swap.regions_made");
-	q->built = NULL;
+	q->live = NULL;
 	/* Processes will hear of that number, so it is used even when init refuses. */
 	p->store.next = MAX(p->store.next, q->o.version + 1);
 	l->next = p->lives;

@@ -157,8 +157,15 @@ void request_build(struct job *j)
 			q->built = NULL;
 		}
 	}
+	if (!q->err) {
+		q->meta = q->o.op == POLICY_LOAD ? built_meta(q, &object) : NULL;
+		q->err = live_create(&q->live, q->d, q->built, q->o.version, &q->report);
+		POINT("daemon.swap.regions_made");
+	}
+	if (!q->err) {
+		q->built = NULL;
+	}
 	if (!q->err && q->o.op == POLICY_LOAD) {
-		q->meta = built_meta(q, &object);
 		q->store_err = store(q, &object);
 		if (!q->meta) {
 			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");

@@ -14,6 +14,7 @@ struct request {
 	char name[EBPF_NAME_BYTES], dir[4096];
 	/* filled by the worker */
 	struct ebpf_built *built; /* owned until a live version takes it */
+	struct live *live;	  /* owned until it is among the lives */
 	struct report report;
 	json_t *meta; /* owned */
 	int err, store_err;

@@ -91,11 +91,11 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 			continue;
 		}
 		*link = l->next;
-		maps_watch_version_gone(d, l, "the version is no longer active");
 		if (l->activated) {
 			live_end(l, reason);
 			keep_counters(d, l, reason);
 		}
+		maps_watch_version_gone(d, l, "the version is no longer active");
 		session_each(d, s)
 		{
 			if (s->state == SESSION_READY && !s->dying) {
@@ -104,7 +104,7 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 			}
 		}
 		POINT("daemon.drop.sent_all");
-		live_destroy(l);
+		live_destroy_later(l);
 	}
 }
 
