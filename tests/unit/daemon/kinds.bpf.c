@@ -115,6 +115,6 @@ int GBPF_PROG(kinds_init, init)
 SEC("gbpf/submit")
 int GBPF_PROG(kinds_submit, submit)
 {
-	/* TAIL */
+	bpf_tail_call(ctx, &programs, 1);
 	return GBPF_GO;
 }

@@ -310,7 +310,7 @@ static void prefixes_programs_and_maps_are_named(void **state)
 	e = dump(d, "programs");
 	assert_int_equal(json_array_size(e), 2);
 	assert_true(json_is_null(json_object_get(json_array_get(e, 0), "program")));
-	/* TAIL */
+	assert_string_equal(text(json_array_get(e, 1), "program"), "chosen");
 	json_decref(e);
 	assert_int_equal(set(d, "both", "0", "1"), -EINVAL);
 	assert_int_equal(set(d, "programs", "0", "1"), -EINVAL);

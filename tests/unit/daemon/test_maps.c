@@ -269,6 +269,27 @@ static void each_tenants_maps_are_kept(void **state)
 	fake_leave(&b);
 }
 
+static void variables_are_kept_by_their_names(void **state)
+{
+	struct gd *d = *state;
+	json_t *r, *e, *v;
+
+	load_now(d, "keeping");
+	set(d, ".data", "0", "{marker=99}");
+	r = load(d, "keeping2", GBPF_LOAD_KEEP_MAPS);
+	assert_int_equal(number(map_in(r, ".data"), "variables"), 1);
+	assert_int_equal(number(map_in(r, ".data"), "new_variables"), 1);
+	json_decref(r);
+	e = get(d, ".data", "0");
+	v = json_object_get(e, "value");
+	assert_int_equal(number(v, "marker"), 99);
+	assert_int_equal(number(v, "fresh"), 3);
+	json_decref(e);
+	e = get(d, ".bss", "0");
+	assert_int_equal(number(json_object_get(e, "value"), "started"), 2);
+	json_decref(e);
+}
+
 static void what_does_not_match_is_new_and_said(void **state)
 {
 	struct gd *d = *state;
@@ -563,6 +584,7 @@ int main(void)
 		WITH_GBPFD(the_list_tells_how_versions_ended),
 		WITH_GBPFD(kept_maps_hold_what_they_held),
 		WITH_GBPFD(each_tenants_maps_are_kept),
+		WITH_GBPFD(variables_are_kept_by_their_names),
 		WITH_GBPFD(what_does_not_match_is_new_and_said),
 		WITH_GBPFD(values_are_shown_by_the_names_of_their_fields),
 		WITH_GBPFD(a_part_of_a_value_can_be_set),
