@@ -197,7 +197,10 @@ uint64_t keep_bytes(const struct keep *k, enum ebpf_region region)
 
 	for (uint32_t i = 0; i < k->new->object.n_maps; i++) {
 		if (k->map[i].from >= 0 && k->new_maps[i].region == (uint32_t)region) {
-			sum += k->new_maps[i].bytes;
+			/* An element of a hash table takes about four times as long as its bytes.
+			 */
+			sum += (uint64_t)k->new_maps[i].bytes *
+			       (k->new_maps[i].type == GBPF_MAP_ARRAY ? 1 : 4);
 		}
 	}
 	return sum;

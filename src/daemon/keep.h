@@ -34,7 +34,7 @@ struct keep {
 /* Decides. 0 or -EINVAL (definitions that cannot be laid out). */
 int keep_plan(struct keep *k, const struct ebpf_built *old, const struct ebpf_built *new);
 
-/* Bytes that keep_copy reads in a region. */
+/* How much work keep_copy of a region is, in bytes of arrays. */
 uint64_t keep_bytes(const struct keep *k, enum ebpf_region region);
 
 /* Copies what is kept of a region; old and new are its mappings in the two versions. */

@@ -20,7 +20,7 @@ struct request {
 	int err, store_err;
 	uint64_t removed; /* version that gave way in the store */
 	/* the swap */
-	uint64_t prepare_begin_ns, waited_ns, flip_ns;
+	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
 	unsigned asked, acked, failed;
 	bool readying;	   /* all have answered: copying, init */
 	struct keep *keep; /* owned; NULL: nothing is carried over */

@@ -80,10 +80,12 @@ static void finish(struct request *q)
 static void copy_work(struct job *j)
 {
 	struct copy *c = (struct copy *)j;
+	uint64_t begin = clock_now_ns();
 
 	for (unsigned i = 0; i < c->n; i++) {
 		keep_copy(c->q->keep, c->one[i].region, c->one[i].from, c->one[i].to);
 	}
+	c->q->copy_ns = clock_now_ns() - begin;
 }
 
 static void copy_done(struct job *j)

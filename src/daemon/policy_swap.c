@@ -65,6 +65,7 @@ static json_t *result_json(struct request *q)
 	}
 	if (r && q->kept) {
 		json_object_set(r, "maps", q->kept);
+		json_object_set_new(r, "copy_ns", json_integer((json_int_t)q->copy_ns));
 	}
 	return r;
 }

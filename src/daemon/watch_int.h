@@ -2,6 +2,7 @@
 #ifndef GBPF_DAEMON_WATCH_INT_H
 #define GBPF_DAEMON_WATCH_INT_H
 
+#include "bpf/run/map.h"
 #include "daemon/watch.h"
 
 #define WATCH_REASON 320u
