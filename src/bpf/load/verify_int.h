@@ -131,6 +131,7 @@ struct node {
 	int64_t best;	     /* costs.exit from here so far */
 	struct costs *costs; /* owned; the rest of it, NULL: none */
 	struct loop *head;   /* whose head this is, or NULL */
+	uint32_t heads;	     /* at and above it */
 	uint16_t hits, misses;
 	struct marks read;	/* behind it, before being written */
 	struct marks written;	/* between the parent and here */

@@ -30,11 +30,24 @@ static uint32_t pair_id(struct verifier *v, struct pairs *p, uint32_t old, uint3
 	return p->name[p->n++];
 }
 
-static uint64_t above(uint64_t x, unsigned level)
+/* How far a number may go: when it changes for the first time (it was known before), to what both
+ * states need; then to the next of a few bounds; as far as it can; and all of it at once. */
+enum { STEPS_UNTIL = 6, ENDS_UNTIL = 12 };
+enum step { STEP_BOTH, STEP_NEXT, STEP_END, STEP_ANY };
+
+static enum step step_of(const struct scalar *old, unsigned level)
+{
+	if (level > ENDS_UNTIL) {
+		return STEP_ANY;
+	}
+	return scalar_is_const(old) ? STEP_BOTH : level > STEPS_UNTIL ? STEP_END : STEP_NEXT;
+}
+
+static uint64_t above(uint64_t x, enum step step)
 {
 	static const uint64_t steps[] = { UINT8_MAX, UINT16_MAX, INT32_MAX, UINT32_MAX, INT64_MAX };
 
-	for (size_t i = 0; level == 2 && i < ARRAY_SIZE(steps); i++) {
+	for (size_t i = 0; step == STEP_NEXT && i < ARRAY_SIZE(steps); i++) {
 		if (x <= steps[i]) {
 			return steps[i];
 		}
@@ -42,11 +55,11 @@ static uint64_t above(uint64_t x, unsigned level)
 	return UINT64_MAX;
 }
 
-static int64_t sabove(int64_t x, int64_t most, unsigned level)
+static int64_t sabove(int64_t x, int64_t most, enum step step)
 {
 	static const int64_t steps[] = { 0, INT8_MAX, INT16_MAX, INT32_MAX };
 
-	for (size_t i = 0; level == 2 && i < ARRAY_SIZE(steps); i++) {
+	for (size_t i = 0; step == STEP_NEXT && i < ARRAY_SIZE(steps); i++) {
 		if (x <= steps[i]) {
 			return steps[i];
 		}
@@ -54,11 +67,11 @@ static int64_t sabove(int64_t x, int64_t most, unsigned level)
 	return most;
 }
 
-static int64_t sbelow(int64_t x, int64_t least, unsigned level)
+static int64_t sbelow(int64_t x, int64_t least, enum step step)
 {
 	static const int64_t steps[] = { 0, -1, INT8_MIN, INT16_MIN, INT32_MIN };
 
-	for (size_t i = 0; level == 2 && i < ARRAY_SIZE(steps); i++) {
+	for (size_t i = 0; step == STEP_NEXT && i < ARRAY_SIZE(steps); i++) {
 		if (x >= steps[i]) {
 			return steps[i];
 		}
@@ -66,8 +79,7 @@ static int64_t sbelow(int64_t x, int64_t least, unsigned level)
 	return least;
 }
 
-/* Bounds that had to give way give way for good from the second time on. */
-static void join_numbers(const struct scalar *old, const struct scalar *now, unsigned level,
+static void join_numbers(const struct scalar *old, const struct scalar *now, enum step step,
 			 struct scalar *out)
 {
 	struct tnum t = { 0, old->t.mask | now->t.mask | (old->t.value ^ now->t.value) };
@@ -76,13 +88,13 @@ static void join_numbers(const struct scalar *old, const struct scalar *now, uns
 		*out = *old;
 		return;
 	}
-	if (level > 4) {
+	if (step == STEP_ANY) {
 		scalar_unknown(out);
 		return;
 	}
 	t.value = old->t.value & ~t.mask;
 	*out = (struct scalar){
-		.t = level >= 3 && t.mask != old->t.mask ? TNUM_UNKNOWN : t,
+		.t = step == STEP_END && t.mask != old->t.mask ? TNUM_UNKNOWN : t,
 		.umin = MIN(old->umin, now->umin),
 		.umax = MAX(old->umax, now->umax),
 		.smin = MIN(old->smin, now->smin),
@@ -92,20 +104,20 @@ static void join_numbers(const struct scalar *old, const struct scalar *now, uns
 		.s32min = MIN(old->s32min, now->s32min),
 		.s32max = MAX(old->s32max, now->s32max),
 	};
-	if (level < 2) {
+	if (step == STEP_BOTH) {
 		return;
 	}
 	out->umin = out->umin < old->umin ? 0 : out->umin;
 	out->u32min = out->u32min < old->u32min ? 0 : out->u32min;
-	out->umax = out->umax > old->umax ? above(out->umax, level) : out->umax;
+	out->umax = out->umax > old->umax ? above(out->umax, step) : out->umax;
 	out->u32max = out->u32max > old->u32max
-			      ? (uint32_t)MIN(above(out->u32max, level), UINT32_MAX)
+			      ? (uint32_t)MIN(above(out->u32max, step), UINT32_MAX)
 			      : out->u32max;
-	out->smin = out->smin < old->smin ? sbelow(out->smin, INT64_MIN, level) : out->smin;
-	out->smax = out->smax > old->smax ? sabove(out->smax, INT64_MAX, level) : out->smax;
-	out->s32min = out->s32min < old->s32min ? (int32_t)sbelow(out->s32min, INT32_MIN, level)
+	out->smin = out->smin < old->smin ? sbelow(out->smin, INT64_MIN, step) : out->smin;
+	out->smax = out->smax > old->smax ? sabove(out->smax, INT64_MAX, step) : out->smax;
+	out->s32min = out->s32min < old->s32min ? (int32_t)sbelow(out->s32min, INT32_MIN, step)
 						: out->s32min;
-	out->s32max = out->s32max > old->s32max ? (int32_t)sabove(out->s32max, INT32_MAX, level)
+	out->s32max = out->s32max > old->s32max ? (int32_t)sabove(out->s32max, INT32_MAX, step)
 						: out->s32max;
 }
 
@@ -114,10 +126,10 @@ static int join_offsets(const struct scalar *old, struct scalar *now, unsigned l
 {
 	struct scalar out;
 
-	if (level > 1 && !scalar_within(old, now)) {
+	if (step_of(old, level) != STEP_BOTH && !scalar_within(old, now)) {
 		return 0;
 	}
-	join_numbers(old, now, 1, &out);
+	join_numbers(old, now, STEP_BOTH, &out);
 	*now = out;
 	return 1;
 }
@@ -171,19 +183,21 @@ static int join_kinds(struct verifier *v, const struct reg *old, struct reg *now
 	}
 	switch (now->type) {
 	case REG_SCALAR:
-		join_numbers(&old->v, &now->v, level, &out);
+		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
 		now->v = out;
 		now->id = 0;
 		return 1;
 	case REG_NUMBER:
-		join_numbers(&old->v, &now->v, level, &out);
+		join_numbers(&old->v, &now->v, step_of(&old->v, level), &out);
 		now->v = out;
 		return old->id == now->id;
-	case REG_ITER: /* its rounds become fewer: the loops' heads rely on that */
+	case REG_ITER: /* the rounds of the first head are enough for all of them */
+		now->v.umax = MAX(old->v.umax, now->v.umax);
 		now->v.s32min = MIN(old->v.s32min, now->v.s32min);
 		now->v.s32max = MAX(old->v.s32max, now->v.s32max);
 		return old->id == now->id && old->map == now->map;
 	case REG_ROUNDS:
+		now->v.umax = MAX(old->v.umax, now->v.umax);
 		return old->id == now->id;
 	case REG_STACK:
 	case REG_KEY:
@@ -314,16 +328,9 @@ static int unpack_other(struct verifier *v, const struct packed *p, struct ref *
 	return 0;
 }
 
-/* Different things begin to change in different rounds: each step is taken twice. */
-static unsigned step_of(unsigned level)
-{
-	return level <= 4 ? (level + 1) / 2 : level <= 8 ? 3 : 5;
-}
-
 int verify_join(struct verifier *v, const struct packed *p, unsigned level)
 {
 	struct pairs pairs = { .n = 0 };
-	unsigned step = step_of(level);
 	struct ref refs[VERIFY_MAX_REFS];
 	unsigned n_refs;
 	int err = unpack_other(v, p, refs, &n_refs);
@@ -334,12 +341,12 @@ int verify_join(struct verifier *v, const struct packed *p, unsigned level)
 		struct frame *now = v->frames[f];
 
 		for (unsigned i = 0; i < 10; i++) {
-			join_reg(v, &old->regs[i], &now->regs[i], &pairs, step);
+			join_reg(v, &old->regs[i], &now->regs[i], &pairs, level);
 		}
 		for (uint64_t left = now->used; err == 0 && left; left &= left - 1) {
 			unsigned i = (unsigned)__builtin_ctzll(left);
 
-			err = join_slot(v, &old->slots[i], &now->slots[i], &pairs, step);
+			err = join_slot(v, &old->slots[i], &now->slots[i], &pairs, level);
 		}
 	}
 	v->work += 10 * (v->depth + 1) + 16;

@@ -58,6 +58,7 @@ int verify_add_node(struct verifier *v, struct loop *head)
 	n->pc = v->pc;
 	n->open = 1;
 	n->head = head;
+	n->heads = (v->at ? v->at->heads : 0) + (head != NULL);
 	n->best = -1;
 	n->cost = v->cost;
 	n->path_cost = v->path_cost;
@@ -169,7 +170,8 @@ static int check_progress(struct verifier *v)
 	struct node **link = &v->open[v->pc], *n;
 
 	for (int i = 0; i < LOOKBACK && *link; i++) {
-		if (verify_same(v, (*link)->state)) {
+		/* what lies beyond a loop's head cost one of its rounds */
+		if ((*link)->heads == v->at->heads && verify_same(v, (*link)->state)) {
 			return refuse_endless(v);
 		}
 		link = &(*link)->next;
