@@ -67,8 +67,80 @@ int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char 
 	return code == CLI_OK && tenant ? find_tenant(c, m, tenant, &m->map.tenant) : code;
 }
 
+static bool section_has(struct cli *c, struct cli_map *m, const char *section)
+{
+	struct gbpf_map at = m->map;
+	json_t *result, *entry;
+	char *json = NULL;
+	bool has;
+
+	at.name = section;
+	if (gbpf_map_get(m->g, &at, "0", &json) < 0) {
+		return false;
+	}
+	result = json_loads(json, 0, NULL);
+	free(json);
+	entry = json_array_get(json_object_get(result, "entries"), 0);
+	has = json_object_get(json_object_get(entry, "value"), m->map.name);
+	json_decref(result);
+	return has;
+}
+
+int cli_map_find_variable(struct cli *c, struct cli_map *m, const char *what)
+{
+	json_t *list = NULL, *v;
+	char *json = NULL;
+	size_t i;
+	int rc = gbpf_map_list(m->g, m->map.version, &json);
+	int code = cli_result(c, m->g, what, rc, json, &list);
+
+	if (code != CLI_OK) {
+		return code;
+	}
+	json_array_foreach(json_object_get(list, "maps"), i, v)
+	{
+		if (strcmp(cli_text(v, "map"), m->map.name) == 0) {
+			goto out; /* a map, then */
+		}
+	}
+	json_array_foreach(json_object_get(list, "maps"), i, v)
+	{
+		if (json_is_true(json_object_get(v, "data")) &&
+		    section_has(c, m, cli_text(v, "map"))) {
+			m->section = strdup(cli_text(v, "map"));
+			if (m->section) {
+				m->variable = m->map.name;
+				m->map.name = m->section;
+			}
+			break;
+		}
+	}
+out:
+	json_decref(list);
+	return CLI_OK;
+}
+
+void cli_map_keep_variable(const struct cli_map *m, json_t *result)
+{
+	json_t *e;
+	size_t i;
+
+	if (!m->variable) {
+		return;
+	}
+	json_object_set_new(result, "variable", json_string(m->variable));
+	json_array_foreach(json_object_get(result, "entries"), i, e)
+	{
+		json_t *v = json_incref(json_object_get(json_object_get(e, "value"), m->variable));
+
+		json_object_del(e, "key");
+		json_object_set_new(e, "value", v ? v : json_null());
+	}
+}
+
 void cli_map_finish(struct cli_map *m)
 {
+	free(m->section);
 	json_decref(m->tenants);
 	gbpf_close(m->g);
 }
@@ -154,6 +226,19 @@ static int cmd_list(struct cli *c)
 	return CLI_OK;
 }
 
+/* A variable has no key; what is got has one otherwise. */
+static int check_key(struct cli *c, const struct cli_map *m, const char *what, bool given,
+		     bool enough)
+{
+	if (m->variable && given) {
+		return cli_fail(c, CLI_USAGE, "usage", "It has no keys",
+				"%s: '%s' is a global variable", what, m->variable);
+	}
+	return enough ? CLI_OK
+		      : cli_fail(c, CLI_USAGE, "usage", "See: gbpf help map get",
+				 "%s: which entry? MAP KEY", what);
+}
+
 static int cmd_get(struct cli *c)
 {
 	json_t *result = NULL;
@@ -162,8 +247,15 @@ static int cmd_get(struct cli *c)
 	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
 
 	if (code == CLI_OK) {
-		rc = gbpf_map_get(m.g, &m.map, c->arg[1], &json);
+		code = cli_map_find_variable(c, &m, "map get");
+	}
+	if (code == CLI_OK) {
+		code = check_key(c, &m, "map get", c->n_args > 1, m.variable || c->n_args > 1);
+	}
+	if (code == CLI_OK) {
+		rc = gbpf_map_get(m.g, &m.map, m.variable ? "0" : c->arg[1], &json);
 		code = cli_result(c, m.g, "map get", rc, json, &result);
+		cli_map_keep_variable(&m, result);
 	}
 	if (code == CLI_OK && !c->json) {
 		cli_map_print(c, &m, result);
@@ -203,6 +295,7 @@ static int done(struct cli *c, struct cli_map *m, const char *what, const char *
 	json_t *result = NULL;
 	int code = cli_result(c, m->g, what, rc, json, &result);
 
+	cli_map_keep_variable(m, result);
 	if (code == CLI_OK && c->json) {
 		return cli_json(c, schema, result);
 	}
@@ -213,7 +306,8 @@ static int done(struct cli *c, struct cli_map *m, const char *what, const char *
 	return code;
 }
 
-/* With one word after the map it is pushed; else the first is the key, the rest the value. */
+/* With one word after the map it is pushed, or written to the variable; else the first is the key.
+ */
 static int cmd_set(struct cli *c)
 {
 	const char *key = c->n_args > 2 ? c->arg[1] : NULL;
@@ -222,12 +316,20 @@ static int cmd_set(struct cli *c)
 	char *json = NULL;
 	int rc, code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
 
-	for (int i = key ? 2 : 1; i < c->n_args; i++) {
-		buf_printf(&value, "%s%s", value.len ? ", " : "", c->arg[i]);
+	if (code == CLI_OK) {
+		code = cli_map_find_variable(c, &m, "map set");
 	}
 	if (code == CLI_OK) {
-		rc = gbpf_map_set(m.g, &m.map, key, buf_text(&value), &json);
-		code = done(c, &m, "map set", "map.set", key ? "set" : "pushed to", rc, json);
+		code = check_key(c, &m, "map set", key != NULL, true);
+	}
+	for (int i = key ? 2 : 1; i < c->n_args; i++) {
+		buf_printf(&value, "%s%s%s%s", value.len ? ", " : "", m.variable ? m.variable : "",
+			   m.variable ? "=" : "", c->arg[i]);
+	}
+	if (code == CLI_OK) {
+		rc = gbpf_map_set(m.g, &m.map, m.variable ? "0" : key, buf_text(&value), &json);
+		code = done(c, &m, "map set", "map.set", key || m.variable ? "set" : "pushed to",
+			    rc, json);
 	}
 	cli_map_finish(&m);
 	buf_finish(&value);
@@ -274,11 +376,11 @@ const struct cli_verb verb_map_list = {
 
 const struct cli_verb verb_map_get = {
 	.name = "get",
-	.args = "MAP KEY",
-	.doc = "one entry",
+	.args = "MAP [KEY]",
+	.doc = "one entry, or a global variable",
 	.page = "gbpf-map.1",
 	.options = options,
-	.min_args = 2,
+	.min_args = 1,
 	.max_args = 2,
 	.run = cmd_get,
 };
@@ -286,7 +388,7 @@ const struct cli_verb verb_map_get = {
 const struct cli_verb verb_map_set = {
 	.name = "set",
 	.args = "MAP [KEY] VALUE...",
-	.doc = "write an entry, or members of one; without a key: push",
+	.doc = "write an entry, a member of one, or a variable",
 	.page = "gbpf-map.1",
 	.options = options,
 	.min_args = 2,

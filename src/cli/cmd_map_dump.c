@@ -76,7 +76,13 @@ static int cmd_dump(struct cli *c)
 	}
 	code = cli_map_open(c, &m, c->arg[0], c->opt[O_VERSION], c->opt[O_TENANT]);
 	if (code == CLI_OK) {
+		code = cli_map_find_variable(c, &m, "map dump");
+	}
+	if (code == CLI_OK) {
 		code = ask_all(c, &m, limit, &result, &more);
+	}
+	if (code == CLI_OK) {
+		cli_map_keep_variable(&m, result);
 	}
 	if (code == CLI_OK && !c->json) {
 		cli_map_print(c, &m, result);
@@ -126,6 +132,7 @@ struct watch {
 	struct cli *c;
 	struct cli_map m;
 	uint64_t lines, count; /* 0: no limit */
+	json_t *before;	       /* owned: the variable that is watched, as it was */
 	bool broken, ended;
 };
 
@@ -173,12 +180,37 @@ static void print_line(struct watch *w, const json_t *d)
 	buf_finish(&value);
 }
 
+/* Of a section that changed only the variable that was asked for counts. */
+static bool changed(struct watch *w, json_t *d)
+{
+	json_t *now;
+
+	if (!w->m.variable || !json_object_get(d, "value")) {
+		return true;
+	}
+	now = json_incref(json_object_get(json_object_get(d, "value"), w->m.variable));
+	json_object_del(d, "was");
+	json_object_set(d, "value", now);
+	json_object_set_new(d, "key", json_string(w->m.variable));
+	if (json_equal(now, w->before)) {
+		json_decref(now);
+		return false;
+	}
+	json_decref(w->before);
+	w->before = now;
+	return true;
+}
+
 static int on_line(void *arg, const char *text)
 {
 	struct watch *w = arg;
 	json_t *line = json_loads(text, 0, NULL);
 	json_t *d = json_object_get(line, "watch") ? json_object_get(line, "watch") : line;
 
+	if (!changed(w, d)) {
+		json_decref(line);
+		return interrupted;
+	}
 	if (d && w->c->json) {
 		json_object_set_new(d, "schema", json_string("gbpf.map.watch/1"));
 		json_dumpf(d, stdout, JSON_COMPACT);
@@ -211,6 +243,9 @@ static int cmd_watch(struct cli *c)
 	}
 	code = cli_map_open(c, &w.m, c->arg[0], c->opt[W_VERSION], c->opt[W_TENANT]);
 	if (code == CLI_OK) {
+		code = cli_map_find_variable(c, &w.m, "map watch");
+	}
+	if (code == CLI_OK) {
 		sigaction(SIGINT, &sa, NULL);
 		sigaction(SIGTERM, &sa, NULL);
 		rc = gbpf_map_watch(w.m.g, &w.m.map, (unsigned)(interval_ns / 1000000), 0, on_line,
@@ -218,6 +253,7 @@ static int cmd_watch(struct cli *c)
 		code = rc < 0 && !interrupted ? cli_fail_daemon(c, w.m.g, "map watch") : CLI_OK;
 	}
 	cli_map_finish(&w.m);
+	json_decref(w.before);
 	return code;
 }
 

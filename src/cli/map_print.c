@@ -274,6 +274,15 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 }
 
 /* Global variables: one a line. */
+static void print_variable(const char *name, const json_t *v)
+{
+	struct buf text = { 0 };
+
+	cli_map_text(&text, v, 300);
+	printf("%-20s %s\n", name, buf_text(&text));
+	buf_finish(&text);
+}
+
 static void print_variables(const struct cli_map *m, const json_t *entries)
 {
 	json_t *e, *v;
@@ -288,13 +297,13 @@ static void print_variables(const struct cli_map *m, const json_t *entries)
 			printf("%sprocess %llu\n", i ? "\n" : "",
 			       (unsigned long long)cli_map_pid(m, cli_u64(e, "tenant")));
 		}
+		if (m->variable) {
+			print_variable(m->variable, value);
+			continue;
+		}
 		json_object_foreach(value, name, v)
 		{
-			struct buf text = { 0 };
-
-			cli_map_text(&text, v, 300);
-			printf("%-20s %s\n", name, buf_text(&text));
-			buf_finish(&text);
+			print_variable(name, v);
 		}
 	}
 }

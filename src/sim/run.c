@@ -100,10 +100,12 @@ static int do_tenant(struct sim *s)
 {
 	struct sim_world *w = &s->world;
 	struct sim_tenant *t = &w->tenant[w->n_tenants];
-	const char *at = s->at;
+	const char *at;
 	struct pair p;
 	int err;
 
+	sim_blanks(s);
+	at = s->at;
 	if (w->n_tenants == SIM_MAX_TENANTS) {
 		return sim_wrong(s, at, NULL, "more than %u tenants", SIM_MAX_TENANTS);
 	}

@@ -47,7 +47,7 @@ END
 }
 
 @test "every page is there and has its examples" {
-	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-bench.1 man8/gbpfd.8; do
+	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-bench.1 man8/gbpfd.8; do
 		grep -q '^\.SH EXAMPLES' "$GBPF_PREFIX/share/man/$p"
 	done
 	[ -f "$GBPF_PREFIX/share/man/man7/gbpf-policy.7" ]
@@ -59,16 +59,6 @@ END
 		GBPF_HOLD; do
 		[[ "$page" == *"$name"* ]]
 	done
-}
-
-@test "the policy of gbpf-policy(7) is accepted" {
-	python3 - "$REPO/man/gbpf-policy.7.scd.in" >wait.bpf.c <<'END'
-import re, sys
-print(next(b for b in re.findall(r'```\n(.*?)```', open(sys.argv[1]).read(), re.S) if 'GBPF_PROG' in b))
-END
-	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c wait.bpf.c -o wait.bpf.o
-	run "$GBPF" policy check wait.bpf.o
-	[ "$status" -eq 0 ]
 }
 
 @test "the README's policy is accepted, and its verbs are verbs" {
@@ -123,10 +113,29 @@ run_examples() {
 	run_examples gbpf-ps.1.scd
 }
 
-@test "examples of gbpf-policy(1) run" {
+# Every literal block of a page, as it says (tests/cli/examples.py).
+all_examples() {
+	mkdir examples && cd examples
+	run python3 "$BATS_TEST_DIRNAME/examples.py" "$REPO/man/$1"
+	echo "$output"
+	[ "$status" -eq 0 ]
+}
+
+@test "examples of gbpf-policy(1) do what they say" {
 	"$GBPF" run --device soft true
 	"$GBPF" policy unload || true
-	run_examples gbpf-policy.1.scd
+	all_examples gbpf-policy.1.scd
+}
+
+@test "examples of gbpf-policy(7) do what they say" {
+	"$GBPF" run --device soft true
+	all_examples gbpf-policy.7.scd.in
+}
+
+@test "examples of gbpf-map(1) do what they say" {
+	"$GBPF" run --device soft "$GBPF_PREFIX/lib/gbpf/samples/batch" >batch.out 2>&1 &
+	wait_for grep -q ready batch.out
+	all_examples gbpf-map.1.scd
 }
 
 @test "examples of gbpf-bench(1) run" {

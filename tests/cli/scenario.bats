@@ -196,7 +196,7 @@ wrong() {
 	wrong 1 8 "nothing has happened" <<<'expect GO'
 	wrong 3 8 "no program for retire" <<<$'tenant a\nretire\nexpect verdict == 0'
 	wrong 1 13 "0 to 15" <<<'expect note 16 == 0'
-	wrong 3 8 "nothing more" <<<$'tenant a\nsubmit a\ntick ab' || wrong 3 6 "name" <<<$'tenant a\nsubmit a\ntick ab'
+	wrong 3 8 "'=' is needed" <<<$'tenant a\nsubmit a\ntick ab'
 }
 
 @test "time does not go back, and endless loops end" {
