@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/failures.h"
 #include "daemon/policy.h"
@@ -83,6 +84,7 @@ void live_end(struct live *l, uint32_t reason)
 
 	if (l->activated && live_has(l, HOOK_exit)) {
 		live_run(l, HOOK_exit, &ctx);
+		POINT("daemon.exit.ran");
 	}
 	l->activated = false;
 }

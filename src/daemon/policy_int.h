@@ -22,6 +22,7 @@ struct request {
 	/* the swap */
 	uint64_t prepare_begin_ns, waited_ns, flip_ns, copy_ns;
 	unsigned asked, acked, failed;
+	bool sending;	   /* not all have been told of it yet */
 	bool readying;	   /* all have answered: copying, init */
 	struct keep *keep; /* owned; NULL: nothing is carried over */
 	json_t *kept;	   /* owned: what the answer says of the maps */

@@ -120,6 +120,7 @@ void policy_introduce(struct session *s)
 	for (struct live *l = d->policies->lives; l; l = l->next) {
 		live_prepare(l, s);
 	}
+	s->offered = true;
 	if (s->had_version && !policy_live_find(d, s->had_version)) {
 		send_drop(s, s->had_version);
 	}

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/point.h"
 #include "daemon/hooks.h"
 
 #define COPY_INLINE_BYTES (1u << 20) /* about 100 us */
@@ -55,6 +56,7 @@ static bool into_store(struct request *q)
 		return false;
 	}
 	q->d->counters.loads++;
+	POINT("daemon.ready.stored");
 	return true;
 }
 
@@ -64,8 +66,10 @@ static void finish(struct request *q)
 	struct daemon *d = q->d;
 	struct live *l = d->policies->pending;
 
+	POINT("daemon.ready.kept");
 	q->kept = q->keep ? keep_json(q->keep) : NULL;
 	q->err = hook_init(l, q->o.gpu_mask, q->keep ? q->keep->n_kept : 0, q->name, &q->report);
+	POINT("daemon.ready.inited");
 	if (q->err) {
 		refuse(q, 4);
 	} else if (!into_store(q)) {
@@ -84,6 +88,7 @@ static void copy_work(struct job *j)
 
 	for (unsigned i = 0; i < c->n; i++) {
 		keep_copy(c->q->keep, c->one[i].region, c->one[i].from, c->one[i].to);
+		POINT("daemon.ready.copied");
 	}
 	c->q->copy_ns = clock_now_ns() - begin;
 }

@@ -14,6 +14,8 @@
 #include "daemon/hooks.h"
 #include "daemon/watch.h"
 
+#define SLICE_NS 1000000u
+
 static unsigned count_late(struct daemon *d)
 {
 	unsigned n = 0;
@@ -201,7 +203,8 @@ void policy_check_acks(struct daemon *d)
 {
 	struct request *q = d->policies ? d->policies->first : NULL;
 
-	if (d->policies && d->policies->pending && q && !q->readying && count_late(d) == 0) {
+	if (d->policies && d->policies->pending && q && !q->sending && !q->readying &&
+	    count_late(d) == 0) {
 		swap_ready(q);
 	}
 }
@@ -246,26 +249,15 @@ void policy_prepared(struct session *s, uint64_t version, int status)
 	policy_check_acks(d);
 }
 
-void swap_prepare(struct request *q, struct live *l)
+/* All have been told. */
+static void await_acks(struct request *q)
 {
 	struct daemon *d = q->d;
 	struct policies *p = d->policies;
 	uint64_t now;
 
-	p->pending = l;
-	q->prepare_begin_ns = clock_now_ns();
-	session_each(d, s)
-	{
-		uint64_t before = s->prepares_sent;
-
-		s->wait_for = 0;
-		if (s->state == SESSION_READY && !s->dying) {
-			live_prepare(l, s);
-			POINT("daemon.swap.prepare_sent");
-			s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
-		}
-	}
 	POINT("daemon.swap.prepare_sent_all");
+	q->sending = false;
 	if (count_late(d) == 0) {
 		swap_ready(q);
 		return;
@@ -275,4 +267,58 @@ void swap_prepare(struct request *q, struct live *l)
 			      on_late, d) < 0) {
 		swap_ready(q);
 	}
+}
+
+static int on_slice(sd_event_source *src, uint64_t usec, void *arg);
+
+/* Memory for a tenant takes some 30 us to make, and there may be a thousand: others get their turn
+ * every millisecond. */
+static void prepare_some(struct request *q)
+{
+	struct daemon *d = q->d;
+	struct policies *p = d->policies;
+	uint64_t begin = clock_now_ns();
+
+	p->timer = sd_event_source_disable_unref(p->timer);
+	session_each(d, s)
+	{
+		uint64_t before = s->prepares_sent;
+
+		if (s->state != SESSION_READY || s->dying || s->offered) {
+			continue;
+		}
+		if (clock_now_ns() - begin > SLICE_NS &&
+		    sd_event_add_time(d->loop, &p->timer, CLOCK_MONOTONIC, 0, 1, on_slice, d) >=
+			    0) {
+			return;
+		}
+		s->offered = true;
+		live_prepare(p->pending, s);
+		POINT("daemon.swap.prepare_sent");
+		s->wait_for = s->prepares_sent > before && !s->dying ? s->prepares_sent : 0;
+	}
+	await_acks(q);
+}
+
+static int on_slice(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)src;
+	(void)usec;
+	prepare_some(d->policies->first);
+	return 0;
+}
+
+void swap_prepare(struct request *q, struct live *l)
+{
+	session_each(q->d, s)
+	{
+		s->wait_for = 0;
+		s->offered = false;
+	}
+	q->d->policies->pending = l;
+	q->sending = true;
+	q->prepare_begin_ns = clock_now_ns();
+	prepare_some(q);
 }

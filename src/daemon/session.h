@@ -46,6 +46,7 @@ struct session {
 	uint64_t lc_seen; /* slots whose boards it was sent */
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
+	bool offered;	   /* the version of the swap under way */
 	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
 	uint64_t note_second;
 	unsigned note_count;

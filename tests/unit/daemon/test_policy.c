@@ -160,6 +160,34 @@ static void a_process_that_does_not_answer_is_not_waited_for(void **state)
 	fake_leave(&f);
 }
 
+/* gbpfd tells some of them in each turn of its loop. */
+static void every_one_of_many_processes_is_told_once(void **state)
+{
+	enum { MANY = 200 };
+	struct gd *d = *state;
+	struct fake *f = calloc(MANY, sizeof(*f));
+	struct pending p;
+	json_t *r;
+
+	for (int i = 0; i < MANY; i++) {
+		fake_enter(&f[i], d, BATCH, i == MANY - 1 ? "the last" : "many");
+	}
+	gd_await_event(d, 0, "start", "the last");
+	begin_load(&p, d, "counting");
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(fake_prepare(&f[i], 0), 1);
+	}
+	r = end_call(&p);
+	assert_int_equal(member(r, "acked") + member(r, "late"), MANY);
+	json_decref(r);
+	load_now(d, "plain");
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(fake_prepare(&f[i], 0), 2); /* nothing came twice */
+		fake_leave(&f[i]);
+	}
+	free(f);
+}
+
 static void a_process_that_dies_meanwhile_is_not_waited_for(void **state)
 {
 	struct gd *d = *state;
@@ -649,6 +677,7 @@ int main(void)
 		WITH_GBPFD(nothing_is_active_before_every_process_has_prepared),
 		WITH_GBPFD(the_old_version_is_dropped_after_the_flip),
 		WITH_GBPFD(a_process_that_does_not_answer_is_not_waited_for),
+		WITH_GBPFD(every_one_of_many_processes_is_told_once),
 		WITH_GBPFD(a_process_that_dies_meanwhile_is_not_waited_for),
 		WITH_GBPFD(a_process_that_cannot_run_it_is_counted),
 		WITH_GBPFD(what_arrives_runs),
