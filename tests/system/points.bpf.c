@@ -135,3 +135,19 @@ int GBPF_PROG(points_tick, tick)
 	bpf_map_update_elem(&published, &one, &n, 0);
 	return 0;
 }
+
+SEC("gbpf/init")
+int GBPF_PROG(points_init, init)
+{
+	u64 key = 0;
+	struct pair p = { 0, SECRET };
+
+	return bpf_map_update_elem(&gbpfd_table, &key, &p, 0) ? -1 : 0;
+}
+
+SEC("gbpf/exit")
+int GBPF_PROG(points_exit, exit)
+{
+	gbpf_note(4, 1);
+	return 0;
+}
