@@ -93,6 +93,111 @@ static __always_inline void gbpf_iter_end(struct bpf_iter_num *it)
 	bpf_iter_num_destroy(it);
 }
 
+/* A row of a GBPF_MAP_HISTOGRAM, and such a map of which each tenant has its own: GBPF_HISTOGRAM(waits, 3); and then
+ * gbpf_hist_add(&waits, ctx->class_id, ctx->held_ns). */
+struct gbpf_hist {
+	u64 count[64]; /* [0]: zeros; [i]: values from 2^(i-1) on; [63]: the rest */
+};
+#define GBPF_HISTOGRAM(name, rows)                \
+	struct {                                  \
+		__uint(type, GBPF_MAP_HISTOGRAM); \
+		__uint(map_flags, GBPF_F_TENANT); \
+		__uint(max_entries, rows);        \
+		__type(key, u32);                 \
+		__type(value, struct gbpf_hist);  \
+	} name SEC(".maps")
+
+/* ---- the standard maps ----
+ *
+ * Seven arrays that mean the same in every policy, on the host and (later) on the GPU, so that tools and other policies
+ * can read them. gbpfd's programs write them; when init, admit or tick ends, all that it wrote becomes the next epoch, and
+ * a local hook call sees one epoch from its beginning to its end. Declare those that you use:
+ *	GBPF_STANDARD_MAP(TENANT_CREDITS);
+ *	u32 tenant = ctx->tenant;
+ *	struct gbpf_tenant_credits *c = bpf_map_lookup_elem(&TENANT_CREDITS, &tenant);
+ * Elements are zero until somebody writes them; zero means "no limit, nothing special" everywhere. */
+#define GBPF_TENANTS 1024   /* tenant numbers are below */
+#define GBPF_VGPUS 64	    /* named shares of a GPU */
+#define GBPF_SCOPE_GPU 1024 /* OBS_CTRL: everybody; below: one tenant */
+
+enum gbpf_engine { GBPF_ENGINE_H2D, GBPF_ENGINE_D2H, GBPF_ENGINE_D2D, GBPF_ENGINE_PEER, GBPF_ENGINES };
+
+/* By tenant: what it may use of the GPU's time. */
+struct gbpf_tenant_credits {
+	u64 tokens_ns; /* device time that is left to it in this epoch */
+	u64 burst_ns;  /* of unused time, so much may be carried over */
+	u32 weight;    /* its share against others, 1-10000 */
+	u32 vslice;    /* the share that it belongs to: index of VSLICE_SET */
+};
+
+/* By tenant: what is known about its work. */
+struct gbpf_job_meta {
+	u64 job;	 /* number of the job that the scheduler of the cluster gave, 0 none */
+	u64 deadline_ns; /* monotonic; 0 none */
+	u64 work_ns;	 /* device time that it still needs, as far as known */
+	u32 gang;	 /* tenants of one gang run together; 0 none */
+	u32 phase;	 /* the policy's own; by habit 0 computing, 1 collective, 2 checkpoint */
+};
+
+/* By share: what its tenants have together. */
+struct gbpf_vslice_set {
+	u64 slice_ns;	  /* length of its turn on the hardware */
+	u64 memory_bytes; /* device memory */
+	u32 compute_pct;
+	u32 copy_pct; /* copy bandwidth */
+	s32 priority; /* lower is more urgent */
+	u32 tenants;  /* in it now */
+};
+
+/* By tenant: its device memory. */
+struct gbpf_mempool {
+	u64 hard_bytes; /* more is refused */
+	u64 soft_bytes; /* more is evicted first when memory is short */
+	u32 page_bytes; /* granule in which it is moved; 0: gBPF's choice */
+	u32 compression; /* 1: may be compressed */
+};
+
+/* By engine and tenant, GBPF_IO_INDEX: bytes that it may copy. */
+struct gbpf_io_budgets {
+	u64 tokens_bytes; /* in this epoch */
+	u64 burst_bytes;
+};
+#define GBPF_IO_INDEX(engine, tenant) ((engine) * GBPF_TENANTS + (tenant))
+
+/* By tenant: where its blocks may run. */
+struct gbpf_placement {
+	u64 sm_mask[4]; /* multiprocessors 0-255; all zero: anywhere */
+	u32 lane;	/* 0: gBPF's choice, 1 process, 2 shared */
+	u32 gpu;	/* the device that it prefers, from 1; 0 any */
+};
+
+/* By scope, a tenant or GBPF_SCOPE_GPU: what may be observed, and how much it may cost. */
+struct gbpf_obs_ctrl {
+	u64 budget_ns;	  /* of one epoch */
+	u32 sample_every; /* one in so many; 0: nothing is sampled */
+	u32 level;	  /* the policy's own; 0 off */
+};
+
+#define GBPF_STD_TENANT_CREDITS struct gbpf_tenant_credits, GBPF_TENANTS
+#define GBPF_STD_JOB_META struct gbpf_job_meta, GBPF_TENANTS
+#define GBPF_STD_VSLICE_SET struct gbpf_vslice_set, GBPF_VGPUS
+#define GBPF_STD_MEMPOOL struct gbpf_mempool, GBPF_TENANTS
+#define GBPF_STD_IO_BUDGETS struct gbpf_io_budgets, (GBPF_ENGINES * GBPF_TENANTS)
+#define GBPF_STD_PLACEMENT struct gbpf_placement, GBPF_TENANTS
+#define GBPF_STD_OBS_CTRL struct gbpf_obs_ctrl, (GBPF_SCOPE_GPU + 1)
+
+#define GBPF_STANDARD_MAP(name) GBPF_EPOCH_ARRAY(name, GBPF_STD_##name)
+/* An array of one's own that is published in the same way. */
+#define GBPF_EPOCH_ARRAY(...) GBPF_EPOCH_ARRAY_(__VA_ARGS__)
+#define GBPF_EPOCH_ARRAY_(name, element, entries) \
+	struct {                                  \
+		__uint(type, GBPF_MAP_ARRAY);     \
+		__uint(map_flags, GBPF_F_EPOCH);  \
+		__uint(max_entries, entries);     \
+		__type(key, u32);                 \
+		__type(value, element);           \
+	} name SEC(".maps")
+
 #define GBPF_LICENSE(text) char gbpf_license[] SEC("license") = text
 #define GBPF_VERSION(text) char gbpf_version[] SEC("version") = text
 
