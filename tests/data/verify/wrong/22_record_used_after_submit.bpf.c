@@ -4,6 +4,7 @@
 struct {
 	__uint(type, GBPF_MAP_RINGBUF);
 	__uint(max_entries, 4096);
+	__uint(map_flags, GBPF_F_TENANT);
 } events SEC(".maps");
 
 struct event {

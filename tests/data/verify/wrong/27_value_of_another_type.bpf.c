@@ -11,7 +11,7 @@ struct {
 
 SEC("gbpf/submit") int GBPF_PROG(remember, submit)
 {
-	u32 key = ctx->queue, value = ctx->threads;
+	u32 value = ctx->threads, key = ctx->queue;
 
 	bpf_map_update_elem(&last, &key, &value, BPF_ANY);
 	return GBPF_GO;

