@@ -7,7 +7,7 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	run --separate-stderr "$GBPF" help
 	[ "$status" -eq 0 ]
 	[ -z "$stderr" ]
-	for v in run ps set policy device events status off on doctor bench help version; do
+	for v in run ps set policy map device events status off on doctor bench help version; do
 		[[ "$output" == *"  $v "* ]]
 	done
 }
@@ -161,6 +161,12 @@ verbs() { "$GBPF" help --json | python3 -c 'import json,sys; [print(v["name"]) f
 	[[ "$(complete_words gbpf run -- tru)" == *true* ]]
 	PATH=$GBPF_PREFIX/bin:$PATH
 	[ "$(complete_words gbpf policy swap lc)" = lc_first ]
+	[ "$(complete_words gbpf policy new --template ob)" = observe ]
+	[ "$(complete_words gbpf map du)" = dump ]
+	touch my.bpf.c my.bpf.o my.scenario
+	[ "$(complete_words gbpf policy build my)" = my.bpf.c ]
+	[ "$(complete_words gbpf policy check my)" = my.bpf.o ]
+	[ "$(complete_words gbpf policy test my)" = "my.bpf.o my.scenario" ]
 	run "$GBPF" completion tcsh
 	[ "$status" -eq 2 ]
 }
