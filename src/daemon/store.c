@@ -116,7 +116,9 @@ static json_t *read_json(const char *path)
 	return j;
 }
 
-static void read_state(struct store *s)
+/* What is in use is known before the versions are read, so that it is kept when there are too many.
+ * Returns the file's content, or NULL. */
+static json_t *read_state(struct store *s)
 {
 	char path[4200];
 	json_t *j, *active;
@@ -124,7 +126,7 @@ static void read_state(struct store *s)
 	snprintf(path, sizeof(path), "%s/state.json", s->dir);
 	j = read_json(path);
 	if (!j) {
-		return;
+		return NULL;
 	}
 	s->has_state = true;
 	s->off = json_is_true(json_object_get(j, "off"));
@@ -133,19 +135,63 @@ static void read_state(struct store *s)
 	s->next = MIN(s->next, MAX_NUMBER);
 	active = json_object_get(j, "active");
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
-		uint64_t v = (uint64_t)json_integer_value(json_array_get(active, i));
-
-		s->active[i] = store_find(s, v) ? v : 0;
+		s->active[i] = (uint64_t)json_integer_value(json_array_get(active, i));
 	}
+	return j;
+}
+
+/* After the versions: none that is not there is named, and those that are know how they ended. */
+static void check_state(struct store *s, const json_t *state)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		s->active[i] = store_find(s, s->active[i]) ? s->active[i] : 0;
+	}
+	s->previous = store_find(s, s->previous) ? s->previous : 0;
 	for (unsigned i = 0; i < s->n; i++) {
 		char number[24];
 		const char *why;
 
 		snprintf(number, sizeof(number), "%llu", (unsigned long long)s->v[i].version);
-		why = json_string_value(json_object_get(json_object_get(j, "ended"), number));
+		why = json_string_value(json_object_get(json_object_get(state, "ended"), number));
 		store_ended(s, s->v[i].version, why ? why : "");
 	}
-	json_decref(j);
+}
+
+/* A gbpfd that was killed may leave one version more than are kept. */
+static bool has_room(const struct store *s, uint64_t version)
+{
+	if (s->n < STORE_VERSIONS || in_use(s, version)) {
+		return true;
+	}
+	for (unsigned i = 0; i < s->n; i++) {
+		if (!in_use(s, s->v[i].version)) {
+			return s->v[i].version < version;
+		}
+	}
+	return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), e = strlen(end);
+
+	return n > e && strcmp(text + n - e, end) == 0;
+}
+
+/* What a gbpfd that was killed had not finished writing. */
+static bool remove_remains(struct store *s, const char *file)
+{
+	char path[4200 + 256], meta[4200];
+	unsigned long long n = strtoull(file, NULL, 10);
+
+	file_path(meta, s->dir, n, ".json");
+	if (!ends_with(file, ".part") &&
+	    !(n && ends_with(file, ".bpf.o") && access(meta, F_OK) < 0 && errno == ENOENT)) {
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s/%s", s->dir, file);
+	unlink(path);
+	return true;
 }
 
 static void read_version(struct store *s, const char *file)
@@ -155,23 +201,28 @@ static void read_version(struct store *s, const char *file)
 	uint64_t removed;
 	json_t *meta;
 
-	if (n == 0 || n >= MAX_NUMBER || strcmp(end, ".json") != 0 || s->n == STORE_VERSIONS) {
+	if (n == 0 || n >= MAX_NUMBER || strcmp(end, ".json") != 0) {
 		return;
 	}
 	file_path(path, s->dir, n, ".bpf.o");
 	if (access(path, R_OK) < 0) {
 		return;
 	}
+	if (!has_room(s, n)) {
+		store_delete(s->dir, n);
+		return;
+	}
 	file_path(path, s->dir, n, ".json");
 	meta = read_json(path);
-	if (meta) {
-		store_add(s, n, meta, &removed);
+	if (meta && store_add(s, n, meta, &removed) == 0 && removed) {
+		store_delete(s->dir, removed);
 	}
 }
 
 int store_open(struct store *s, const char *state_dir)
 {
 	struct dirent *e;
+	json_t *state;
 	DIR *dir;
 	int err;
 
@@ -188,11 +239,15 @@ int store_open(struct store *s, const char *state_dir)
 	if (!dir) {
 		return -errno;
 	}
+	state = read_state(s);
 	while ((e = readdir(dir))) {
-		read_version(s, e->d_name);
+		if (!remove_remains(s, e->d_name)) {
+			read_version(s, e->d_name);
+		}
 	}
 	closedir(dir);
-	read_state(s);
+	check_state(s, state);
+	json_decref(state);
 	return 0;
 }
 

@@ -53,6 +53,14 @@ static void write_text(const char *leaf, const char *text)
 	fclose(f);
 }
 
+static int access_in(const char *leaf)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, leaf);
+	return access(path, F_OK);
+}
+
 static void texts_become_utf8_without_controls(void **state)
 {
 	static const struct {
@@ -294,6 +302,39 @@ static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 	store_close(&s);
 }
 
+/* Killed at a moment between writing a version and removing the one that gave way. */
+static void too_many_files_never_cost_what_is_in_use(void **state)
+{
+	struct store s;
+	char *text;
+
+	(void)state;
+	assert_int_equal(store_open(&s, dir), 0);
+	for (uint64_t v = 1; v <= STORE_VERSIONS + 6; v++) {
+		assert_int_equal(store_write_object(s.dir, v, "x", 1, "{\"name\":\"x\"}"), 0);
+	}
+	s.active[0] = 1;
+	s.previous = 2;
+	text = store_state_text(&s);
+	assert_int_equal(store_write_state(s.dir, text), 0);
+	free(text);
+	write_text("policies/99.bpf.o.part", "half");
+	write_text("policies/98.bpf.o", "without its description");
+	store_close(&s);
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(store_open(&s, dir), 0);
+		assert_int_equal(s.n, STORE_VERSIONS);
+		assert_int_equal(s.active[0], 1);
+		assert_int_equal(s.previous, 2);
+		assert_non_null(store_find(&s, 2));
+		assert_non_null(store_find(&s, STORE_VERSIONS + 6));
+		assert_null(store_find(&s, 3));
+		store_close(&s);
+	}
+	assert_true(access_in("policies/99.bpf.o.part") < 0 && access_in("policies/98.bpf.o") < 0);
+	assert_true(access_in("policies/3.bpf.o") < 0);
+}
+
 static void a_disk_that_cannot_be_written_is_told(void **state)
 {
 	(void)state;
@@ -349,6 +390,7 @@ int main(void)
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
 		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
+		IN_FOLDER(too_many_files_never_cost_what_is_in_use),
 		cmocka_unit_test(a_disk_that_cannot_be_written_is_told),
 		cmocka_unit_test(what_a_socket_does_not_take_is_kept_in_order_and_bounded),
 	};
