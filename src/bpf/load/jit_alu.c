@@ -105,7 +105,7 @@ static void shift(struct code *c, const struct ebpf_insn *i, int wide, unsigned 
 	}
 }
 
-static enum x86_alu simple_op(unsigned op)
+enum x86_alu jit_simple_op(unsigned op)
 {
 	switch (op) {
 	case EBPF_ADD:
@@ -127,10 +127,13 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, by_reg = EBPF_SRC(i->code) == EBPF_X;
 	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src], op = EBPF_OP(i->code);
 
+	if (note->fuse && jit_operand(j, i, note)) {
+		return;
+	}
 	switch (op) {
 	case EBPF_MOV:
 		if (note->flags & JIT_LEA) {
-			x86_lea(c, dst, src, i[1].imm);
+			x86_rm(c, 0, wide, 0x8d, dst, src, i[1].imm, 0);
 		} else {
 			move(c, i, wide, dst, src);
 		}
@@ -155,9 +158,9 @@ void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *no
 		break;
 	default:
 		if (by_reg) {
-			x86_rr(c, wide, simple_op(op) * 8u + 1, src, dst);
+			x86_rr(c, wide, jit_simple_op(op) * 8u + 1, src, dst);
 		} else {
-			x86_alu_ri(c, wide, simple_op(op), dst, i->imm);
+			x86_alu_ri(c, wide, jit_simple_op(op), dst, i->imm);
 		}
 	}
 }

@@ -26,13 +26,19 @@ void x86_word32(struct code *c, uint32_t word)
 	x86_bytes(c, b, 4);
 }
 
-static void rex(struct code *c, int wide, unsigned reg, unsigned rm, int force)
+static void rex_index(struct code *c, int wide, unsigned reg, unsigned index, unsigned rm,
+		      int force)
 {
-	unsigned b = 0x40u | (wide ? 8u : 0) | (reg >> 3) << 2 | rm >> 3;
+	unsigned b = 0x40u | (wide ? 8u : 0) | (reg >> 3) << 2 | (index >> 3) << 1 | rm >> 3;
 
 	if (b != 0x40 || force) {
 		x86_byte(c, b);
 	}
+}
+
+static void rex(struct code *c, int wide, unsigned reg, unsigned rm, int force)
+{
+	rex_index(c, wide, reg, 0, rm, force);
 }
 
 static void opcode(struct code *c, unsigned op)
@@ -50,31 +56,46 @@ void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm)
 	x86_byte(c, 0xc0u | (reg & 7) << 3 | (rm & 7));
 }
 
-/* ModRM (and SIB) of base + disp: rsp and r12 need a SIB byte, rbp and r13 a displacement. */
-static void memory(struct code *c, unsigned reg, unsigned base, int32_t disp)
+/* ModRM and SIB: with an index, and for rsp and r12 as base, there is a SIB byte; rbp and r13 as
+ * base need a displacement. */
+static void memory(struct code *c, unsigned reg, const struct x86_mem *m)
 {
-	unsigned mod = disp == 0 && (base & 7) != RBP ? 0 : disp >= -128 && disp <= 127 ? 1 : 2;
+	int indexed = m->index != X86_NO_INDEX;
+	unsigned base = m->base & 7, mod = m->disp == 0 && base != RBP	       ? 0
+					   : m->disp >= -128 && m->disp <= 127 ? 1
+									       : 2;
 
-	x86_byte(c, mod << 6 | (reg & 7) << 3 | (base & 7));
-	if ((base & 7) == RSP) {
+	x86_byte(c, mod << 6 | (reg & 7) << 3 | (indexed ? RSP : base));
+	if (indexed) {
+		x86_byte(c, (unsigned)m->scale << 6 | (m->index & 7u) << 3 | base);
+	} else if (base == RSP) {
 		x86_byte(c, 0x24);
 	}
 	if (mod == 1) {
-		x86_byte(c, (uint8_t)disp);
+		x86_byte(c, (uint8_t)m->disp);
 	} else if (mod == 2) {
-		x86_word32(c, (uint32_t)disp);
+		x86_word32(c, (uint32_t)m->disp);
 	}
+}
+
+void x86_rx(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
+	    const struct x86_mem *m, int byte_reg)
+{
+	if (prefix) {
+		x86_byte(c, prefix);
+	}
+	/* without REX 4-7 are ah, ch, dh, bh */
+	rex_index(c, wide, reg, m->index == X86_NO_INDEX ? 0 : m->index, m->base,
+		  byte_reg && reg >= RSP);
+	opcode(c, op);
+	memory(c, reg, m);
 }
 
 void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
 	    int32_t disp, int byte_reg)
 {
-	if (prefix) {
-		x86_byte(c, prefix);
-	}
-	rex(c, wide, reg, base, byte_reg && reg >= RSP); /* without REX 4-7 are ah, ch, dh, bh */
-	opcode(c, op);
-	memory(c, reg, base, disp);
+	x86_rx(c, prefix, wide, op, reg, &(struct x86_mem){ (uint8_t)base, X86_NO_INDEX, 0, disp },
+	       byte_reg);
 }
 
 void x86_alu_ri(struct code *c, int wide, enum x86_alu op, unsigned rm, int32_t imm)

@@ -30,6 +30,13 @@ enum x86_alu { X86_ADD = 0, X86_OR = 1, X86_AND = 4, X86_SUB = 5, X86_XOR = 6, X
 /* The /n of the 0xc1 and 0xd3 groups. */
 enum x86_shift { X86_ROR = 1, X86_SHL = 4, X86_SHR = 5, X86_SAR = 7 };
 
+/* base + index * 2^scale + disp; index X86_NO_INDEX: none. */
+#define X86_NO_INDEX 0xffu
+struct x86_mem {
+	uint8_t base, index, scale;
+	int32_t disp;
+};
+
 struct code {
 	uint8_t *out; /* borrowed; NULL: count only */
 	size_t cap;
@@ -42,8 +49,11 @@ void x86_word32(struct code *c, uint32_t word);
 
 /* op with two registers; op > 0xff is a two-byte opcode (0x0fXX). wide: 64-bit operands. */
 void x86_rr(struct code *c, int wide, unsigned op, unsigned reg, unsigned rm);
-/* op with a register (or /n) and memory at base + disp. prefix: 0, 0x66, 0xf0. byte_reg: reg is an
- * 8-bit register. */
+/* op with a register (or /n) and memory. prefix: 0, 0x66, 0xf0. byte_reg: reg is an 8-bit register.
+ */
+void x86_rx(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg,
+	    const struct x86_mem *m, int byte_reg);
+/* The same at base + disp. */
 void x86_rm(struct code *c, unsigned prefix, int wide, unsigned op, unsigned reg, unsigned base,
 	    int32_t disp, int byte_reg);
 /* ALU group with an immediate, in its shortest form. */

@@ -21,12 +21,26 @@ enum {
 	JIT_TAIL = 64,	/* a function that tail calls go to */
 };
 
+/* What the last of several instructions that became one does; those before it have JIT_SKIP. */
+enum {
+	FUSE_NONE,
+	FUSE_LEA,     /* an addition: the sum of base and index */
+	FUSE_COMPARE, /* a conditional jump: one operand is what the load before it loads */
+	FUSE_OPERAND, /* arithmetic: the source is what the load before it loads */
+	FUSE_UPDATE,  /* a store: of the load two before it, changed by the arithmetic between */
+	FUSE_EXTEND,  /* an AND: zero-extends what the move before it moves */
+};
+
 /* Per instruction. */
 struct jit_note {
 	uint8_t flags;
-	uint8_t map;   /* a call with this map, to be done in line; or JIT_NO_MAP */
-	uint8_t func;  /* index of the function that it belongs to */
-	uint32_t addr; /* where its code begins, after the function's prologue */
+	uint8_t fuse;
+	uint8_t fused_address;	    /* its memory, or sum, lies at base + index * 2^scale */
+	uint8_t base, index, scale; /* machine registers */
+	uint16_t live;		    /* eBPF registers that are read after it, as bits */
+	uint8_t map;		    /* a call with this map, to be done in line; or JIT_NO_MAP */
+	uint8_t func;		    /* index of the function that it belongs to */
+	uint32_t addr;		    /* where its code begins, after the function's prologue */
 };
 
 struct jit_func {
@@ -90,13 +104,31 @@ static inline void jit_zero_extend(struct code *c, int wide, unsigned reg)
 	}
 }
 
+/* Machine memory that a load or store reaches. */
+struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *access);
+void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const struct x86_mem *m);
+
+/* Several instructions in one (jit_fuse.c). */
+void jit_fuse(struct jit *j);
+void jit_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m);
+int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
+void jit_compare_memory(struct jit *j, const struct ebpf_insn *jump, const struct jit_note *note);
+
+struct jit_uses {
+	unsigned reads, writes; /* eBPF registers as bits */
+};
+struct jit_uses jit_uses_of(const struct ebpf_insn *i);
+int jit_is_jump(const struct ebpf_insn *i);
+uint32_t jit_jump_target(const struct ebpf_insn *i, uint32_t pc);
+enum x86_alu jit_simple_op(unsigned op);
+
 /* Fills notes and funcs. 0, -EINVAL (control would leave a function), -ENOTSUP, -ENOMEM. */
 int jit_plan(struct jit *j);
 
 void jit_alu(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
 void jit_division(struct code *c, const struct ebpf_insn *i);
 void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i);
-void jit_memory(struct jit *j, const struct ebpf_insn *i);
+void jit_memory(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
 void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note);
 void jit_epilogue(struct jit *j, const struct jit_func *f);
 /* Bytes from rsp to the number of tail calls, in a root. */

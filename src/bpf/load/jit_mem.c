@@ -4,53 +4,54 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
-static void load(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const struct x86_mem *m)
 {
 	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
 
 	switch (EBPF_SIZE(i->code)) {
 	case EBPF_B:
-		x86_rm(c, 0, sign, sign ? 0x0fbe : 0x0fb6, dst, src, i->off, 0);
+		x86_rx(c, 0, sign, sign ? 0x0fbe : 0x0fb6, dst, m, 0);
 		break;
 	case EBPF_H:
-		x86_rm(c, 0, sign, sign ? 0x0fbf : 0x0fb7, dst, src, i->off, 0);
+		x86_rx(c, 0, sign, sign ? 0x0fbf : 0x0fb7, dst, m, 0);
 		break;
 	case EBPF_W:
-		x86_rm(c, 0, sign, sign ? 0x63 : 0x8b, dst, src, i->off, 0);
+		x86_rx(c, 0, sign, sign ? 0x63 : 0x8b, dst, m, 0);
 		break;
 	default:
-		x86_rm(c, 0, 1, 0x8b, dst, src, i->off, 0);
+		x86_rx(c, 0, 1, 0x8b, dst, m, 0);
 	}
 }
 
-static void store_reg(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+static void store_reg(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m,
+		      unsigned src)
 {
 	switch (EBPF_SIZE(i->code)) {
 	case EBPF_B:
-		x86_rm(c, 0, 0, 0x88, src, dst, i->off, 1);
+		x86_rx(c, 0, 0, 0x88, src, m, 1);
 		break;
 	case EBPF_H:
-		x86_rm(c, 0x66, 0, 0x89, src, dst, i->off, 0);
+		x86_rx(c, 0x66, 0, 0x89, src, m, 0);
 		break;
 	default:
-		x86_rm(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0x89, src, dst, i->off, 0);
+		x86_rx(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0x89, src, m, 0);
 	}
 }
 
-static void store_imm(struct code *c, const struct ebpf_insn *i, unsigned dst)
+static void store_imm(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m)
 {
 	switch (EBPF_SIZE(i->code)) {
 	case EBPF_B:
-		x86_rm(c, 0, 0, 0xc6, 0, dst, i->off, 0);
+		x86_rx(c, 0, 0, 0xc6, 0, m, 0);
 		x86_byte(c, (uint8_t)i->imm);
 		break;
 	case EBPF_H:
-		x86_rm(c, 0x66, 0, 0xc7, 0, dst, i->off, 0);
+		x86_rx(c, 0x66, 0, 0xc7, 0, m, 0);
 		x86_byte(c, (uint8_t)i->imm);
 		x86_byte(c, (uint8_t)(i->imm >> 8));
 		break;
 	default:
-		x86_rm(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0xc7, 0, dst, i->off, 0);
+		x86_rx(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0xc7, 0, m, 0);
 		x86_word32(c, (uint32_t)i->imm);
 	}
 }
@@ -115,18 +116,31 @@ static void atomic(struct code *c, const struct ebpf_insn *i, unsigned dst, unsi
 	}
 }
 
-void jit_memory(struct jit *j, const struct ebpf_insn *i)
+struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *access)
 {
+	unsigned base = EBPF_CLASS(access->code) == EBPF_LDX ? access->src : access->dst;
+
+	if (note->fused_address) {
+		return (struct x86_mem){ note->base, note->index, note->scale, access->off };
+	}
+	return (struct x86_mem){ jit_reg[base], X86_NO_INDEX, 0, access->off };
+}
+
+void jit_memory(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+{
+	struct x86_mem m = jit_mem_of(note, i);
 	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src];
 
 	if (EBPF_CLASS(i->code) == EBPF_LDX) {
-		load(&j->code, i, dst, src);
+		jit_load(&j->code, i, dst, &m);
 	} else if (EBPF_CLASS(i->code) == EBPF_ST) {
-		store_imm(&j->code, i, dst);
+		store_imm(&j->code, i, &m);
 	} else if (EBPF_MODE(i->code) == EBPF_ATOMIC) {
 		atomic(&j->code, i, dst, src);
+	} else if (note->fuse == FUSE_UPDATE) {
+		jit_update(j, i, &m);
 	} else {
-		store_reg(&j->code, i, dst, src);
+		store_reg(&j->code, i, &m, src);
 	}
 }
 

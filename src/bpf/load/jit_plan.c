@@ -16,28 +16,24 @@
 #define R(n) (1u << (n))
 #define CALL_ARGS (R(1) | R(2) | R(3) | R(4) | R(5))
 
-struct uses {
-	unsigned reads, writes; /* registers as bits */
-};
-
-static struct uses jump_uses(const struct ebpf_insn *i)
+static struct jit_uses jump_uses(const struct ebpf_insn *i)
 {
 	switch (EBPF_OP(i->code)) {
 	case EBPF_JA:
-		return (struct uses){ 0, 0 };
+		return (struct jit_uses){ 0, 0 };
 	case EBPF_CALL:
-		return (struct uses){ CALL_ARGS, CALL_ARGS | R(0) };
+		return (struct jit_uses){ CALL_ARGS, CALL_ARGS | R(0) };
 	case EBPF_EXIT:
-		return (struct uses){ R(0), 0 };
+		return (struct jit_uses){ R(0), 0 };
 	default:
-		return (struct uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0),
-				      0 };
+		return (struct jit_uses){ R(i->dst) | (EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0),
+					  0 };
 	}
 }
 
-static struct uses store_uses(const struct ebpf_insn *i)
+static struct jit_uses store_uses(const struct ebpf_insn *i)
 {
-	struct uses u = { R(i->dst) | R(i->src), 0 };
+	struct jit_uses u = { R(i->dst) | R(i->src), 0 };
 
 	if (EBPF_MODE(i->code) == EBPF_ATOMIC && i->imm == EBPF_CMPXCHG) {
 		u.reads |= R(0);
@@ -48,17 +44,17 @@ static struct uses store_uses(const struct ebpf_insn *i)
 	return u;
 }
 
-static struct uses uses_of(const struct ebpf_insn *i)
+struct jit_uses jit_uses_of(const struct ebpf_insn *i)
 {
 	unsigned by_reg = EBPF_SRC(i->code) == EBPF_X ? R(i->src) : 0;
 
 	switch (EBPF_CLASS(i->code)) {
 	case EBPF_LD:
-		return (struct uses){ 0, R(i->dst) };
+		return (struct jit_uses){ 0, R(i->dst) };
 	case EBPF_LDX:
-		return (struct uses){ R(i->src), R(i->dst) };
+		return (struct jit_uses){ R(i->src), R(i->dst) };
 	case EBPF_ST:
-		return (struct uses){ R(i->dst), 0 };
+		return (struct jit_uses){ R(i->dst), 0 };
 	case EBPF_STX:
 		return store_uses(i);
 	case EBPF_JMP:
@@ -68,12 +64,13 @@ static struct uses uses_of(const struct ebpf_insn *i)
 		if (EBPF_OP(i->code) == EBPF_END) {
 			by_reg = 0;
 		}
-		return (struct uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg : by_reg | R(i->dst),
-				      R(i->dst) };
+		return (struct jit_uses){ EBPF_OP(i->code) == EBPF_MOV ? by_reg
+								       : by_reg | R(i->dst),
+					  R(i->dst) };
 	}
 }
 
-static int is_jump(const struct ebpf_insn *i)
+int jit_is_jump(const struct ebpf_insn *i)
 {
 	unsigned class = EBPF_CLASS(i->code), op = EBPF_OP(i->code);
 
@@ -91,7 +88,7 @@ static int names_function(const struct ebpf_insn *i)
 			  : i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_FUNC;
 }
 
-static uint32_t jump_target(const struct ebpf_insn *i, uint32_t pc)
+uint32_t jit_jump_target(const struct ebpf_insn *i, uint32_t pc)
 {
 	return (uint32_t)((int64_t)pc + 1 + (i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off));
 }
@@ -121,8 +118,8 @@ static int mark_targets(struct jit *j)
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 
-		if (is_jump(i)) {
-			j->notes[jump_target(i, pc)].flags |= JIT_TARGET;
+		if (jit_is_jump(i)) {
+			j->notes[jit_jump_target(i, pc)].flags |= JIT_TARGET;
 		} else if (names_function(i)) {
 			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
 
@@ -161,7 +158,7 @@ static int find_funcs(struct jit *j)
 	for (uint32_t pc = 0; pc < j->n; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 
-		if (is_jump(i) && j->notes[jump_target(i, pc)].func != j->notes[pc].func) {
+		if (jit_is_jump(i) && j->notes[jit_jump_target(i, pc)].func != j->notes[pc].func) {
 			return -EINVAL;
 		}
 	}
@@ -177,7 +174,7 @@ struct known {
 
 static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 {
-	struct uses u = uses_of(i);
+	struct jit_uses u = jit_uses_of(i);
 	uint8_t copied = k->map[i->src > 10 ? 0 : i->src];
 
 	k->unread &= ~(u.reads | u.writes);
@@ -193,7 +190,7 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 	} else if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off) {
 		k->map[i->dst] = copied;
 	}
-	if (is_jump(i)) {
+	if (jit_is_jump(i)) {
 		k->unread = 0; /* the other path may read it */
 	}
 }
@@ -231,15 +228,6 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 	return 0;
 }
 
-static int becomes_lea(const struct jit *j, uint32_t pc)
-{
-	const struct ebpf_insn *i = &j->insns[pc], *next = i + 1;
-
-	return pc + 1 < j->n && i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off &&
-	       next->code == (EBPF_ALU64 | EBPF_ADD | EBPF_K) && next->dst == i->dst &&
-	       !(j->notes[pc + 1].flags & (JIT_TARGET | JIT_FUNC));
-}
-
 static int plan_insns(struct jit *j)
 {
 	struct known k;
@@ -248,7 +236,7 @@ static int plan_insns(struct jit *j)
 	for (uint32_t pc = 0; pc < j->n && !err; pc++) {
 		const struct ebpf_insn *i = &j->insns[pc];
 		struct jit_note *note = &j->notes[pc];
-		struct uses u = uses_of(i);
+		struct jit_uses u = jit_uses_of(i);
 
 		if (note->flags & (JIT_TARGET | JIT_FUNC)) {
 			memset(&k, 0, sizeof(k));
@@ -258,9 +246,6 @@ static int plan_insns(struct jit *j)
 		j->funcs[note->func].used |= (uint16_t)(u.reads | u.writes);
 		if (is_call(i)) {
 			err = plan_call(j, &k, pc);
-		} else if (becomes_lea(j, pc)) {
-			note->flags |= JIT_LEA;
-			j->notes[pc + 1].flags |= JIT_SKIP;
 		}
 		track(&k, i, pc);
 		if (i->code == EBPF_LD_IMM64) {
@@ -288,5 +273,9 @@ int jit_plan(struct jit *j)
 	if (!err) {
 		err = find_funcs(j);
 	}
-	return err ? err : plan_insns(j);
+	err = err ? err : plan_insns(j);
+	if (!err) {
+		jit_fuse(j);
+	}
+	return err;
 }

@@ -212,7 +212,9 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *n
 		jit_epilogue(j, &j->funcs[note->func]);
 		x86_byte(&j->code, 0xc3);
 	} else if (off) {
-		if (op != EBPF_JA) {
+		if (note->fuse == FUSE_COMPARE) {
+			jit_compare_memory(j, i, note);
+		} else if (op != EBPF_JA) {
 			compare(&j->code, i);
 		}
 		jump_to(j, note, op == EBPF_JA ? -1 : (int)condition(op),
@@ -241,7 +243,7 @@ static void translate(struct jit *j, uint32_t pc)
 		jit_ld_imm64(j, i);
 		break;
 	default:
-		jit_memory(j, i);
+		jit_memory(j, i, note);
 	}
 }
 

@@ -259,6 +259,141 @@ static void put_helper(struct program *p)
 	}
 }
 
+static const uint8_t jump_ops[] = { EBPF_JEQ,  EBPF_JGT, EBPF_JGE, EBPF_JSET, EBPF_JNE, EBPF_JSGT,
+				    EBPF_JSGE, EBPF_JLT, EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
+
+/* A number register other than these two. */
+static unsigned other_than(unsigned x, unsigned y)
+{
+	unsigned r = below(10);
+
+	while (r == x || r == y) {
+		r = (r + 1) % 10;
+	}
+	return r;
+}
+
+static int32_t small_or_any(void)
+{
+	return below(2) ? (int32_t)below(300) - 20 : (int32_t)value();
+}
+
+/* What the compiler may make one instruction of: a load and its use. The memory lies at x + off; x
+ * and y hold pointers. */
+static void put_use(struct program *p, unsigned x, unsigned y, int off)
+{
+	static const uint8_t sizes[] = { EBPF_B, EBPF_H, EBPF_W, EBPF_DW };
+	static const uint8_t ops[] = { EBPF_ADD, EBPF_SUB, EBPF_MUL, EBPF_OR,
+				       EBPF_AND, EBPF_XOR, EBPF_MOV };
+	unsigned size = sizes[below(4)], got = x == 10 || below(4) ? other_than(x, y) : x,
+		 v = other_than(x, y), alu = below(2) ? EBPF_ALU64 : EBPF_ALU,
+		 jmp = below(2) ? EBPF_JMP : EBPF_JMP32, op = ops[below(ARRAY_SIZE(ops))];
+	int by_reg = below(2);
+
+	switch (below(6)) {
+	case 0:
+		put(p, EBPF_LDX | (below(2) && size != EBPF_DW ? EBPF_MEMSX : EBPF_MEM) | size, got,
+		    x, off, 0);
+		break;
+	case 1:
+		put(p, below(2) ? EBPF_STX | EBPF_MEM | size : EBPF_ST | EBPF_MEM | size, x, 0, off,
+		    0);
+		if (EBPF_CLASS(p->insns[p->n - 1].code) == EBPF_STX) {
+			p->insns[p->n - 1].src = v & 15;
+		} else {
+			p->insns[p->n - 1].imm = (int32_t)value();
+		}
+		break;
+	case 2: /* *x op= v, mostly through the same register and with the same size */
+		got = other_than(x, y);
+		put(p, EBPF_LDX | EBPF_MEM | size, got, x, off, 0);
+		put(p, alu | op | (by_reg ? EBPF_X : EBPF_K), got, by_reg ? v : 0, 0,
+		    by_reg ? 0 : small_or_any());
+		put(p, EBPF_STX | EBPF_MEM | (below(8) ? size : EBPF_W), x, below(8) ? got : v,
+		    below(8) ? off : off + 4, 0);
+		break;
+	case 3:
+		put(p, EBPF_LDX | EBPF_MEM | size, got, x, off, 0);
+		put(p, alu | op | EBPF_X, v, got, 0, 0);
+		break;
+	case 4:
+		put(p, EBPF_LDX | EBPF_MEM | size, got, x, off, 0);
+		put(p, alu | EBPF_MUL, got, 0, 0, small_or_any());
+		break;
+	default:
+		put(p, EBPF_LDX | EBPF_MEM | size, got, x, off, 0);
+		put(p, jmp | jump_ops[below(ARRAY_SIZE(jump_ops))] | (by_reg ? EBPF_X : EBPF_K),
+		    by_reg && below(2) ? v : got, 0, 1, by_reg ? 0 : small_or_any());
+		if (by_reg) {
+			p->insns[p->n - 1].src = (p->insns[p->n - 1].dst == got ? v : got) & 15;
+		}
+		put(p, EBPF_ALU64 | EBPF_ADD, other_than(x, y), 0, 0, 77);
+	}
+	if (below(3)) { /* nobody reads what was loaded */
+		put(p, EBPF_ALU64 | EBPF_MOV, got, 0, 0, (int32_t)value());
+	}
+}
+
+/* An address from a base and an index that is scaled, in the ways in which it is written, and its
+ * use. */
+static void put_address(struct program *p)
+{
+	unsigned b = below(10), a = below(2) ? b : below(10), c = other_than(a, b), x = c;
+	unsigned scale = below(4), form = below(4);
+
+	put(p, EBPF_ALU64 | EBPF_AND, b, 0, 0, 6);
+	if (form == 1) {
+		put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, c, 10, 0, 0);
+	}
+	if (a != b) {
+		put(p, (below(4) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOV | EBPF_X, a, b, 0, 0);
+	}
+	if (scale) {
+		put(p, EBPF_ALU64 | EBPF_LSH, a, 0, 0, scale);
+	}
+	if (form != 1) {
+		put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, c, 10, 0, 0);
+		put(p, EBPF_ALU64 | EBPF_ADD | EBPF_X, c, a, 0, 0);
+	} else if (below(2)) {
+		put(p, EBPF_ALU64 | EBPF_ADD | EBPF_X, c, a, 0, 0);
+	} else {
+		put(p, EBPF_ALU64 | EBPF_ADD | EBPF_X, a, c, 0, 0);
+		x = a;
+	}
+	for (unsigned k = 1 + !below(4); k; k--) {
+		put_use(p, x, x == a ? c : 10, -SLOTS * 8);
+		if (k > 1) { /* it may have been loaded into */
+			put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, x, 10, 0, 0);
+		}
+	}
+	put_const(p, c, value());
+	if (x == a || below(2)) {
+		put_const(p, a, value());
+	}
+}
+
+static void put_move(struct program *p)
+{
+	static const int32_t masks[] = { 0xff, 0xffff, 0xfff, -1 };
+	unsigned a = below(10), b = below(10), first = below(2) ? EBPF_ALU64 : EBPF_ALU,
+		 second = below(4) ? first : first ^ EBPF_ALU64 ^ EBPF_ALU;
+
+	put(p, first | EBPF_MOV | EBPF_X, a, b, 0, 0);
+	switch (below(4)) {
+	case 0:
+		put(p, second | EBPF_ADD, a, 0, 0, (int32_t)value());
+		break;
+	case 1:
+		put(p, second | EBPF_AND, a, 0, 0, masks[below(ARRAY_SIZE(masks))]);
+		break;
+	case 2:
+		put(p, second | EBPF_ADD | EBPF_X, a, below(10), 0, 0);
+		break;
+	default:
+		put(p, second | EBPF_LSH, a, 0, 0, below(5));
+	}
+}
+
 static void put_call(struct program *p, int level)
 {
 	if (level < FUNCS && p->n_calls < ARRAY_SIZE(p->call_at)) {
@@ -270,7 +405,7 @@ static void put_call(struct program *p, int level)
 
 static void put_item(struct program *p, int level)
 {
-	unsigned kind = below(20);
+	unsigned kind = below(26);
 
 	if (kind < 9) {
 		put_alu(p);
@@ -284,6 +419,12 @@ static void put_item(struct program *p, int level)
 		put_const(p, below(10), value());
 	} else if (kind == 18) {
 		put_helper(p);
+	} else if (kind < 22) {
+		put_address(p);
+	} else if (kind == 22) {
+		put_use(p, 10, 10, -(int)(12 + below(SLOTS * 8 - 11)));
+	} else if (kind < 25) {
+		put_move(p);
 	} else if (!below(3)) {
 		put_call(p, level);
 	}
@@ -291,10 +432,8 @@ static void put_item(struct program *p, int level)
 
 static void put_jump(struct program *p)
 {
-	static const uint8_t ops[] = { EBPF_JEQ, EBPF_JGT,  EBPF_JGE,  EBPF_JSET,
-				       EBPF_JNE, EBPF_JSGT, EBPF_JSGE, EBPF_JLT,
-				       EBPF_JLE, EBPF_JSLT, EBPF_JSLE };
-	unsigned op = ops[below(ARRAY_SIZE(ops))], class = below(2) ? EBPF_JMP : EBPF_JMP32;
+	unsigned op = jump_ops[below(ARRAY_SIZE(jump_ops))],
+		 class = below(2) ? EBPF_JMP : EBPF_JMP32;
 	int by_reg = below(2);
 
 	if (!below(8)) {
