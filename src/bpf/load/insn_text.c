@@ -105,6 +105,9 @@ void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 			buf_printf(out, "r%u = 0x%llx ll", in->dst,
 				   (unsigned long long)((uint32_t)in[0].imm |
 							(uint64_t)(uint32_t)in[1].imm << 32));
+		} else if (in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_FUNC) {
+			buf_printf(out, "r%u = function at insn %lld", in->dst,
+				   (long long)pc + 1 + in->imm);
 		} else if (in->code == EBPF_LD_IMM64) {
 			buf_printf(out, "r%u = map %d%s", in->dst, in->imm,
 				   in->src == EBPF_PSEUDO_MAP_VALUE ? " value" : "");

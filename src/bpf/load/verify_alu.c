@@ -37,7 +37,12 @@ static int check_offset(struct verifier *v, const struct reg *r, unsigned reg,
 			const struct scalar *by)
 {
 	if (r->v.smin < -MAX_OFFSET || r->v.smax > MAX_OFFSET) {
-		report_hint(v->r, "bound the number first (if (i < N)), or mask it (i & (N - 1))");
+		report_hint(v->r,
+			    by->smin < 0 && by->smax < MAX_OFFSET
+				    ? "it may be negative: declare it unsigned, or check that "
+				      "it is >= 0 too"
+				    : "bound the number first (if (i < N)), or mask it (i & (N - "
+				      "1))");
 		return verify_refuse(v, v->pc, "pointer",
 				     "r%u: a number %s is added to %s: the result may lie anywhere",
 				     reg, verify_range_text(by),

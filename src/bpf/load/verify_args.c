@@ -84,10 +84,11 @@ static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r
 	c->map_index = r->map;
 	c->map_id = r->id;
 	if (!verify_map_can(m->type, c->helper->id)) {
-		report_hint(v->r, "see the table of map types for what a %s can do",
+		report_hint(v->r, "see gbpf-policy(7) for what a map of type %s can do",
 			    verify_map_type(m->type));
-		return verify_refuse(v, v->pc, "map", "%s does not work on map %s, which is a %s",
-				     c->what, m->name, verify_map_type(m->type));
+		return verify_refuse(v, v->pc, "map",
+				     "%s does not work on map %s, which is of type %s", c->what,
+				     m->name, verify_map_type(m->type));
 	}
 	err = check_instance(v, c, m);
 	return err ? err : check_rights(v, c, m);
@@ -195,8 +196,16 @@ static int check_mem_arg(struct verifier *v, struct call *c, const struct reg *r
 static int check_map_memory(struct verifier *v, struct call *c, const struct reg *r, unsigned reg,
 			    uint32_t bytes, int uninit)
 {
+	int err;
+
 	c->cost += bytes / 16;
-	return check_memory(v, c, r, reg, bytes, bytes, uninit);
+	err = check_memory(v, c, r, reg, bytes, bytes, uninit);
+	if (err && v->r) {
+		buf_printf(&v->r->hint, "%s%ss of map %s have %u bytes", v->r->hint.len ? "; " : "",
+			   c->helper->args[reg - 1] == ARG_MAP_KEY ? "key" : "value", c->map->name,
+			   bytes);
+	}
+	return err;
 }
 
 /* The helper takes the whole record or none of it. */

@@ -288,8 +288,8 @@ static int verdict_fits(const struct verify_hook *h, const struct reg *r0)
 static int end_program(struct verifier *v, const struct reg *r0)
 {
 	const struct verify_hook *h = v->hook;
+	char as_int[32] = "";
 	struct buf names;
-	int err;
 
 	if (r0->type == REG_NONE) {
 		report_hint(v->r, "return a value on every path");
@@ -299,6 +299,7 @@ static int end_program(struct verifier *v, const struct reg *r0)
 	mark_read(v, 0, 0);
 	mark_matter(v, 0, 0);
 	if (reg_is_pointer(r0)) {
+		report_hint(v->r, "return what it points to (*p), or a number");
 		return verify_refuse(v, v->pc, "leak", "the verdict would be %s",
 				     verify_reg_text(v, r0));
 	}
@@ -309,10 +310,12 @@ static int end_program(struct verifier *v, const struct reg *r0)
 	verify_verdict_names(h, &names);
 	report_hint(v->r, "return one of: %s", buf_text(&names));
 	buf_finish(&names);
-	err = verify_refuse(v, v->pc, "verdict", "the verdict is %s, but %s allows %lld to %lld",
-			    verify_range_text(&r0->v), h->name, (long long)h->verdict_min,
-			    (long long)h->verdict_max);
-	return err;
+	if (scalar_is_const(&r0->v) && r0->v.umax <= UINT32_MAX && r0->v.s32min < 0) {
+		snprintf(as_int, sizeof(as_int), " (%d as an int)", r0->v.s32min);
+	}
+	return verify_refuse(v, v->pc, "verdict", "the verdict is %s%s, but %s allows %lld to %lld",
+			     verify_range_text(&r0->v), as_int, h->name, (long long)h->verdict_min,
+			     (long long)h->verdict_max);
 }
 
 int verify_exit(struct verifier *v)

@@ -129,6 +129,9 @@ static int check_operand(struct verifier *v, uint32_t pc)
 
 	if (in->code == (EBPF_JMP | EBPF_CALL) && in->src != EBPF_CALL_LOCAL &&
 	    !verify_helper(in->imm)) {
+		report_hint(v->r,
+			    "gBPF's helpers are those that gbpf.bpf.h declares; gbpf-policy(7) "
+			    "lists them");
 		return verify_refuse(v, pc, "helper", "there is no helper %d", in->imm);
 	}
 	if (in->code != EBPF_LD_IMM64 || in->src == EBPF_PSEUDO_CONST) {

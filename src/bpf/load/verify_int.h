@@ -306,6 +306,8 @@ int verify_over_budget(struct verifier *v);
 /* Text that lives until the eighth call after this one (on this thread). */
 const char *verify_reg_text(const struct verifier *v, const struct reg *r);
 const char *verify_range_text(const struct scalar *s);
+/* "line 17", or "insn 4" where lines are not known. */
+const char *verify_place_text(const struct verifier *v, uint32_t pc);
 /* The explanation of the path: memory for it, and one step. */
 int verify_log_start(struct verifier *v);
 void verify_log_state(struct verifier *v);

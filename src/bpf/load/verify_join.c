@@ -280,9 +280,9 @@ static int join_refs(struct verifier *v, const struct ref *old, unsigned n, stru
 	for (unsigned i = 0; i < MAX(n, v->n_refs); i++) {
 		if (i >= v->n_refs) {
 			return verify_refuse(v, v->pc, "ref",
-					     "what was acquired at insn %u before the loop is "
+					     "what was acquired at %s before the loop is "
 					     "given back inside it, which works in one round only",
-					     old[i].pc);
+					     verify_place_text(v, old[i].pc));
 		}
 		if (i >= n) {
 			return verify_held(v, &v->refs[i], "when the next round begins");

@@ -95,6 +95,8 @@ int verify_map_write(struct verifier *v, unsigned map, const char *what)
 	const struct ebpf_map_def *m = &v->maps[map];
 
 	if (m->flags & GBPF_F_RDONLY) {
+		report_hint(v->r, m->is_data ? "what programs change must not be const"
+					     : "drop GBPF_F_RDONLY to write it");
 		return verify_refuse(v, v->pc, "readonly", "%s: %s is constant after load", what,
 				     m->name);
 	}
@@ -180,6 +182,10 @@ int verify_range(struct verifier *v, const struct reg *ptr, int64_t off, uint64_
 		return verify_refuse(v, v->pc, "ctx", "%s: the context cannot be used as memory",
 				     what);
 	default:
+		if (ptr->type == REG_SCALAR && scalar_is_const(&ptr->v) && ptr->v.t.value == 0) {
+			report_hint(v->r, "the pointer is NULL on this path: use it on the other "
+					  "side of the comparison only");
+		}
 		return verify_refuse(v, v->pc, "type", "%s: %s is not memory", what,
 				     verify_reg_text(v, ptr));
 	}
@@ -215,6 +221,27 @@ static int covers_fields(const struct verifier *v, const struct verify_field *f,
 	return 0;
 }
 
+/* Which fields may be written instead. */
+static void hint_writable(struct verifier *v)
+{
+	const char *sep = "";
+	const struct verify_field *f;
+	struct buf names;
+	uint32_t n;
+
+	buf_init(&names);
+	f = verify_fields(&n);
+	for (uint32_t i = 0; i < n; i++) {
+		if (f[i].hook == v->hook->id && f[i].writable) {
+			buf_printf(&names, "%sctx->%s", sep, f[i].name);
+			sep = ", ";
+		}
+	}
+	report_hint(v->r, "the fields that %s may write: %s", v->hook->name,
+		    names.len ? buf_text(&names) : "none");
+	buf_finish(&names);
+}
+
 static int check_field_write(struct verifier *v, const struct verify_field *f, unsigned bytes,
 			     int merged, const char *what)
 {
@@ -225,6 +252,7 @@ static int check_field_write(struct verifier *v, const struct verify_field *f, u
 				    "the one to the field beside it",
 				    f->name);
 		}
+		hint_writable(v);
 		return verify_refuse(v, v->pc, "readonly", "%s: ctx->%s may only be read", what,
 				     f->name);
 	}

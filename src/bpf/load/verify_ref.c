@@ -74,7 +74,8 @@ int verify_held(struct verifier *v, const struct ref *r, const char *where)
 			     r->kind == REF_ITER   ? "iter"
 			     : r->kind == REF_LOCK ? "lock"
 						   : "ref",
-			     "%s at insn %u is still held %s", kind_text(r), r->pc, where);
+			     "%s at %s is still held %s", kind_text(r), verify_place_text(v, r->pc),
+			     where);
 }
 
 int verify_no_refs(struct verifier *v, const char *where)
@@ -114,8 +115,8 @@ int verify_no_lock(struct verifier *v, const char *what)
 		return 0;
 	}
 	report_hint(v->r, "unlock first; look everything up before you lock");
-	return verify_refuse(v, v->pc, "lock", "%s while the lock taken at insn %u is held", what,
-			     l->pc);
+	return verify_refuse(v, v->pc, "lock", "%s while the lock taken at %s is held", what,
+			     verify_place_text(v, l->pc));
 }
 
 static int check_lock_arg(struct verifier *v, const struct call *c, const struct reg *r)
@@ -174,8 +175,8 @@ int verify_unlock(struct verifier *v, const struct call *c)
 	if (l->id != r->id || l->map != r->map) {
 		report_hint(v->r, "use the pointer that you locked with");
 		return verify_refuse(v, v->pc, "lock",
-				     "%s: r1 is %s, but another value's lock was taken at insn %u",
-				     c->what, verify_reg_text(v, r), l->pc);
+				     "%s: r1 is %s, but another value's lock was taken at %s",
+				     c->what, verify_reg_text(v, r), verify_place_text(v, l->pc));
 	}
 	verify_release(v, l->id);
 	return 0;

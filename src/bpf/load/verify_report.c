@@ -112,6 +112,16 @@ static const struct ebpf_line *line_of(const struct ebpf_prog *p, uint32_t pc)
 	return best && best->line ? best : NULL;
 }
 
+const char *verify_place_text(const struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	size_t n;
+	char *t = next_text(&n);
+
+	snprintf(t, n, "%s %u", l ? "line" : "insn", l ? l->line : pc);
+	return t;
+}
+
 static void add_clean(struct buf *out, const char *text, size_t max)
 {
 	for (size_t i = 0; text[i] && i < max; i++) {
@@ -250,10 +260,26 @@ static uint32_t hottest_loop(struct verifier *v, uint32_t *ret_rounds)
 	return best;
 }
 
+/* Compilers give the jump back the line of the for or while. */
+static uint32_t loop_end(const struct verifier *v, uint32_t head)
+{
+	uint32_t end = head;
+
+	for (uint32_t pc = head; pc < v->prog->n_insns; pc++) {
+		const struct ebpf_insn *in = &v->prog->insns[pc];
+
+		if ((v->info[pc] & INSN_START) && EBPF_CLASS(in->code) == EBPF_JMP &&
+		    EBPF_OP(in->code) != EBPF_CALL && EBPF_OP(in->code) != EBPF_EXIT &&
+		    verify_target(in, pc) == head) {
+			end = pc;
+		}
+	}
+	return end;
+}
+
 int verify_over_budget(struct verifier *v)
 {
 	uint32_t rounds, head = hottest_loop(v, &rounds);
-	const struct ebpf_line *l;
 
 	if (head == UINT32_MAX) {
 		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
@@ -263,36 +289,25 @@ int verify_over_budget(struct verifier *v)
 			"cost %u",
 			(unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
 	}
-	l = line_of(v->prog, head);
 	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
-	if (l) {
-		return verify_refuse(
-			v, head, "budget",
-			"the loop at line %u may go round until the program costs more than "
-			"the %u instructions that %s may",
-			l->line, v->hook->budget, v->hook->name);
-	}
 	return verify_refuse(
 		v, head, "budget",
-		"the loop at insn %u may go round until the program costs more than the %u "
+		"the loop at %s may go round until the program costs more than the %u "
 		"instructions that %s may",
-		head, v->hook->budget, v->hook->name);
+		verify_place_text(v, line_of(v->prog, head) ? loop_end(v, head) : head),
+		v->hook->budget, v->hook->name);
 }
 
 int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t total)
 {
-	const struct ebpf_line *line = line_of(v->prog, l->pc);
-	char where[48];
-
-	snprintf(where, sizeof(where), "%s %u", line ? "line" : "insn", line ? line->line : l->pc);
 	report_hint(v->r,
 		    "bound its rounds more tightly (the last number), or make its body cheaper");
 	return verify_refuse(
 		v, l->pc, "budget",
 		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
 		"the program costs up to %lld, and %s may cost %u",
-		where, (long long)l->round, (long long)l->rounds + l->began, (long long)total,
-		v->hook->name, v->hook->budget);
+		verify_place_text(v, l->pc), (long long)l->round, (long long)l->rounds + l->began,
+		(long long)total, v->hook->name, v->hook->budget);
 }
 
 int verify_log_start(struct verifier *v)
