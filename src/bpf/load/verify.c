@@ -161,6 +161,12 @@ static int walk_all(struct verifier *v, uint64_t *ret_cost)
 	int err = walk(v);
 
 	own[0] = (uint64_t)v->root->best;
+	if (err == 0 &&
+	    own[0] > v->hook->budget) { /* each way was within it; this is all of them */
+		v->at = NULL;
+		v->path_cost = own[0];
+		err = verify_over_budget(v);
+	}
 	while (err == 0 && (left = verify_tail_targets(v) & ~done) != 0) {
 		uint32_t k = (uint32_t)__builtin_ctzll(left);
 

@@ -118,6 +118,7 @@ struct loop {
 	int64_t round;	    /* the dearest */
 	int64_t before;	    /* the path's cost up to the first head */
 	struct costs after; /* from a head without passing another */
+	struct costs broke; /* the same, but in the middle of a round, which uses it up */
 };
 
 struct node {
@@ -131,6 +132,7 @@ struct node {
 	int64_t best;	     /* costs.exit from here so far */
 	struct costs *costs; /* owned; the rest of it, NULL: none */
 	struct loop *head;   /* whose head this is, or NULL */
+	struct loop *inside; /* whose round begins here, or NULL */
 	uint32_t heads;	     /* at and above it */
 	uint16_t hits, misses;
 	struct marks read;	/* behind it, before being written */
@@ -327,6 +329,8 @@ void verify_merge_read(struct marks *into, const struct marks *read, const struc
 		       const struct sources *sources);
 /* A node for the running state. */
 int verify_add_node(struct verifier *v, struct loop *head);
+/* One without a state: the round of an iterator begins, of which another number is there. */
+int verify_begin_round(struct verifier *v, struct loop *l);
 /* Takes the next pending branch: 1, or 0 when all is done. The branch's outcome is still to be
  * applied. */
 int verify_pop(struct verifier *v, int *ret_outcome);
@@ -337,6 +341,8 @@ uint32_t verify_head(const struct verifier *v);
 int verify_round(struct verifier *v, uint32_t id);
 /* A head has been walked to the end: what its parent learns. */
 int verify_close_head(struct verifier *v, struct node *n);
+int verify_close_round(struct verifier *v, struct node *n);
+struct loop *verify_open_loop(const struct verifier *v, uint32_t id);
 int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, uint64_t plus);
 void verify_node_costs(const struct node *n, struct costs *ret);
 /* What is known of the costs from a closed node. arrived: the loop whose next round would begin

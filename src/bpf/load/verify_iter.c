@@ -104,6 +104,8 @@ int verify_iter_outcome(struct verifier *v, int outcome)
 {
 	struct slot *s = slot_at(v, &verify_frame(v)->regs[1]);
 	struct reg number = { .type = REG_NUMBER, .id = s->r.id }, *r0;
+	struct loop *l;
+	uint32_t id;
 
 	verify_forget(v, s->r.id); /* it points to what changes now */
 	verify_clobber(v);
@@ -115,13 +117,15 @@ int verify_iter_outcome(struct verifier *v, int outcome)
 		reg_const(r0, 0);
 		return 0;
 	}
+	id = s->r.id;
 	s->r.v.umax--;
 	scalar_loaded(&number.v, 4, 0);
 	number.v.s32min = s->r.v.s32min;
 	number.v.s32max = s->r.v.s32max;
 	scalar_sync(&number.v);
 	*r0 = number;
-	return 0;
+	l = verify_open_loop(v, id);
+	return l && v->at->head == l ? verify_begin_round(v, l) : 0;
 }
 
 int verify_iter_destroy(struct verifier *v, const struct call *c)

@@ -75,17 +75,17 @@ static int cost_to(struct costs *c, struct loop *l, int64_t cost)
 	return 0;
 }
 
-/* Everything that may follow at a head of a loop of which all is known. */
-static int add_loop(struct costs *out, const struct loop *l, int64_t before)
+static int add_loop(struct costs *out, const struct loop *l, int64_t before);
+
+static int add_costs(struct costs *out, const struct costs *c, int64_t before)
 {
 	int err = 0;
 
-	before = plus(before, times(l->rounds, l->round));
-	if (l->after.exit >= 0) {
-		out->exit = dearer(out->exit, plus(before, l->after.exit));
+	if (c->exit >= 0) {
+		out->exit = dearer(out->exit, plus(before, c->exit));
 	}
-	for (uint32_t i = 0; err == 0 && i < l->after.n; i++) {
-		const struct cost_to *t = &l->after.to[i];
+	for (uint32_t i = 0; err == 0 && i < c->n; i++) {
+		const struct cost_to *t = &c->to[i];
 
 		err = t->loop->closed ? add_loop(out, t->loop, plus(before, t->cost))
 				      : cost_to(out, t->loop, plus(before, t->cost));
@@ -93,20 +93,22 @@ static int add_loop(struct costs *out, const struct loop *l, int64_t before)
 	return err;
 }
 
+/* Everything that may follow at a head of a loop of which all is known. */
+static int add_loop(struct costs *out, const struct loop *l, int64_t before)
+{
+	int err = add_costs(out, &l->after, plus(before, times(l->rounds, l->round)));
+
+	return err || l->rounds < 1
+		       ? err
+		       : add_costs(out, &l->broke, plus(before, times(l->rounds - 1, l->round)));
+}
+
 static int add_node_costs(struct costs *out, const struct node *n, int64_t before)
 {
-	int err = 0;
-
 	if (n->best >= 0) {
 		out->exit = dearer(out->exit, plus(before, n->best));
 	}
-	for (uint32_t i = 0; err == 0 && n->costs && i < n->costs->n; i++) {
-		const struct cost_to *t = &n->costs->to[i];
-
-		err = t->loop->closed ? add_loop(out, t->loop, plus(before, t->cost))
-				      : cost_to(out, t->loop, plus(before, t->cost));
-	}
-	return err;
+	return n->costs ? add_costs(out, n->costs, before) : 0;
 }
 
 int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, uint64_t before)
@@ -159,7 +161,7 @@ int verify_costs_of(const struct verifier *v, const struct node *n, uint32_t arr
 
 /* ---- heads ---- */
 
-static struct loop *open_loop(const struct verifier *v, uint32_t id)
+struct loop *verify_open_loop(const struct verifier *v, uint32_t id)
 {
 	struct loop *l = v->loops;
 
@@ -181,7 +183,7 @@ static struct loop *add_loop_here(struct verifier *v, uint32_t id)
 	l->began = v->entering != 0; /* the first round */
 	l->rounds = rounds_left(v);
 	l->before = (int64_t)v->path_cost;
-	l->after.exit = -1;
+	l->after.exit = l->broke.exit = -1;
 	l->next = v->loops;
 	v->loops = l;
 	v->bytes += sizeof(*l);
@@ -235,6 +237,22 @@ int verify_close_head(struct verifier *v, struct node *n)
 		err = verify_loop_over_budget(v, v->worst, l->before + c.exit);
 	}
 	return err ? err : verify_add_costs(v, n->parent, &c, n->cost);
+}
+
+int verify_close_round(struct verifier *v, struct node *n)
+{
+	struct loop *l = n->inside;
+	struct costs c, back = { .exit = -1 };
+	int err = 0;
+
+	verify_node_costs(n, &c);
+	l->broke.exit =
+		c.exit < 0 ? l->broke.exit : dearer(l->broke.exit, plus(c.exit, (int64_t)n->cost));
+	for (uint32_t i = 0; err == 0 && i < c.n; i++) {
+		err = cost_to(c.to[i].loop == l ? &back : &l->broke, c.to[i].loop,
+			      plus(c.to[i].cost, (int64_t)n->cost));
+	}
+	return err ? err : verify_add_costs(v, n->parent, &back, 0);
 }
 
 /* The nearest head of the loop above the path. */
@@ -309,7 +327,7 @@ static int widen(struct verifier *v, struct loop *l)
 
 int verify_round(struct verifier *v, uint32_t id)
 {
-	struct loop *l = open_loop(v, id);
+	struct loop *l = verify_open_loop(v, id);
 	struct node *n;
 	int err;
 
@@ -332,5 +350,7 @@ int verify_round(struct verifier *v, uint32_t id)
 		return end_round(v, n, l);
 	}
 	err = widen(v, l);
+	/* The rounds walked until now are among those that the loop's cost counts. */
+	v->path_cost = (uint64_t)l->before;
 	return err ? err : verify_add_node(v, l);
 }

@@ -120,6 +120,15 @@ static int read_spill(struct verifier *v, struct slot *s, unsigned byte, unsigne
 	return 1;
 }
 
+/* Eight bytes of which nothing is known but that they are numbers. */
+static int all_numbers(const struct slot *s)
+{
+	uint64_t kinds;
+
+	memcpy(&kinds, s->kind, sizeof(kinds));
+	return kinds == BYTE_MISC * 0x0101010101010101ull;
+}
+
 /* Every byte from low to high (exclusive) is data that may be looked at. */
 static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64_t high,
 			  int *all_zero)
@@ -130,6 +139,12 @@ static int check_readable(struct verifier *v, unsigned frame, int64_t low, int64
 		const struct slot *s = &v->frames[frame]->slots[slot_of(off)];
 		unsigned kind = s->kind[byte_of(off)];
 
+		if (byte_of(off) == 0 && off + 8 <= high && all_numbers(s)) {
+			mark_slot_read(v, frame, slot_of(off));
+			*all_zero = 0;
+			off += 7;
+			continue;
+		}
 		if (kind == BYTE_ITER) {
 			return refuse_iterator(v, frame, off);
 		}
@@ -180,10 +195,12 @@ static void write_somewhere(struct verifier *v, unsigned frame, int64_t low, int
 		unsigned end = (unsigned)MIN(8u, first + (uint64_t)(high - off));
 		struct slot *s = &f->slots[n];
 
-		forget_spill(s);
-		for (unsigned i = first; i < end; i++) {
-			if (s->kind[i] == BYTE_ZERO && !zero) {
-				s->kind[i] = BYTE_MISC;
+		if (!all_numbers(s)) {
+			forget_spill(s);
+			for (unsigned i = first; i < end; i++) {
+				if (s->kind[i] == BYTE_ZERO && !zero) {
+					s->kind[i] = BYTE_MISC;
+				}
 			}
 		}
 		/* what the state keeps of the slot depends on what it was: the old contents count

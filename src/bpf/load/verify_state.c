@@ -39,33 +39,29 @@ static int too_big(struct verifier *v)
 				 VERIFY_MAX_BYTES >> 20);
 }
 
-int verify_add_node(struct verifier *v, struct loop *head)
+static struct node *new_node(struct verifier *v)
 {
 	struct node *n = calloc(1, sizeof(*n));
 
 	if (!n) {
-		return -ENOMEM;
-	}
-	n->state = verify_pack(v);
-	if (!n->state) {
-		free(n);
-		return -ENOMEM;
+		return NULL;
 	}
 	v->bytes += sizeof(*n);
-	v->states++;
-	v->peak_states = MAX(v->peak_states, v->states);
 	n->parent = v->at;
 	n->pc = v->pc;
 	n->open = 1;
-	n->head = head;
-	n->heads = (v->at ? v->at->heads : 0) + (head != NULL);
+	n->heads = v->at ? v->at->heads : 0;
 	n->best = -1;
 	n->cost = v->cost;
 	n->path_cost = v->path_cost;
 	n->written = v->written;
 	n->sources = v->sources;
-	n->next = v->open[v->pc];
-	v->open[v->pc] = n;
+	return n;
+}
+
+/* The path goes on behind the node. */
+static int go_on_at(struct verifier *v, struct node *n)
+{
 	v->at = n;
 	v->cost = 0;
 	v->since = 0;
@@ -76,6 +72,37 @@ int verify_add_node(struct verifier *v, struct loop *head)
 		}
 	}
 	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
+}
+
+int verify_add_node(struct verifier *v, struct loop *head)
+{
+	struct packed *state = verify_pack(v);
+	struct node *n = state ? new_node(v) : NULL;
+
+	if (!n) {
+		v->bytes -= state ? verify_packed_bytes(state) : 0;
+		free(state);
+		return -ENOMEM;
+	}
+	v->states++;
+	v->peak_states = MAX(v->peak_states, v->states);
+	n->state = state;
+	n->head = head;
+	n->heads += head != NULL;
+	n->next = v->open[v->pc];
+	v->open[v->pc] = n;
+	return go_on_at(v, n);
+}
+
+int verify_begin_round(struct verifier *v, struct loop *l)
+{
+	struct node *n = new_node(v);
+
+	if (!n) {
+		return -ENOMEM;
+	}
+	n->inside = l;
+	return go_on_at(v, n);
 }
 
 int verify_start(struct verifier *v)
@@ -141,6 +168,8 @@ int verify_path_end(struct verifier *v, const struct costs *tail)
 
 		if (n->head) {
 			err = verify_close_head(v, n);
+		} else if (n->inside) {
+			err = verify_close_round(v, n);
 		} else {
 			verify_node_costs(n, &c);
 			err = verify_add_costs(v, parent, &c, n->cost);
@@ -347,7 +376,7 @@ void verify_free(struct verifier *v)
 		v->todo = p->next;
 		free_pending(v, p);
 	}
-	if (v->at && v->at->open) {
+	if (v->at) {
 		free_open(v);
 	}
 	for (uint32_t pc = 0; v->open && v->closed && pc < v->prog->n_insns; pc++) {
