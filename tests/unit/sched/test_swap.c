@@ -218,6 +218,58 @@ static void boards_leave_under_readers(void **state)
 	rig_finish(&r);
 }
 
+static unsigned images(void)
+{
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned n = 0;
+
+	while (fgets(line, sizeof(line), f)) {
+		n += strstr(line, "gbpf-image") && strstr(line, "r--p");
+	}
+	fclose(f);
+	return n;
+}
+
+/* gbpfd died between PREPARE of version 6 and its flip; the next one knows only version 5. */
+static void what_only_a_lost_gbpfd_knew_is_swept(void **state)
+{
+	static const uint32_t gpus[SCHED_MAX_GPUS] = { 0, SCHED_MAX_GPUS, SCHED_MAX_GPUS };
+	struct sched_directory again = { .magic = SCHED_DIRECTORY_MAGIC, .generation = 2 };
+	struct prog p = PROG(submit, always_go);
+	struct fake_queue fq = { .eager = 1 };
+	struct sched_queue *q;
+	struct sched_launch l;
+	struct rig r;
+	unsigned one;
+
+	rig_init(&r, GBPF_CLASS_NORMAL, 0, 0);
+	q = sched_queue_open(r.s, &fq, 0, 0);
+	l = kernel_launch(NULL);
+	POLICY_USE(&r, 5, always_go);
+	go(q, &fq, &l);
+	one = images();
+	assert_int_equal(policy_prepare(&r, 6, &p, 1, NULL), 0);
+	sched_set_pages(r.s, NULL, &r.own, &r.stats, gpus);
+	assert_false(sched_policy_sweep(r.s)); /* nobody is there who could know better */
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 5);
+	again.version[0] = 5;
+	sched_set_pages(r.s, &again, &r.own, &r.stats, gpus);
+	assert_false(sched_policy_sweep(r.s)); /* version 5 of the new one is still to come */
+	assert_true(sched_policy_is_prepared(r.s, 6));
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 5);
+	assert_int_equal(policy_prepare(&r, 5, &p, 1, NULL), 0);
+	assert_true(sched_policy_sweep(r.s));
+	assert_false(sched_policy_is_prepared(r.s, 6));
+	assert_true(sched_policy_is_prepared(r.s, 5));
+	assert_int_equal(images(), one);
+	go(q, &fq, &l);
+	assert_int_equal(l.version, 5);
+	rig_finish(&r);
+}
+
 /* gbpf_note(3, 5) */
 static const struct ebpf_insn noting[] = {
 	I_MOV(1, 3),	   I_MOV(2, 5), { .code = EBPF_JMP | EBPF_CALL, .imm = 1003 },
@@ -262,6 +314,7 @@ int main(void)
 		cmocka_unit_test(an_unprepared_version_leaves_the_one_in_use),
 		cmocka_unit_test(preparing_is_bounded_and_checked),
 		cmocka_unit_test(boards_leave_under_readers),
+		cmocka_unit_test(what_only_a_lost_gbpfd_knew_is_swept),
 		cmocka_unit_test(the_page_shows_the_notes_of_the_version_in_use),
 	};
 
