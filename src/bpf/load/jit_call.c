@@ -5,6 +5,8 @@
 
 #include "bpf/load/jit_int.h"
 
+#define JIT_MOST_ROUNDS (1 << 23) /* of an iterator: as the helper has it */
+
 /* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this
  * process's. */
 static void lookup(struct jit *j, const struct ebpf_map *map)
@@ -39,6 +41,100 @@ static void lookup(struct jit *j, const struct ebpf_map *map)
 	}
 	x86_mov_i(c, RAX, 0);
 	x86_land(c, done);
+}
+
+/* ---- small helpers ---- */
+
+/* rax = a negative number */
+static void set_error(struct code *c, int error)
+{
+	x86_rr(c, 1, 0xc7, 0, RAX);
+	x86_word32(c, (uint32_t)error);
+}
+
+/* *(u64 *)rdi = 0: an iterator that has ended */
+static void end_iterator(struct code *c)
+{
+	x86_rm(c, 0, 1, 0xc7, 0, RDI, 0, 0);
+	x86_word32(c, 0);
+}
+
+/* As bpf_iter_num_new: what is walked lies in the two words at rdi. */
+static void iter_new(struct code *c)
+{
+	size_t backwards, too_many;
+
+	end_iterator(c);
+	set_error(c, -EINVAL);
+	x86_rr(c, 0, 0x39, RDX, RSI);
+	backwards = x86_skip(c, X86_G);
+	set_error(c, -E2BIG);
+	x86_rr(c, 1, 0x63, JIT_SCRATCH, RDX);
+	x86_rr(c, 1, 0x63, JIT_SCRATCH2, RSI);
+	x86_rr(c, 1, 0x29, JIT_SCRATCH2, JIT_SCRATCH);
+	x86_alu_ri(c, 1, X86_CMP, JIT_SCRATCH, JIT_MOST_ROUNDS);
+	too_many = x86_skip(c, X86_G);
+	x86_alu_ri(c, 0, X86_SUB, JIT_SCRATCH2, 1);
+	x86_rm(c, 0, 0, 0x89, JIT_SCRATCH2, RDI, 0, 0);
+	x86_rm(c, 0, 0, 0x89, RDX, RDI, 4, 0);
+	x86_mov_i(c, RAX, 0);
+	x86_land(c, backwards);
+	x86_land(c, too_many);
+}
+
+static void iter_next(struct code *c)
+{
+	size_t end, done;
+
+	x86_rm(c, 0, 0, 0x8b, RAX, RDI, 0, 0);
+	x86_alu_ri(c, 0, X86_ADD, RAX, 1);
+	x86_rm(c, 0, 0, 0x3b, RAX, RDI, 4, 0);
+	end = x86_skip(c, X86_GE);
+	x86_rm(c, 0, 0, 0x89, RAX, RDI, 0, 0);
+	x86_mov(c, 1, RAX, RDI);
+	done = x86_skip(c, -1);
+	x86_land(c, end);
+	end_iterator(c);
+	x86_mov_i(c, RAX, 0);
+	x86_land(c, done);
+}
+
+/* Adds rsi to counter rdi; what is no counter counts as an error. */
+static void add_note(struct jit *j)
+{
+	struct code *c = &j->code;
+	unsigned env = jit_env_reg(j);
+	struct x86_mem counter = { (uint8_t)env, RDI, 3, offsetof(struct ebpf_env, notes) };
+	size_t none, done;
+
+	x86_mov_i(c, RAX, 0);
+	x86_alu_ri(c, 1, X86_CMP, RDI, EBPF_NOTES);
+	none = x86_skip(c, X86_AE);
+	x86_rx(c, 0xf0, 1, 0x01, RSI, &counter, 0);
+	done = x86_skip(c, -1);
+	x86_land(c, none);
+	set_error(c, -EINVAL);
+	x86_rm(c, 0xf0, 1, 0x83, X86_ADD, env, offsetof(struct ebpf_env, helper_errors), 0);
+	x86_byte(c, 1);
+	x86_land(c, done);
+}
+
+static void in_line(struct jit *j, int slot)
+{
+	switch (slot) {
+	case EBPF_SLOT_bpf_iter_num_new:
+		iter_new(&j->code);
+		break;
+	case EBPF_SLOT_bpf_iter_num_next:
+		iter_next(&j->code);
+		break;
+	case EBPF_SLOT_bpf_iter_num_destroy:
+		end_iterator(&j->code);
+		x86_mov_i(&j->code, RAX, 0);
+		break;
+	default:
+		add_note(j);
+	}
 }
 
 /* ---- tail calls ---- */
@@ -96,8 +192,7 @@ static void tail_call(struct jit *j, const struct jit_note *note)
 
 	x86_rm(c, 0, 0, 0x83, X86_CMP, RSP, jit_tail_count(j, f), 0);
 	x86_byte(c, EBPF_MAX_TAIL_CALLS);
-	x86_rr(c, 1, 0xc7, 0, RAX);
-	x86_word32(c, (uint32_t)-ELOOP);
+	set_error(c, -ELOOP);
 	too_many = x86_skip_far(c, X86_AE);
 	for (uint32_t from = 0, to; from < j->n_tails; from = to) {
 		uint32_t map = j->tails[from].map;
@@ -118,8 +213,7 @@ static void tail_call(struct jit *j, const struct jit_note *note)
 			x86_land_far(c, other);
 		}
 	}
-	x86_rr(c, 1, 0xc7, 0, RAX);
-	x86_word32(c, (uint32_t)-ENOENT);
+	set_error(c, -ENOENT);
 	x86_land_far(c, too_many);
 }
 
@@ -146,6 +240,8 @@ void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *n
 		local_call(j, i);
 	} else if (slot == EBPF_SLOT_bpf_tail_call) {
 		tail_call(j, note);
+	} else if (note->flags & JIT_INLINE) {
+		in_line(j, slot);
 	} else if (note->map != JIT_NO_MAP) {
 		lookup(j, &j->maps[note->map]);
 	} else {

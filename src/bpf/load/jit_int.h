@@ -12,13 +12,14 @@
 #define JIT_NO_MAP 0xff
 
 enum {
-	JIT_TARGET = 1, /* a jump comes here */
-	JIT_FUNC = 2,	/* a function begins here */
-	JIT_SHORT = 4,	/* its jump has an 8-bit displacement */
-	JIT_SKIP = 8,	/* no code: done by another instruction, or its result is not needed */
-	JIT_LEA = 16,	/* a move that does the addition after it, too */
-	JIT_VALUE = 32, /* a function whose address is a value: C calls it */
-	JIT_TAIL = 64,	/* a function that tail calls go to */
+	JIT_TARGET = 1,	  /* a jump comes here */
+	JIT_FUNC = 2,	  /* a function begins here */
+	JIT_SHORT = 4,	  /* its jump has an 8-bit displacement */
+	JIT_SKIP = 8,	  /* no code: done by another instruction, or its result is not needed */
+	JIT_LEA = 16,	  /* a move that does the addition after it, too */
+	JIT_VALUE = 32,	  /* a function whose address is a value: C calls it */
+	JIT_TAIL = 64,	  /* a function that tail calls go to */
+	JIT_INLINE = 128, /* a helper's call, done in line */
 };
 
 /* What the last of several instructions that became one does; those before it have JIT_SKIP. */

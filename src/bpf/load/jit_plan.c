@@ -223,6 +223,11 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 		note->map = take_handle(j, k, 1);
 		return 0;
 	}
+	if (slot == EBPF_SLOT_bpf_iter_num_new || slot == EBPF_SLOT_bpf_iter_num_next ||
+	    slot == EBPF_SLOT_bpf_iter_num_destroy || slot == EBPF_SLOT_gbpf_note) {
+		note->flags |= JIT_INLINE;
+		return 0;
+	}
 	f->calls = 1;
 	j->helper_calls |= i->src == EBPF_CALL_HELPER;
 	return 0;

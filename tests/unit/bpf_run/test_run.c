@@ -250,7 +250,7 @@ static void stack_is_aligned_at_calls(void **state)
 	char text[800], regs[200];
 
 	test_env_init(&t);
-	t.env.helpers[EBPF_SLOT_gbpf_note] = checks_stack;
+	t.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = checks_stack;
 	pool_init(&pool, 65536);
 	for (int saved = 0; saved <= 4; saved++) {
 		for (int frames = 0; frames < 4; frames++) {
@@ -262,7 +262,7 @@ static void stack_is_aligned_at_calls(void **state)
 					 "mov r%d, 1;", r);
 			}
 			snprintf(text, sizeof(text),
-				 "%s %s call 1003; callf f; exit; f:; %s %s call 1003; exit",
+				 "%s %s call 5; callf f; exit; f:; %s %s call 5; exit",
 				 saved & 1 ? regs : "", frames & 1 ? "stb [r10-1], 1;" : "", regs,
 				 frames & 2 ? "stb [r10-1], 1;" : "");
 			assemble(text);

@@ -207,13 +207,13 @@ static void roots_of_every_shape(void **state)
 		"mov r6, 1;",
 		"mov r7, 1; mov r8, 2;",
 		"stdw [r10-8], 3;",
-		"mov r9, r1; mov r1, 0; mov r2, 1; call 1003; mov r1, r9;",
+		"mov r9, r1; mov r1, 0; mov r2, 1; call 5; mov r1, r9;",
 		"mov r9, r1; callf f; mov r1, r9;",
 		"mov r9, r1; stw [r10-4], 1; mov r2, r10; add r2, -4; ldmap r1, 2; call 1; mov r1, "
 		"r9;",
 	};
 
-	t.env.helpers[EBPF_SLOT_gbpf_note] = note;
+	t.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = note;
 	for (unsigned a = 0; a < 64; a++) {
 		for (unsigned b = 0; b < 64; b += 1 + a % 3) {
 			char text[1200] = "";
@@ -228,7 +228,7 @@ static void roots_of_every_shape(void **state)
 			strcat(text,
 			       "ldxdw r2, [r1]; add r2, 1; stxdw [r1], r2; jgt r2, 3, end;"
 			       "ldmap r2, 0; mov r3, 1; call 12; end:; mov r0, 7; exit;"
-			       "f:; mov r6, 5; mov r1, 0; mov r2, 1; call 1003; mov r0, 0; exit");
+			       "f:; mov r6, 5; mov r1, 0; mov r2, 1; call 5; mov r0, 0; exit");
 			assemble(text);
 			tails[0] = (struct ebpf_tail_at){ 0, 1, at("next") };
 			all_give(1, 7);

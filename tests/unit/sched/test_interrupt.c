@@ -34,7 +34,7 @@ static void handler(int sig)
 	}
 }
 
-/* Takes the place of gbpf_note in the policy's table. */
+/* Takes the place of bpf_ktime_get_ns in the policy's table. */
 static uint64_t interrupted(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
 			    struct ebpf_env *env)
 {
@@ -73,7 +73,7 @@ static void use(uint64_t version, bool compiled)
 		I_ST(EBPF_DW, 10, -8, 77),
 		I_MOV(1, 0),
 		I_MOV(2, 1),
-		{ .code = EBPF_JMP | EBPF_CALL, .imm = 1003 },
+		{ .code = EBPF_JMP | EBPF_CALL, .imm = 5 },
 		I_LDX(EBPF_DW, 3, 10, -8),
 		I_MOV(0, GBPF_HOLD),
 		I_J(EBPF_JNE, 3, 77, 3),
@@ -100,7 +100,7 @@ static void use(uint64_t version, bool compiled)
 	assert_int_equal(sched_policy_prepare(r.s, version, fd, none), 0);
 	close(fd);
 	assert_int_equal(prepared(version)->policy.entry[SCHED_HOOK_submit] != NULL, compiled);
-	prepared(version)->policy.env.helpers[EBPF_SLOT_gbpf_note] = interrupted;
+	prepared(version)->policy.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = interrupted;
 	store_release(&r.dir.version[0], version);
 }
 
