@@ -31,7 +31,7 @@ static struct prepared *lookup(struct sched *s, uint32_t gpu, uint64_t version)
 static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uint32_t index,
 					      uint64_t version)
 {
-	uint64_t begin = clock_now_ns();
+	uint64_t begin = clock_fast_ns();
 	struct prepared *p;
 
 	for (int tries = 0; tries < 4; tries++) {
@@ -39,7 +39,7 @@ static NOINLINE struct prepared *find_version(struct sched *s, uint32_t gpu, uin
 
 		p = version ? lookup(s, gpu, version) : NULL;
 		if (p) {
-			stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_now_ns() - begin);
+			stat_max(&load_acquire(&s->stats)->swap_stall_ns, clock_fast_ns() - begin);
 			return p;
 		}
 		again = load_acquire(&load_acquire(&s->dir)->version[index]);
