@@ -18,9 +18,9 @@ static const char *const hook_names[SCHED_HOOKS] = {
 };
 
 /* Adds what a page says of this version. Sums wrap around, as a program's own do. */
-static void add_page(const struct sched_stats *st, uint64_t version, struct tally *sum)
+static void add_page(const struct sched_stats *st, uint64_t version, struct live_tally *sum)
 {
-	struct tally t;
+	struct live_tally t;
 
 	if (load_acquire(&st->notes_version) != version) {
 		return;
@@ -47,7 +47,7 @@ static void add_page(const struct sched_stats *st, uint64_t version, struct tall
 	}
 }
 
-void failures_sum(struct daemon *d, const struct live *l, struct tally *ret)
+void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret)
 {
 	*ret = l->tally;
 	for (unsigned i = 0; i < SCHED_NOTES; i++) {
@@ -61,7 +61,7 @@ void failures_sum(struct daemon *d, const struct live *l, struct tally *ret)
 	}
 }
 
-uint64_t failures_total(const struct tally *t, enum sched_failure what)
+uint64_t failures_total(const struct live_tally *t, enum sched_failure what)
 {
 	uint64_t sum = 0;
 
@@ -76,7 +76,7 @@ static json_int_t shown(uint64_t v)
 	return (json_int_t)MIN(v, (uint64_t)INT64_MAX);
 }
 
-json_t *failures_json(const struct tally *t)
+json_t *failures_json(const struct live_tally *t)
 {
 	json_t *hooks = json_array();
 
@@ -148,7 +148,7 @@ static void tell_hook(struct daemon *d, const struct live *l, unsigned hook, con
 static void look(struct daemon *d, struct live *l)
 {
 	uint64_t now = clock_now_ns();
-	struct tally t;
+	struct live_tally t;
 
 	if (l->told_ns && now - l->told_ns < TELL_NS) {
 		return;

@@ -8,10 +8,10 @@
 #include "daemon/live.h"
 
 /* Everything so far. */
-void failures_sum(struct daemon *d, const struct live *l, struct tally *ret);
+void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret);
 /* [{hook, helper_errors, verdict_errors, stale_epochs, slow}] of hooks in which anything failed. */
-json_t *failures_json(const struct tally *t);
-uint64_t failures_total(const struct tally *t, enum sched_failure what);
+json_t *failures_json(const struct live_tally *t);
+uint64_t failures_total(const struct live_tally *t, enum sched_failure what);
 
 /* Its page goes with it: what it counted stays. */
 void failures_keep(struct session *s);

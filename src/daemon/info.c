@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/failures.h"
 #include "daemon/policy.h"
 #include "daemon/session.h"
 #include "daemon/text.h"
@@ -202,6 +203,20 @@ static json_int_t memory_bytes(void)
 	return resident * sysconf(_SC_PAGESIZE);
 }
 
+/* Calls of the versions that are active now which outlived three publications. */
+static uint64_t stale_epochs(struct daemon *d)
+{
+	uint64_t sum = 0;
+
+	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+		struct live_tally t;
+
+		failures_sum(d, l, &t);
+		sum += failures_total(&t, SCHED_FAILED_EPOCH);
+	}
+	return MIN(sum, (uint64_t)INT64_MAX);
+}
+
 static json_t *counters_json(struct daemon *d)
 {
 	const struct counters *n = &d->counters;
@@ -224,6 +239,7 @@ static json_t *counters_json(struct daemon *d)
 		{ "tick_overruns", n->tick_overruns },
 		{ "tick_max_ns", n->tick_max_ns },
 		{ "verdict_errors", n->verdict_errors },
+		{ "stale_epochs", stale_epochs(d) },
 		{ "events", d->history.next - 1 },
 		{ "events_left_out", n->events_left_out },
 		{ "history_write_errors", d->history.write_errors },

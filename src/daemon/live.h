@@ -9,7 +9,7 @@
 #define LIVE_MAX_TENANT_BYTES (64u << 20)	 /* one tenant's instance of one policy */
 #define LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of one policy */
 
-struct tally {
+struct live_tally {
 	uint64_t notes[SCHED_NOTES];
 	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES];
 };
@@ -27,8 +27,9 @@ struct live {
 						  passed */
 	uint64_t region_total;
 	uint64_t last_tick_ns, epoch;
-	struct tally tally; /* of gbpfd's own hooks (failures alone), and processes that ended */
-	struct tally told;  /* what the history was told of */
+	struct live_tally
+		tally; /* of gbpfd's own hooks (failures alone), and processes that ended */
+	struct live_tally told; /* what the history was told of */
 	uint64_t told_ns;
 	uint32_t gpu;	   /* the lowest on which it was activated */
 	bool activated;	   /* was active, so exit is owed */

@@ -81,7 +81,7 @@ json_t *policy_counters_json(struct daemon *d, const struct live *l)
 {
 	json_t *notes = json_array();
 	unsigned users = 0;
-	struct tally t;
+	struct live_tally t;
 
 	failures_sum(d, l, &t);
 	for (unsigned i = 0; i < SCHED_NOTES; i++) {

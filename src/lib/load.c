@@ -69,8 +69,7 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 				   "the object of %s has more than %u MiB", name,
 				   GBPF_OBJECT_MAX_BYTES >> 20);
 	}
-	p = json_pack("{s:s,s:b,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP),
-		      "keep_maps", !!(flags & GBPF_LOAD_KEEP_MAPS));
+	p = json_pack("{s:s,s:b}", "name", name, "swap", !!(flags & GBPF_LOAD_SWAP));
 	if (!p) {
 		return client_fail(g, -EINVAL, GBPF_EXIT_USAGE, "usage", NULL,
 				   "a policy's name must be UTF-8");
@@ -78,6 +77,9 @@ EXPORT int gbpf_policy_load_watched(struct gbpf *g, const void *elf, size_t byte
 	if (rollback_if) {
 		json_object_set_new(p, "watch_ns", json_integer((json_int_t)watch_ns));
 		json_object_set_new(p, "rollback_if", json_string(rollback_if));
+	}
+	if (flags & GBPF_LOAD_KEEP_MAPS) {
+		json_object_set_new(p, "keep_maps", json_true());
 	}
 	fd = make_memfd(elf, bytes);
 	if (fd < 0) {

@@ -608,6 +608,7 @@ static void keeping_a_big_map_does_not_hold_up_gbpfd(void **state)
 	uint64_t longest = 0;
 	struct gbpf *g = gd_open(d);
 	char number_text[24];
+	json_t *e;
 
 	load(d, 0);
 	for (int i = 0; i < 300; i++) {
@@ -622,7 +623,9 @@ static void keeping_a_big_map_does_not_hold_up_gbpfd(void **state)
 		json_decref(gd_call(d, "status", NULL));
 		longest = MAX(longest, clock_now_ns() - begin);
 	}
-	assert_int_equal(json_array_size(dump(d, "big")), 300);
+	e = dump(d, "big");
+	assert_int_equal(json_array_size(e), 300);
+	json_decref(e);
 	assert_true(longest < 1000000000u);
 	gbpf_close(g);
 }

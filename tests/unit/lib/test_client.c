@@ -287,6 +287,49 @@ static void events_come_first_from_the_past_then_live(void **state)
 	end(w);
 }
 
+static void what_a_map_call_is_about_travels_with_it(void **state)
+{
+	struct gbpf_map m = { sizeof(m), "flows", 7, 3 };
+	struct world *w = *state;
+	struct gbpf *g;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"result\":{}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_map_set(g, &m, "1", "{a=2}", NULL), 0);
+	assert_string_equal(w->got,
+			    "{\"id\":2,\"method\":\"map.set\",\"params\":{\"map\":\"flows\","
+			    "\"version\":7,\"tenant\":3,\"key\":\"1\",\"value\":\"{a=2}\"}}\n");
+	gbpf_close(g);
+	end(w);
+}
+
+static int count_lines(void *arg, const char *line)
+{
+	assert_true(line[0] == '{');
+	++*(int *)arg;
+	return 0;
+}
+
+static void a_watch_ends_when_the_version_does(void **state)
+{
+	struct gbpf_map m = { sizeof(m), "flows", 0, GBPF_ALL_TENANTS };
+	struct world *w = *state;
+	struct gbpf *g;
+	int n = 0;
+
+	w->answers[0] = HELLO;
+	w->answers[1] = "{\"id\":2,\"result\":{\"map\":\"flows\"}}\n{\"watch\":{\"key\":1}}\n"
+			"{\"event\":{\"seq\":3}}\n{\"watch\":{\"end\":\"over\"}}\n";
+	begin(w);
+	assert_int_equal(gbpf_open(&g, w->dir, 0), 0);
+	assert_int_equal(gbpf_map_watch(g, &m, 0, 1000, count_lines, &n), 0);
+	assert_int_equal(n, 2);
+	gbpf_close(g);
+	end(w);
+}
+
 static void an_object_travels_as_a_sealed_memfd(void **state)
 {
 	struct world *w = *state;
@@ -375,6 +418,8 @@ int main(void)
 		WITH_WORLD(silence_is_a_timeout),
 		WITH_WORLD(a_lost_connection_is_made_anew),
 		WITH_WORLD(events_come_first_from_the_past_then_live),
+		WITH_WORLD(what_a_map_call_is_about_travels_with_it),
+		WITH_WORLD(a_watch_ends_when_the_version_does),
 		WITH_WORLD(an_object_travels_as_a_sealed_memfd),
 		WITH_WORLD(wrong_parameters_never_leave),
 		WITH_WORLD(a_daemon_that_cannot_start_says_why),
