@@ -4,6 +4,7 @@
 #include "bench/swap.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <jansson.h>
 #include <sched.h>
 #include <signal.h>
@@ -45,6 +46,13 @@ struct bench {
 	unsigned done;
 	double *latency, *flip, *waited; /* ns, one a swap */
 };
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+	interrupted = sig;
+}
 
 static int fail(struct bench *b, const char *what, const char *why)
 {
@@ -245,8 +253,8 @@ static int swaps(struct bench *b)
 		json_t *j = NULL;
 
 		window(b, 1 + 2 * i + SWAP_SWAPS);
-		if (load(b, &j) < 0) {
-			return -1;
+		if (interrupted || load(b, &j) < 0) {
+			return interrupted ? fail(b, "swapping", "interrupted") : -1;
 		}
 		b->latency[i] = (double)(clock_now_ns() - begin);
 		if ((uint64_t)json_integer_value(json_object_get(j, "version")) != b->number++) {
@@ -284,10 +292,13 @@ static void stop_callers(struct bench *b)
 	}
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
 static void clean_up(struct bench *b)
 {
-	char command[256];
-
 	if (b->sh) {
 		stop_callers(b);
 	}
@@ -302,9 +313,8 @@ static void clean_up(struct bench *b)
 		}
 		gbpf_close(b->g);
 	}
-	if (b->dir[0] && snprintf(command, sizeof(command), "rm -rf '%s'", b->dir) > 0 &&
-	    !strchr(b->dir, '\'')) {
-		(void)!system(command);
+	if (b->dir[0]) {
+		nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	}
 	buf_finish(&b->object);
 	free(b->latency);
@@ -511,6 +521,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, on_signal); /* what it started is ended */
+	signal(SIGTERM, on_signal);
 	buf_init(&b.object);
 	err = read_object(&b) < 0 || open_shared(&b) < 0 || start_gbpfd(&b) < 0 ||
 	      load_first(&b) < 0 || start_callers(&b) < 0 || swaps(&b) < 0;
