@@ -119,8 +119,8 @@ static int enum_answer(const struct core_path *p, struct answer *a)
 	if (btf_is_enum64(t)) {
 		a->value = btf_enum64_value(&btf_enum64(t)[i]);
 	} else {
-		a->value = btf_kflag(t) ? (uint64_t)(int64_t)btf_enum(t)[i].val
-					: (uint32_t)btf_enum(t)[i].val;
+		/* clang 14 does not say whether they have signs; see patch_wide */
+		a->value = (uint64_t)(int64_t)btf_enum(t)[i].val;
 	}
 	return 0;
 }
@@ -351,6 +351,10 @@ static enum fit patch_access(const struct obj_core *c, struct ebpf_insn *in, con
 		*ret_what = "lies too far from the struct's beginning here";
 		return UNFIT;
 	}
+	if (!c->checked && (uint64_t)(int64_t)in->off != c->from) {
+		*ret_what = "is a bitfield that is read from another word than it lies in";
+		return UNFIT;
+	}
 	if (c->moved || (c->size_from_1 && !c->size_to)) {
 		*ret_what = "has another size or place in its word here";
 		return UNFIT;
@@ -383,16 +387,21 @@ static enum fit patch_number(const struct obj_core *c, struct ebpf_insn *in, con
 static enum fit patch_wide(const struct obj_core *c, struct ebpf_insn *in, uint32_t left,
 			   const char **ret_what)
 {
+	uint64_t have, to = c->to;
+
 	if (left < 2 || in->code != EBPF_LD_IMM64 || in->src != 0) {
 		*ret_what = "the relocated instruction is no 64-bit number";
 		return WRONG;
 	}
-	if (c->checked && ((uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32) != c->from) {
+	have = (uint32_t)in[0].imm | (uint64_t)(uint32_t)in[1].imm << 32;
+	if (c->kind == CORE_ENUMVAL_VALUE && have != c->from && have == (uint32_t)c->from) {
+		to = (uint32_t)to; /* an enum without sign */
+	} else if (c->checked && have != c->from) {
 		*ret_what = "the number is not what its relocation says";
 		return WRONG;
 	}
-	in[0].imm = (int32_t)(uint32_t)c->to;
-	in[1].imm = (int32_t)(uint32_t)(c->to >> 32);
+	in[0].imm = (int32_t)(uint32_t)to;
+	in[1].imm = (int32_t)(uint32_t)(to >> 32);
 	return FITS;
 }
 

@@ -8,6 +8,14 @@ struct gbpf_types {
 #define GBPF_OPS_BEGIN(table) struct table table;
 #include "gbpf/hooks.def"
 	struct gbpf_ops gbpf_ops;
+	struct gbpf_tenant_credits tenant_credits;
+	struct gbpf_job_meta job_meta;
+	struct gbpf_vslice_set vslice_set;
+	struct gbpf_mempool mempool;
+	struct gbpf_io_budgets io_budgets;
+	struct gbpf_placement placement;
+	struct gbpf_obs_ctrl obs_ctrl;
+	enum gbpf_engine engine;
 	struct bpf_spin_lock lock;
 	struct bpf_iter_num iter_num;
 	enum gbpf_const constant;

@@ -1,4 +1,4 @@
-/* open: a lock in a value of a map that gbpfd alone uses. */
+/* accept: a lock in a value of a map that gbpfd alone uses. */
 #include "gbpf/gbpf.bpf.h"
 
 struct guarded {

@@ -8,6 +8,13 @@ u64 unset[3];
 SEC(".data.mine") u64 mine = 6;
 GBPF_TENANT u64 seen;
 
+static struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} unseen SEC(".maps"), hidden SEC(".maps");
+
 SEC("more.code") __noinline u32 weigh(u32 i)
 {
 	return table[i & 3];
@@ -21,8 +28,10 @@ __attribute__((section(".text.hot"))) __noinline u32 twice(u32 v)
 SEC("gbpf/dispatch") int GBPF_PROG(rank, dispatch)
 {
 	static u64 calls; /* named rank.calls */
+	u32 zero = 0;
+	u64 *v = bpf_map_lookup_elem(&hidden, &zero);
 
-	seen += 1;
+	seen += v ? *v + 1 : 1;
 	return (int)((twice(ctx->queue) + limit + begun + mine + unset[1] + calls) & 1023);
 }
 

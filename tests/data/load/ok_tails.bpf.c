@@ -1,4 +1,4 @@
-/* open: tail calls into programs that fill no hook themselves. */
+/* accept: tail calls into programs that fill no hook themselves. */
 #include "gbpf/gbpf.bpf.h"
 
 int low(struct gbpf_dispatch_ctx *ctx);

@@ -287,6 +287,7 @@ static void tails_are_functions_of_the_program_in_order(void **state)
 	struct ebpf_object *o = open_named("ok_tails");
 	const struct ebpf_prog *p = prog_of(o, HOOK_dispatch);
 	uint32_t map = map_of(o, "ranks");
+	static struct stage s;
 
 	assert_int_equal(o->n_progs, 1);
 	assert_string_equal(p->name, "rank");
@@ -302,6 +303,82 @@ static void tails_are_functions_of_the_program_in_order(void **state)
 	assert_int_equal(o->maps[map].type, MAP_PROG_ARRAY);
 	assert_int_equal(o->maps[map].value_bytes, 4);
 	ebpf_object_finish(o);
+	start_named(&s, "ok_tails");
+	for (uint32_t queue = 0; queue < 10; queue++) {
+		struct dispatch_ctx ctx = { .queue = queue, .held_ns = 7 };
+		uint32_t low = queue == 1 || queue == 7;
+
+		expect(&s, HOOK_dispatch, &ctx, sizeof(ctx), low ? 5 : queue == 6 ? 21 : 9);
+		ctx.held_ns = 101;
+		expect(&s, HOOK_dispatch, &ctx, sizeof(ctx), low || queue == 6 ? 5 : 9);
+	}
+	stop(&s);
+}
+
+static int open_with_tails(const struct stage *s, const struct ebpf_tail_at *tails, uint32_t n)
+{
+	struct ebpf_image_header h = *(const struct ebpf_image_header *)s->engines[0].image;
+	const struct ebpf_map_def *defs =
+		(const void *)((const char *)s->engines[0].image + sizeof(h));
+	const struct ebpf_insn *insns = (const void *)(defs + h.n_maps);
+	static struct ebpf_policy p;
+	int fd, err;
+
+	h.n_tails = n;
+	h.progs[HOOK_dispatch].n_tails = n;
+	h.progs[HOOK_dispatch].code_offset = UINT32_MAX;
+	fd = ebpf_image_build_tails(&h, defs, insns, tails, NULL, 0);
+	assert_true(fd >= 0);
+	err = ebpf_policy_open(&p, fd, s->fds, EBPF_OPEN_DAEMON);
+	if (err == 0) {
+		ebpf_policy_close(&p);
+	}
+	close(fd);
+	return err;
+}
+
+static void an_image_with_wrong_tails_is_refused(void **state)
+{
+	static struct stage s;
+	struct ebpf_tail_at good[3], t[3];
+	const struct ebpf_insn *insns;
+	uint32_t wide = 0;
+
+	start_named(&s, "ok_tails");
+	memcpy(good, s.engines[0].tails[HOOK_dispatch], sizeof(good));
+	insns = s.engines[0].insns[HOOK_dispatch];
+	while (insns[wide].code != EBPF_LD_IMM64) {
+		wide++;
+	}
+	assert_int_equal(open_with_tails(&s, good, 3), 0);
+	for (int k = 0; k < 7; k++) {
+		memcpy(t, good, sizeof(t));
+		switch (k) {
+		case 0: /* out of order */
+			t[0] = good[1];
+			t[1] = good[0];
+			break;
+		case 1: /* twice the same */
+			t[1] = t[0];
+			break;
+		case 2: /* behind max_entries */
+			t[2].index = 8;
+			break;
+		case 3: /* no such map */
+			t[2].map = 1;
+			break;
+		case 4: /* behind the program */
+			t[0].insn = s.engines[0].n_insns[HOOK_dispatch];
+			break;
+		case 5: /* where control comes from before */
+			t[0].insn++;
+			break;
+		default: /* a second half */
+			t[0].insn = wide + 1;
+		}
+		assert_int_equal(open_with_tails(&s, t, 3), -EINVAL);
+	}
+	stop(&s);
 }
 
 static void arrays_of_maps_begin_as_written(void **state)
@@ -339,10 +416,17 @@ static void a_lock_is_found_in_its_value(void **state)
 {
 	struct ebpf_object *o = open_named("ok_lock");
 	const struct ebpf_map_def *d = &o->maps[map_of(o, "shared")];
+	struct tick_ctx ctx = { .tenants = 4 };
+	static struct stage s;
 
 	assert_int_equal(d->lock_1, 8 + 1);
 	assert_int_equal(d->value_bytes, 16);
 	ebpf_object_finish(o);
+	start_named(&s, "ok_lock");
+	expect(&s, HOOK_tick, &ctx, sizeof(ctx), 0);
+	ebpf_policy_run(&s.engines[0], HOOK_tick, &ctx);
+	assert_int_equal(((const uint64_t *)s.mem[EBPF_REGION_DAEMON])[0], 8);
+	stop(&s);
 }
 
 static void helpers_are_found_by_name(void **state)
@@ -689,6 +773,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(objects_are_decided_as_written),
 		cmocka_unit_test(a_callback_is_a_function_of_each_program_that_names_it),
 		cmocka_unit_test(tails_are_functions_of_the_program_in_order),
+		cmocka_unit_test(an_image_with_wrong_tails_is_refused),
 		cmocka_unit_test(arrays_of_maps_begin_as_written),
 		cmocka_unit_test(a_lock_is_found_in_its_value),
 		cmocka_unit_test(helpers_are_found_by_name),
