@@ -52,7 +52,7 @@ static int parse(struct policy_settings *s, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct policy_settings s = { .repeat = 15, .budget_ms = 2 };
+	struct policy_settings s = { .repeat = 25, .budget_ms = 1 };
 	json_t *document;
 	int err;
 

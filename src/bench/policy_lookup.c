@@ -123,7 +123,7 @@ static ALWAYS_INLINE uint64_t hook_call(struct held *h, void *ctx)
 
 static NOINLINE double time_hook(struct held *h, union policy_ctx *c, unsigned calls)
 {
-	uint64_t begin = clock_now_ns(), now = begin;
+	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
 		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
@@ -132,7 +132,7 @@ static NOINLINE double time_hook(struct held *h, union policy_ctx *c, unsigned c
 		hook_call(h, x);
 		compiler_barrier();
 	}
-	return (double)(clock_now_ns() - begin) / calls;
+	return (double)(clock_cpu_ns() - begin) / calls;
 }
 
 static NOINLINE uint64_t empty(void *ctx, struct ebpf_env *env)

@@ -221,7 +221,7 @@ void policy_fill_maps(struct policy_place *pl)
 NOINLINE double policy_time(ebpf_entry fn, struct ebpf_env *env,
 			    union policy_ctx c[POLICY_CONTEXTS], unsigned calls)
 {
-	uint64_t begin = clock_now_ns(), now = begin;
+	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
 		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
@@ -232,13 +232,13 @@ NOINLINE double policy_time(ebpf_entry fn, struct ebpf_env *env,
 		}
 		compiler_barrier();
 	}
-	return (double)(clock_now_ns() - begin) / calls;
+	return (double)(clock_cpu_ns() - begin) / calls;
 }
 
 NOINLINE double policy_time_interpreted(const struct ebpf_code *code, struct ebpf_env *env,
 					union policy_ctx c[POLICY_CONTEXTS], unsigned calls)
 {
-	uint64_t begin = clock_now_ns(), now = begin;
+	uint64_t begin = clock_cpu_ns(), now = begin;
 
 	for (unsigned i = 0; i < calls; i++) {
 		union policy_ctx *x = &c[i % POLICY_CONTEXTS];
@@ -247,7 +247,7 @@ NOINLINE double policy_time_interpreted(const struct ebpf_code *code, struct ebp
 		ebpf_interp_code(code, x, env);
 		compiler_barrier();
 	}
-	return (double)(clock_now_ns() - begin) / calls;
+	return (double)(clock_cpu_ns() - begin) / calls;
 }
 
 struct policy_figure policy_figure(double *v, unsigned n)

@@ -23,6 +23,7 @@
 struct native {
 	const ebpf_helper_fn *helpers;
 	void *env;
+	uint64_t *notes, *errors;
 };
 
 static const struct {
@@ -72,6 +73,8 @@ static int bind_native(struct pair *p, const char *path, const char *function, s
 	}
 	native->helpers = p->native.p.env.helpers;
 	native->env = &p->native.p.env;
+	native->notes = p->native.p.env.notes;
+	native->errors = &p->native.p.env.helper_errors;
 	for (uint32_t i = 0; i < p->native.p.env.n_maps; i++) {
 		void **map = p->native.p.defs[i].is_data
 				     ? NULL

@@ -12,8 +12,8 @@
 enum { P_REPEAT, P_MS };
 
 static const struct cli_option options[] = {
-	[P_REPEAT] = { "repeat", 'r', "N", "measurements of each figure (default 15)" },
-	[P_MS] = { "ms", 'm', "N", "length of one measurement in milliseconds (default 2)" },
+	[P_REPEAT] = { "repeat", 'r', "N", "measurements of each figure (default 25)" },
+	[P_MS] = { "ms", 'm', "N", "length of one measurement in milliseconds (default 1)" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -36,8 +36,8 @@ static int cmd_policy(struct cli *c)
 	bench_push(argv, &n, "bench-policy", NULL);
 	bench_push(argv, &n, "--policies", policies);
 	bench_push(argv, &n, "--set", set);
-	bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "15");
-	bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "2");
+	bench_push(argv, &n, "--repeat", c->opt[P_REPEAT] ? c->opt[P_REPEAT] : "25");
+	bench_push(argv, &n, "--ms", c->opt[P_MS] ? c->opt[P_MS] : "1");
 	if (c->json) {
 		bench_push(argv, &n, "--json", NULL);
 	}

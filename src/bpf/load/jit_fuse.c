@@ -329,9 +329,26 @@ static unsigned fuse_move(struct jit *j, uint32_t at)
 	return 0;
 }
 
+/* `if c goto out; goto top`, the end of a loop as clang writes it: one taken jump a round is
+ * enough. */
+static void turn_round(struct jit *j, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc];
+	uint32_t next = pc + 1;
+
+	if (jit_is_jump(i) && EBPF_OP(i->code) != EBPF_JA && i->off > 0 && next < j->n &&
+	    j->insns[next].code == (EBPF_JMP | EBPF_JA) && j->insns[next].off < -1 &&
+	    !(j->notes[next].flags & (JIT_TARGET | JIT_FUNC))) {
+		j->notes[pc].swapped = j->notes[next].swapped = 1;
+	}
+}
+
 void jit_fuse(struct jit *j)
 {
 	find_live(j);
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		turn_round(j, pc);
+	}
 	for (uint32_t pc = 0; pc < j->n;) {
 		struct address x = scaled(j, pc);
 		unsigned n = x.n ? fuse_with(j, pc, &x) : 0;

@@ -36,6 +36,7 @@ enum {
 struct jit_note {
 	uint8_t flags;
 	uint8_t fuse;
+	uint8_t swapped;	    /* a jump that has changed targets with the one beside it */
 	uint8_t fused_address;	    /* its memory, or sum, lies at base + index * 2^scale */
 	uint8_t base, index, scale; /* machine registers */
 	uint16_t live;		    /* eBPF registers that are read after it, as bits */

@@ -203,7 +203,7 @@ static void compare(struct code *c, const struct ebpf_insn *i)
 
 static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *note, uint32_t pc)
 {
-	unsigned op = EBPF_OP(i->code);
+	unsigned op = EBPF_OP(i->code), cond = op == EBPF_JA ? 0 : condition(op);
 	int32_t off = i->code == (EBPF_JMP32 | EBPF_JA) ? i->imm : i->off;
 
 	if (op == EBPF_CALL) {
@@ -212,13 +212,20 @@ static void control(struct jit *j, const struct ebpf_insn *i, struct jit_note *n
 		jit_epilogue(j, &j->funcs[note->func]);
 		x86_byte(&j->code, 0xc3);
 	} else if (off) {
+		uint32_t target = (uint32_t)((int64_t)pc + 1 + off);
+
 		if (note->fuse == FUSE_COMPARE) {
 			jit_compare_memory(j, i, note);
 		} else if (op != EBPF_JA) {
 			compare(&j->code, i);
 		}
-		jump_to(j, note, op == EBPF_JA ? -1 : (int)condition(op),
-			(uint32_t)((int64_t)pc + 1 + off));
+		if (note->swapped && op == EBPF_JA) {
+			target = jit_jump_target(i - 1, pc - 1);
+		} else if (note->swapped) {
+			target = jit_jump_target(i + 1, pc + 1);
+			cond ^= 1; /* the opposite */
+		}
+		jump_to(j, note, op == EBPF_JA ? -1 : (int)cond, target);
 	}
 }
 

@@ -69,6 +69,7 @@ struct checked {
 	uint32_t pc;	/* where the run ended */
 	unsigned next_grant;
 	struct ebpf_memory grants[GRANTS]; /* what helpers gave: values, records, keys */
+	uint8_t is_record[GRANTS];
 	struct saved_frame saved[EBPF_MAX_FRAMES];
 	ALIGNED(16) uint8_t stacks[EBPF_MAX_FRAMES][EBPF_STACK_BYTES];
 };
@@ -84,7 +85,8 @@ static int in_map(const struct ebpf_map *m, uint64_t p, uint64_t bytes, int writ
 {
 	uint64_t base = (uintptr_t)m->data;
 
-	if (!m->data || m->type != GBPF_MAP_ARRAY || (m->flags & GBPF_F_EPOCH) || (write && (m->flags & GBPF_F_RDONLY)) ||
+	if (!m->data || m->type != GBPF_MAP_ARRAY || (m->flags & GBPF_F_EPOCH) ||
+	    (write && (m->flags & GBPF_F_RDONLY)) ||
 	    !inside(p, bytes, base, (uint64_t)m->stride * m->max_entries)) {
 		return 0;
 	}
@@ -123,18 +125,16 @@ static int allowed(const struct checked *s, unsigned frame, uint64_t p, uint64_t
 }
 
 /* The newest grants are kept; one for the same place takes the old one's. */
-static struct ebpf_memory *grant(struct checked *s, uint64_t base, uint64_t bytes, int writable)
+static void grant(struct checked *s, uint64_t base, uint64_t bytes, int writable, int record)
 {
-	struct ebpf_memory *g = NULL;
+	unsigned i = 0;
 
-	for (unsigned i = 0; i < GRANTS && !g; i++) {
-		g = s->grants[i].base == base ? &s->grants[i] : NULL;
+	while (i < GRANTS && s->grants[i].base != base) {
+		i++;
 	}
-	if (!g) {
-		g = &s->grants[s->next_grant++ % GRANTS];
-	}
-	*g = (struct ebpf_memory){ base, bytes, writable };
-	return g;
+	i = i < GRANTS ? i : s->next_grant++ % GRANTS;
+	s->grants[i] = (struct ebpf_memory){ base, bytes, writable };
+	s->is_record[i] = (uint8_t)record;
 }
 
 static void revoke(struct checked *s, uint64_t base)
@@ -142,6 +142,7 @@ static void revoke(struct checked *s, uint64_t base)
 	for (unsigned i = 0; i < GRANTS; i++) {
 		if (s->grants[i].base == base) {
 			s->grants[i] = (struct ebpf_memory){ 0 };
+			s->is_record[i] = 0;
 		}
 	}
 }
@@ -167,7 +168,7 @@ static int is_function(const struct checked *s, uint64_t v)
 static int is_record(const struct checked *s, uint64_t v)
 {
 	for (unsigned i = 0; i < GRANTS; i++) {
-		if (v && s->grants[i].base == v) {
+		if (v && s->grants[i].base == v && s->is_record[i]) {
 			return 1;
 		}
 	}
@@ -245,9 +246,9 @@ static void after_call(struct checked *s, const uint64_t *r, int slot)
 
 	if (helper_ret[slot] == RET_MAP_VALUE_OR_NULL && r[0] && map &&
 	    map->type != GBPF_MAP_ARRAY_OF_MAPS) {
-		grant(s, r[0], map->value_bytes, !(map->flags & GBPF_F_RDONLY));
+		grant(s, r[0], map->value_bytes, !(map->flags & GBPF_F_RDONLY), 0);
 	} else if (helper_ret[slot] == RET_RECORD_OR_NULL && r[0]) {
-		grant(s, r[0], r[2], 1);
+		grant(s, r[0], r[2], 1, 1);
 	} else if (helper_args[slot][0] == ARG_RECORD) {
 		revoke(s, r[1]);
 	}
@@ -376,8 +377,8 @@ static uint64_t call_checked(struct ebpf_callee *self, const struct ebpf_insn *f
 		return 1;
 	}
 	if (each) {
-		grant(s, a2, map->key_bytes, 0);
-		grant(s, a3, map->value_bytes, !(map->flags & GBPF_F_RDONLY));
+		grant(s, a2, map->key_bytes, 0, 0);
+		grant(s, a3, map->value_bytes, !(map->flags & GBPF_F_RDONLY), 0);
 	}
 	ebpf_callee = NULL;
 	r0 = exec(s, fn, frame + 1, args);

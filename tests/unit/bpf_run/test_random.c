@@ -474,7 +474,14 @@ static void put_loop(struct program *p, int level)
 	put(p, EBPF_LDX | EBPF_MEM | EBPF_DW, reg, 10, -8 * (SLOTS + 1), 0);
 	put(p, EBPF_ALU64 | EBPF_ADD, reg, 0, 0, -1);
 	put(p, EBPF_STX | EBPF_MEM | EBPF_DW, 10, reg, -8 * (SLOTS + 1), 0);
-	put(p, EBPF_JMP | EBPF_JNE, reg, 0, (int)top - (int)p->n - 1, 0);
+	if (below(2)) {
+		put(p, EBPF_JMP | EBPF_JNE, reg, 0, (int)top - (int)p->n - 1, 0);
+	} else { /* as clang ends loops */
+		put(p, (below(2) ? EBPF_JMP : EBPF_JMP32) | (below(2) ? EBPF_JEQ : EBPF_JLT), reg,
+		    0, 1, 1);
+		p->insns[p->n - 1].imm = EBPF_OP(p->insns[p->n - 1].code) == EBPF_JLT;
+		put(p, EBPF_JMP | EBPF_JA, 0, 0, (int)top - (int)p->n - 1, 0);
+	}
 }
 
 /* Folds all registers and slots into r0. */

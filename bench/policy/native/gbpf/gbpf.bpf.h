@@ -1,7 +1,7 @@
 /* Stands in for <gbpf/gbpf.bpf.h> when a policy is compiled for the machine itself, to compare the code that gBPF's compiler
  * makes with clang's: the same contexts, constants and map macros; helpers are the same C functions, called through the same
- * table, except that lookups in arrays are done in line, as gBPF's compiler does them. The benchmark sets gbpf_native, and
- * writes a handle and the address of the memory into the first two words of each map's struct. */
+ * table, except that lookups in arrays and gbpf_note are done in line, as gBPF's compiler does them. The benchmark sets
+ * gbpf_native, and writes a handle and the address of the memory into the first two words of each map's struct. */
 #ifndef GBPF_BENCH_NATIVE_H
 #define GBPF_BENCH_NATIVE_H
 
@@ -42,6 +42,7 @@ typedef u64 (*gbpf_native_fn)(u64, u64, u64, u64, u64, void *);
 __attribute__((visibility("protected"))) struct {
 	const gbpf_native_fn *helpers;
 	void *env;
+	u64 *notes, *errors;
 } gbpf_native;
 
 #define GBPF_CALL(name, a, b, c, d, e)                                                                                      \
@@ -68,7 +69,10 @@ static __always_inline void *gbpf_native_element(void *map, const void *key, u32
 	((void *)GBPF_CALL(gbpf_tenant_lookup, GBPF_HANDLE(map), tenant, key, 0, 0))
 #define gbpf_tenant_class(tenant) ((long)GBPF_CALL(gbpf_tenant_class, tenant, 0, 0, 0, 0))
 #define gbpf_tenant_weight(tenant) ((long)GBPF_CALL(gbpf_tenant_weight, tenant, 0, 0, 0, 0))
-#define gbpf_note(counter, add) ((void)GBPF_CALL(gbpf_note, counter, add, 0, 0, 0))
+#define gbpf_note(counter, add)                                                                                             \
+	((void)((u64)(counter) < 16 ?                                                                                       \
+			__atomic_fetch_add(&gbpf_native.notes[counter], (u64)(add), __ATOMIC_RELAXED) :                     \
+			__atomic_fetch_add(gbpf_native.errors, 1, __ATOMIC_RELAXED)))
 #define gbpf_hist_add(map, row, value) ((long)GBPF_CALL(gbpf_hist_add, GBPF_HANDLE(map), row, value, 0, 0))
 #define bpf_ktime_get_ns() GBPF_CALL(bpf_ktime_get_ns, 0, 0, 0, 0, 0)
 #define bpf_get_prandom_u32() ((u32)GBPF_CALL(bpf_get_prandom_u32, 0, 0, 0, 0, 0))
