@@ -28,6 +28,31 @@ static void active_policy(struct gbpf *g, char out[80])
 	free(json);
 }
 
+/* With --keep-maps: what goes on, and what begins anew though the version before had it. */
+static void print_maps_kept(const json_t *maps)
+{
+	const char *sep = "kept ";
+	json_t *m;
+	size_t i;
+
+	json_array_foreach(maps, i, m)
+	{
+		if (json_is_true(json_object_get(m, "kept"))) {
+			printf("%s%s", sep, cli_text(m, "map"));
+			sep = ", ";
+		}
+	}
+	if (sep[0] == ',') {
+		putchar('\n');
+	}
+	json_array_foreach(maps, i, m)
+	{
+		if (json_is_false(json_object_get(m, "kept"))) {
+			printf("not kept: %s %s\n", cli_text(m, "map"), cli_text(m, "reason"));
+		}
+	}
+}
+
 /* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause 80 ns" */
 static void print_change(const char *verb, const char *was, const json_t *r)
 {
@@ -49,6 +74,7 @@ static void print_change(const char *verb, const char *was, const json_t *r)
 		printf(", longest pause %s", cli_duration(t, stall));
 	}
 	putchar('\n');
+	print_maps_kept(json_object_get(r, "maps"));
 }
 
 enum { O_KEEP_MAPS, O_WATCH, O_ROLLBACK_IF, O_DETACH };
@@ -152,7 +178,8 @@ static int cmd_rollback(struct cli *c)
 		if (!c->json) {
 			active_policy(g, was);
 		}
-		rc = gbpf_policy_rollback(g, version, &json);
+		rc = gbpf_policy_activate(g, version, c->opt[O_KEEP_MAPS] ? GBPF_LOAD_KEEP_MAPS : 0,
+					  &json);
 		code = cli_result(c, g, "policy rollback", rc, json, &result);
 	}
 	gbpf_close(g);
@@ -229,6 +256,7 @@ const struct cli_verb verb_policy_rollback = {
 	.args = "[VERSION]",
 	.doc = "go back to the version before, or to a kept one",
 	.page = "gbpf-policy.1",
+	.options = load_options,
 	.max_args = 1,
 	.run = cmd_rollback,
 };

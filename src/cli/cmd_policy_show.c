@@ -19,6 +19,16 @@ static void hook_names(struct buf *out, const json_t *hooks)
 	}
 }
 
+/* A version that was taken back deserves a second look. */
+static const char *state_text(const json_t *v)
+{
+	const char *state = cli_text(v, "state");
+
+	return strcmp(state, "kept") == 0 && strcmp(cli_text(v, "ended"), "rollback") == 0
+		       ? "rolled back"
+		       : state;
+}
+
 static int cmd_list(struct cli *c)
 {
 	static const char *const heads[] = { "NAME", "STATE", "LOADED", "LICENSE", "HOOKS" };
@@ -45,8 +55,10 @@ static int cmd_list(struct cli *c)
 
 		hook_names(&hooks, json_object_get(v, "hooks"));
 		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(v, "version"));
-		cli_table_cell(&t, "%s", cli_text(v, "name"));
-		cli_table_cell(&t, "%s", cli_text(v, "state"));
+		cli_table_cell(&t, "%s%s%s", cli_text(v, "name"),
+			       cli_text(v, "author_version")[0] ? " " : "",
+			       cli_text(v, "author_version"));
+		cli_table_cell(&t, "%s", state_text(v));
 		cli_table_cell(&t, "%s", cli_when(when, cli_u64(v, "loaded_wall_ns")));
 		cli_table_cell(&t, "%s", cli_text(v, "license"));
 		cli_table_cell(&t, "%s", buf_text(&hooks));
@@ -112,10 +124,15 @@ static void print_maps(const json_t *maps)
 		}
 		const char *scope = cli_text(m, "scope");
 
-		printf("  map %s: %llu x %llu bytes%s%s\n", cli_text(m, "name"),
-		       (unsigned long long)(cli_u64(m, "max_entries") ? cli_u64(m, "max_entries")
-								      : cli_u64(m, "entries")),
-		       (unsigned long long)cli_u64(m, "value_bytes"), scope[0] ? ", " : "",
+		printf("  map %s: %s%s", cli_text(m, "name"), cli_text(m, "type"),
+		       cli_text(m, "type")[0] ? " of " : "");
+		if (cli_u64(m, "value_bytes")) {
+			printf("%llu x ", (unsigned long long)cli_u64(m, "max_entries"));
+		}
+		printf("%llu bytes%s%s\n",
+		       (unsigned long long)(cli_u64(m, "value_bytes") ? cli_u64(m, "value_bytes")
+								      : cli_u64(m, "max_entries")),
+		       scope[0] ? ", " : "",
 		       strcmp(scope, "tenant") == 0 ? "one for each program" : scope);
 	}
 }
@@ -133,6 +150,37 @@ static void print_notes(const json_t *notes)
 	}
 }
 
+/* "  submit failed: 3 helper errors, 1 slow": hooks whose programs went wrong at run time. */
+static void print_failures(const json_t *failures)
+{
+	static const struct {
+		const char *key, *one, *many;
+	} kinds[] = { { "helper_errors", "helper error", "helper errors" },
+		      { "verdict_errors", "verdict out of range", "verdicts out of range" },
+		      { "stale_epochs", "call that outlived its epoch",
+			"calls that outlived their epochs" },
+		      { "slow", "slow call", "slow calls" } };
+	json_t *f;
+	size_t i;
+
+	json_array_foreach(failures, i, f)
+	{
+		const char *sep = ": ";
+
+		printf("  %s failed", cli_text(f, "hook"));
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			uint64_t n = cli_u64(f, kinds[k].key);
+
+			if (n) {
+				printf("%s%llu %s", sep, (unsigned long long)n,
+				       n == 1 ? kinds[k].one : kinds[k].many);
+				sep = ", ";
+			}
+		}
+		putchar('\n');
+	}
+}
+
 static void print_version(struct cli *c, const json_t *result)
 {
 	const json_t *counters = json_object_get(result, "counters");
@@ -140,8 +188,10 @@ static void print_version(struct cli *c, const json_t *result)
 	json_t *v;
 	char when[40];
 
-	printf("%s@%llu: %s, loaded %s, license %s\n", cli_text(result, "name"),
-	       (unsigned long long)cli_u64(result, "version"), cli_text(result, "state"),
+	printf("%s@%llu: %s%s%s, loaded %s, license %s\n", cli_text(result, "name"),
+	       (unsigned long long)cli_u64(result, "version"), state_text(result),
+	       cli_text(result, "author_version")[0] ? ", version " : "",
+	       cli_text(result, "author_version"),
 	       cli_when(when, cli_u64(result, "loaded_wall_ns")), cli_text(result, "license"));
 	print_hooks(c, json_object_get(result, "hooks"));
 	print_maps(json_object_get(result, "maps"));
@@ -150,6 +200,8 @@ static void print_version(struct cli *c, const json_t *result)
 		print_value(key, v);
 		if (strcmp(key, "notes") == 0) {
 			print_notes(v);
+		} else if (strcmp(key, "failures") == 0) {
+			print_failures(v);
 		}
 	}
 }
