@@ -182,6 +182,7 @@ void swap_flip(struct request *q)
 	d->counters.swaps++;
 	watch_check(d);
 	if (q->o.watch && version) {
+		q->o.watch->keep_maps = q->o.keep_maps;
 		watch_begin(d, q->o.watch, version, q->o.gpu_mask, q->old);
 	}
 	d->counters.late += q->asked - q->acked - q->failed;

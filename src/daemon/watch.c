@@ -84,6 +84,7 @@ static void go_back(struct watch *w)
 					  .object_fd = -1,
 					  .version = version,
 					  .by_watch = true,
+					  .keep_maps = w->order.keep_maps,
 					  .uid = d->uid };
 
 		for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {

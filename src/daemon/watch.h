@@ -15,6 +15,7 @@
 
 struct watch_order {
 	uint64_t ns;
+	bool keep_maps; /* also on the way back */
 	struct watch_expr expr;
 	char text[WATCH_TEXT];
 };
