@@ -45,9 +45,12 @@ static int check_instance(struct verifier *v, const struct call *c, const struct
 				     "%s: each thread of a tenant has its own instance of %s (%s)",
 				     c->what, m->name, verify_map_type(m->type));
 	}
-	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) && v->hook->daemon &&
-	    m->type != MAP_TYPE_RINGBUF) {
-		report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
+	if (!by_tenant(c->helper->id) && (m->flags & GBPF_F_TENANT) && v->hook->daemon) {
+		if (verify_map_can(m->type, HELPER_gbpf_tenant_lookup)) {
+			report_hint(v->r, "use gbpf_tenant_lookup(&%s, tenant, &key)", m->name);
+		} else {
+			report_hint(v->r, "give gbpfd one of its own, with GBPF_F_DAEMON");
+		}
 		return verify_refuse(v, v->pc, "map",
 				     "%s: each tenant has its own %s, and %s runs for none of them",
 				     c->what, m->name, v->hook->name);

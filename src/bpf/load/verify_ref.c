@@ -15,12 +15,28 @@ const struct ref *verify_ref(const struct verifier *v, uint32_t id)
 	return NULL;
 }
 
+/* Each may be around a place, and a place's costs have room for so many. */
+static unsigned loops_held(const struct verifier *v)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < v->n_refs; i++) {
+		n += v->refs[i].kind == REF_ITER || v->refs[i].kind == REF_CALL;
+	}
+	return n;
+}
+
 int verify_acquire(struct verifier *v, enum ref_kind kind, uint32_t id, struct ref **ret)
 {
 	if (v->n_refs == VERIFY_MAX_REFS) {
 		return verify_refuse(v, v->pc, "ref",
 				     "more than %u records, iterators, locks and calls at once",
 				     VERIFY_MAX_REFS);
+	}
+	if ((kind == REF_ITER || kind == REF_CALL) && loops_held(v) == VERIFY_MAX_LOOPS) {
+		return verify_refuse(v, v->pc, kind == REF_ITER ? "iter" : "callback",
+				     "more than %u iterators and calls that call back at once",
+				     VERIFY_MAX_LOOPS);
 	}
 	*ret = &v->refs[v->n_refs++];
 	**ret = (struct ref){ .id = id, .pc = v->pc, .kind = (uint8_t)kind };
