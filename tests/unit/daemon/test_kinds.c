@@ -360,6 +360,7 @@ static void kept_maps_of_all_types_hold_what_they_held(void **state)
 	assert_int_equal(set(d, "routes", "{bits=8, address=[10,0,0,0]}", "3"), 0);
 	assert_int_equal(set(d, "big", "123", "456"), 0);
 	assert_int_equal(set(d, "lru", "4", "44"), 0);
+	assert_int_equal(set(d, "credits", "1", "5"), 0);
 	load(d, GBPF_LOAD_KEEP_MAPS);
 	take_policy(&t);
 	assert_non_null(ebpf_map_lookup(map_of(&t, "names"), &key));
@@ -382,6 +383,10 @@ static void kept_maps_of_all_types_hold_what_they_held(void **state)
 	json_decref(e);
 	e = dump(d, "lru");
 	assert_int_equal(value_at(e, 0), 44);
+	json_decref(e);
+	e = dump(d, "credits");
+	assert_int_equal(value_at(e, 1), 5);
+	assert_int_equal(value_at(e, 3), 77);
 	json_decref(e);
 	leave(&t);
 }

@@ -242,6 +242,33 @@ static void kept_maps_hold_what_they_held(void **state)
 	assert_int_equal(value_of(d, "own", "0"), 1);
 }
 
+static void going_back_carries_over_what_runs_now(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+
+	load_now(d, "keeping");
+	load_now(d, "keeping2");
+	set(d, "own", "3", "10");
+	assert_int_equal(gbpf_policy_activate(g, 1, GBPF_LOAD_KEEP_MAPS, NULL), 0);
+	assert_int_equal(value_of(d, "own", "3"), 10);
+	assert_int_equal(gbpf_policy_activate(g, 2, 0, NULL), 0);
+	assert_int_equal(value_of(d, "own", "3"), 0);
+	gbpf_close(g);
+}
+
+static void a_restart_of_gbpfd_begins_with_init(void **state)
+{
+	struct gd *d = *state;
+
+	load_now(d, "keeping");
+	set(d, "own", "0", "50");
+	gd_kill(d);
+	assert_int_equal(gd_start(d, NULL), 0);
+	assert_int_equal(value_of(d, "own", "0"), 1);
+	assert_int_equal(note_of(d, 1, 3), 1);
+}
+
 static void each_tenants_maps_are_kept(void **state)
 {
 	struct gd *d = *state;
@@ -583,6 +610,8 @@ int main(void)
 		WITH_GBPFD(a_process_that_prepared_a_refused_version_drops_it),
 		WITH_GBPFD(the_list_tells_how_versions_ended),
 		WITH_GBPFD(kept_maps_hold_what_they_held),
+		WITH_GBPFD(going_back_carries_over_what_runs_now),
+		WITH_GBPFD(a_restart_of_gbpfd_begins_with_init),
 		WITH_GBPFD(each_tenants_maps_are_kept),
 		WITH_GBPFD(variables_are_kept_by_their_names),
 		WITH_GBPFD(what_does_not_match_is_new_and_said),
