@@ -64,6 +64,7 @@ refused() {
 	run "$GBPF" policy check --explain null_lookup.bpf.o
 	[ "$status" -eq 4 ]
 	[[ "$output" == *"bpf_map_lookup_elem"* ]]
+	[[ "$output" == *"15 | u64 *n = bpf_map_lookup_elem"*"17 | *n += 1;"*"7: r1 = "* ]]
 	with=${#lines[@]}
 	run "$GBPF" policy check null_lookup.bpf.o
 	[ "$with" -gt "${#lines[@]}" ]

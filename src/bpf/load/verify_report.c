@@ -329,6 +329,20 @@ static void log_reg(struct verifier *v, const char *name, unsigned i)
 	}
 }
 
+/* "   17 | *n += 1;" before the first instruction of a source line. */
+static void log_line(struct verifier *v)
+{
+	const struct ebpf_line *l = line_of(v->prog, v->pc);
+	const char *text = l && l->text ? l->text : "";
+	size_t lead = strspn(text, " \t");
+
+	if (text[lead] && l->insn == v->pc) {
+		buf_printf(&v->log, "%5u | ", l->line);
+		add_clean(&v->log, text + lead, 160);
+		buf_puts(&v->log, "\n");
+	}
+}
+
 void verify_log_state(struct verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
@@ -337,6 +351,7 @@ void verify_log_state(struct verifier *v)
 		buf_clear(&v->log); /* keeps its memory */
 		buf_puts(&v->log, "(earlier steps left out)\n");
 	}
+	log_line(v);
 	buf_printf(&v->log, "  %*s%u: ", (int)v->depth * 2, "", v->pc);
 	ebpf_insn_text(in, v->pc, &v->log);
 	buf_puts(&v->log, " ;");
