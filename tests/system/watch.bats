@@ -1,0 +1,41 @@
+#!/usr/bin/env bats
+# A watch with real requests on the soft GPU.
+
+load helpers
+
+p50() { gbpf --json ps | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "latency") // 1000)'; }
+
+@test "a swap that makes requests slow takes itself back" {
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/data/policies/lc_last.bpf.c \
+		-o "$GBPF_RUNTIME_DIR/lc_last.bpf.o"
+	start_soft
+	start_daemon
+	gbpf policy swap lc_first
+	gbpf run --device soft --class batch -- "$SAMPLES/batch" --iterations 2000 --seconds 120 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 100000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	for _ in $(seq 300); do
+		sleep 0.1
+		served=$(gbpf --json ps | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency"))')
+		[ "$served" -ge 30 ] && break
+	done
+	good=$(p50)
+	echo "P50 under lc_first: $good us"
+	[ "$good" -gt 0 ]
+	run timeout 60 gbpf policy swap "$GBPF_RUNTIME_DIR/lc_last.bpf.o" --watch 50s \
+		--rollback-if "p50[class=latency]>$((2 * good))us"
+	echo "$output"
+	[ "$status" -eq 9 ]
+	[[ "$output" == *"rolled back"*"p50[class=latency]"* ]]
+	gbpf --json policy list | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert [v["name"] for v in d["versions"] if v["state"] == "active"] == ["lc_first"], d'
+}
