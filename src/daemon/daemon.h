@@ -72,6 +72,7 @@ struct daemon {
 	struct policies *policies; /* owned */
 	struct ticker *ticker;	   /* owned */
 	sd_event_source *failure_timer;
+	uint64_t dump_last_ns, dump_left_ns; /* maps_dump.c: time that dumps may take yet */
 	struct maps_watch *maps_watches; /* owned; maps_watch.c */
 	struct watch *watches;	   /* owned; watch.c */
 	struct control *control;   /* owned */

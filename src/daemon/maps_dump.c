@@ -11,6 +11,7 @@
 
 #define PAGE_ENTRIES 1000
 #define PAGE_MAX_ENTRIES 4096
+#define PAGE_LEAST_NS 10000u
 #define PAGE_NS 500000u		/* the answer still has to be copied and sent */
 #define PAGE_BYTES (256u << 10) /* and read by the caller */
 #define LOOK_EVERY 16u
@@ -100,6 +101,27 @@ static bool walk_all(struct dump *d)
 	return true;
 }
 
+/* However many ask for pages, half of the loop's time is for others. A page that comes too early
+ * has few entries, and its caller asks again. */
+static uint64_t time_for_page(struct daemon *d, uint64_t now)
+{
+	d->dump_left_ns = MIN(d->dump_left_ns + (now - d->dump_last_ns) / 2, (uint64_t)PAGE_NS);
+	d->dump_last_ns = now;
+	return MAX(d->dump_left_ns, (uint64_t)PAGE_LEAST_NS);
+}
+
+static bool timed_walk(struct daemon *d, struct dump *p)
+{
+	uint64_t begin = clock_now_ns(), took;
+	bool done;
+
+	p->deadline_ns = begin + time_for_page(d, begin);
+	done = walk_all(p);
+	took = clock_now_ns() - begin;
+	d->dump_left_ns -= MIN(took, d->dump_left_ns);
+	return done;
+}
+
 static bool params(struct call *c, struct dump *d)
 {
 	const json_t *after = json_object_get(c->params, "after");
@@ -123,7 +145,7 @@ static bool params(struct call *c, struct dump *d)
 
 void method_map_dump(struct call *c)
 {
-	struct dump d = { .only = MAPS_NO_TENANT, .deadline_ns = clock_now_ns() + PAGE_NS };
+	struct dump d = { .only = MAPS_NO_TENANT };
 	bool done;
 
 	if (!maps_find(c, &d.v) || !maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {
@@ -135,7 +157,7 @@ void method_map_dump(struct call *c)
 	if (d.key && d.value) {
 		maps_put_head(&d.out, &d.v);
 		buf_puts(&d.out, ",\"entries\":[");
-		done = walk_all(&d);
+		done = timed_walk(c->d, &d);
 		buf_puts(&d.out, "]");
 		if (!done) {
 			buf_printf(&d.out, ",\"next\":\"%u.%u\"", d.at.tenant, d.at.position);
