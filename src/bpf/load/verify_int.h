@@ -313,6 +313,8 @@ const char *verify_place_text(const struct verifier *v, uint32_t pc);
 /* The explanation of the path: memory for it, and one step. */
 int verify_log_start(struct verifier *v);
 void verify_log_state(struct verifier *v);
+/* Where a loop's states were joined. */
+void verify_log_join(struct verifier *v);
 /* insn_text.c */
 void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out);
 

@@ -92,9 +92,12 @@ static void join_numbers(const struct scalar *old, const struct scalar *now, enu
 		scalar_unknown(out);
 		return;
 	}
+	if (step != STEP_BOTH && t.mask != old->t.mask) {
+		t.mask |= -(t.mask & -t.mask); /* what it is a multiple of may last */
+	}
 	t.value = old->t.value & ~t.mask;
 	*out = (struct scalar){
-		.t = step == STEP_END && t.mask != old->t.mask ? TNUM_UNKNOWN : t,
+		.t = t,
 		.umin = MIN(old->umin, now->umin),
 		.umax = MAX(old->umax, now->umax),
 		.smin = MIN(old->smin, now->smin),

@@ -329,6 +329,7 @@ int verify_round(struct verifier *v, uint32_t id)
 {
 	struct loop *l = verify_open_loop(v, id);
 	struct node *n;
+	uint32_t joins;
 	int err;
 
 	if (!l) {
@@ -349,7 +350,11 @@ int verify_round(struct verifier *v, uint32_t id)
 	if (n) {
 		return end_round(v, n, l);
 	}
+	joins = l->joins;
 	err = widen(v, l);
+	if (err == 0 && l->joins > joins && (v->flags & EBPF_VERIFY_EXPLAIN)) {
+		verify_log_join(v);
+	}
 	/* The rounds walked until now are among those that the loop's cost counts. */
 	v->path_cost = (uint64_t)l->before;
 	return err ? err : verify_add_node(v, l);

@@ -343,6 +343,15 @@ static void log_line(struct verifier *v)
 	}
 }
 
+void verify_log_join(struct verifier *v)
+{
+	buf_printf(&v->log, "  %*swhat all rounds begin with:", (int)v->depth * 2, "");
+	for (unsigned i = 0; i < 10; i++) {
+		log_reg(v, "r", i);
+	}
+	buf_puts(&v->log, "\n");
+}
+
 void verify_log_state(struct verifier *v)
 {
 	const struct ebpf_insn *in = &v->prog->insns[v->pc];
