@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <jansson.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,8 +170,6 @@ static int start_gbpfd(struct bench *b)
 					.device = "soft",
 					.state_dir = state,
 					.idle_exit_s = 60 };
-	cpu_set_t all;
-
 	if (snprintf(b->dir, sizeof(b->dir), "%s/gbpf-bench-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
 		    (int)sizeof(b->dir) ||
 	    !mkdtemp(b->dir)) {
@@ -181,8 +178,13 @@ static int start_gbpfd(struct bench *b)
 	}
 	memcpy(b->sh->dir, b->dir, sizeof(b->dir));
 	snprintf(state, sizeof(state), "%s/state", b->dir);
-	b->sh->cpus = sched_getaffinity(0, sizeof(all), &all) == 0 ? (uint32_t)CPU_COUNT(&all) : 1;
+	b->sh->callers = b->set.callers;
+	b->sh->cpus = 1;
+	if (sched_getaffinity(0, sizeof(b->sh->all), &b->sh->all) == 0) {
+		b->sh->cpus = (uint32_t)CPU_COUNT(&b->sh->all);
+	}
 	b->sh->pinned = b->sh->cpus >= b->set.callers + 2;
+	swap_use_cpu(b->sh, SWAP_REST); /* gbpfd too */
 	if (gbpf_open(&b->g, b->dir, GBPF_OPEN_NO_CONNECT) < 0 || gbpf_start_daemon(b->g, &o) < 0) {
 		return fail(b, "starting gbpfd", gbpf_last_error(b->g)->message);
 	}

@@ -3,6 +3,7 @@
 #ifndef GBPF_BENCH_SWAP_H
 #define GBPF_BENCH_SWAP_H
 
+#include <sched.h>
 #include <stdint.h>
 
 #define SWAP_MAX_CALLERS 64u
@@ -30,13 +31,18 @@ struct swap_shared {
 	uint32_t stop;	 /* [atomic] */
 	uint32_t
 		cpus; /* of the machine that may be used; callers have one each when they suffice */
-	uint32_t pinned;
+	uint32_t pinned, callers;
+	cpu_set_t all; /* those CPUs */
 	char dir[128];
 	struct swap_caller caller[SWAP_MAX_CALLERS];
 };
 
 unsigned swap_bucket(uint64_t ns);
 uint64_t swap_floor(unsigned bucket);
+
+/* The calling thread on the index-th CPU, or, SWAP_REST, on those that no caller has. */
+#define SWAP_REST UINT32_MAX
+void swap_use_cpu(const struct swap_shared *sh, unsigned index);
 
 /* A caller's whole life, in a process of its own. Exit code. */
 int swap_call(struct swap_shared *sh, unsigned index);

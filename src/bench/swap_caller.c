@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +46,25 @@ uint64_t swap_floor(unsigned bucket)
 	unsigned log = bucket / SWAP_SUB + 4;
 
 	return bucket < SWAP_SUB ? bucket : ((uint64_t)SWAP_SUB + bucket % SWAP_SUB) << (log - 5);
+}
+
+void swap_use_cpu(const struct swap_shared *sh, unsigned index)
+{
+	cpu_set_t chosen;
+	unsigned n = 0;
+
+	CPU_ZERO(&chosen);
+	for (unsigned cpu = 0; sh->pinned && cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &sh->all)) {
+			if (index == SWAP_REST ? n >= sh->callers : n == index) {
+				CPU_SET(cpu, &chosen);
+			}
+			n++;
+		}
+	}
+	if (sh->pinned) {
+		sched_setaffinity(0, sizeof(chosen), &chosen);
+	}
 }
 
 /* ---- a device that does nothing ---- */
@@ -103,6 +121,7 @@ static void *agent(void *arg)
 	unsigned n;
 	int fds[8];
 
+	swap_use_cpu(s->sh, SWAP_REST);
 	for (;;) {
 		struct pollfd p = { .fd = s->sock, .events = POLLIN };
 		int r;
@@ -194,26 +213,6 @@ static int connect_session(struct session *s)
 
 /* ---- calling ---- */
 
-static void use_cpu(const struct swap_shared *sh, unsigned index, bool mine)
-{
-	cpu_set_t all, chosen;
-	unsigned n = 0;
-
-	if (!sh->pinned || sched_getaffinity(0, sizeof(all), &all) < 0) {
-		return;
-	}
-	CPU_ZERO(&chosen);
-	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (CPU_ISSET(cpu, &all)) {
-			if (mine ? n == index : n >= index) {
-				CPU_SET(cpu, &chosen);
-			}
-			n++;
-		}
-	}
-	sched_setaffinity(0, sizeof(chosen), &chosen);
-}
-
 struct loop {
 	struct swap_caller *c;
 	uint32_t window;
@@ -281,7 +280,7 @@ int swap_call(struct swap_shared *sh, unsigned index)
 	struct sched_queue *q = NULL;
 	pthread_t thread;
 
-	use_cpu(sh, index, true);
+	swap_use_cpu(sh, index);
 	c->error = connect_session(&s);
 	if (!c->error) {
 		c->error = -pthread_create(&thread, NULL, agent, &s);
