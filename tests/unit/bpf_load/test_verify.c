@@ -2,11 +2,10 @@
  * rule at this instruction and this line. With and without pruning, the verdict must be the same.
  *
  *	test NAME / .hook NAME / .nolines (no line info) / .functions 0 7 (where functions
- *	begin; else wherever calls lead) / instructions (bpf_run's assembler; "!"
- *marks the refused one) .accept / .cost N / .prunes (walked with pruning only) or .refuse RULE
- *[text that the message or hint contains]
- * .visits N: the walk with pruning visits at most N instructions
- * .tail MAP INDEX LABEL: what a tail call through the map and index goes on with
+ *	begin, or none, or many, too many; else wherever calls lead) / instructions (bpf_run's
+ *assembler; "!" marks the refused one) .accept / .cost N / .prunes (walked with pruning only) or
+ *.refuse RULE [text that the message or hint contains] .visits N: the walk with pruning visits at
+ *most N instructions .tail MAP INDEX LABEL: what a tail call through the map and index goes on with
  *
  * A pair is one test that is refused, and its nearest neighbour that is accepted: lines that begin
  * with "-" are in the refused one only, with "+" in the accepted one only. ".property N" says which
@@ -124,6 +123,13 @@ static void find_functions(const struct vt_case *c, const struct asm_unit *u, st
 
 static void given_functions(const char *text, struct ebpf_prog *p)
 {
+	if (strcmp(text, "none") == 0) {
+		return;
+	}
+	if (strcmp(text, "many") == 0) {
+		p->n_subprogs = ARRAY_SIZE(p->subprog) + 1;
+		return;
+	}
 	for (char *end; *text; text = end) {
 		p->subprog[p->n_subprogs++] = (uint32_t)strtoul(text, &end, 10);
 		if (end == text) {
