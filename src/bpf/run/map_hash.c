@@ -126,6 +126,7 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 			i--;
 			link = load_acquire(elem_link(m, i));
 			same = small ? load_relaxed(elem_key(m, i)) == *k : key_is(m, i, k);
+			POINT("map.hash.lookup.read");
 			fence_acquire();
 			if (unlikely(load_relaxed(prev) != from)) {
 				break; /* again from the head */
@@ -211,6 +212,7 @@ static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uin
 			}
 			link = load_acquire(elem_link(m, i));
 			same = k ? key_is(m, i, k) : i == index;
+			POINT("map.hash.find.read");
 			fence_acquire();
 			if (load_relaxed(prev) != from) {
 				break;

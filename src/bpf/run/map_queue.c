@@ -139,6 +139,7 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 		if (value) {
 			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
 		}
+		POINT("map.queue.pop.read");
 		fence_acquire();
 		if (!remove) {
 			if (load_relaxed(place) == w) {
@@ -206,10 +207,28 @@ uint32_t queue_count(const struct ebpf_map *m)
 	return n;
 }
 
-/* The s-th position from the head on. */
+/* The head may be behind: positions that are used up already are not passed yet. A place that was
+ * used for position q says that at most the n_slots - 1 positions before it are still full. */
+static uint64_t first_pos(const struct ebpf_map *m)
+{
+	uint64_t pos = load_acquire(&queue_of(m)->head);
+
+	for (uint32_t n = 0; n < m->n_slots + TRIES; n++) {
+		uint64_t w = load_relaxed(place_of(m, pos));
+		int64_t cmp = place_cmp(w, pos);
+
+		if (cmp < 0 || (cmp == 0 && PLACE_ELEM(w))) {
+			break;
+		}
+		pos += cmp >= m->n_slots ? (uint64_t)cmp - m->n_slots + 1 : 1;
+	}
+	return pos;
+}
+
+/* The s-th position from the first on. */
 int queue_slot(const struct ebpf_map *m, uint32_t s, void *value)
 {
-	uint64_t pos = load_acquire(&queue_of(m)->head) + s, *place = place_of(m, pos);
+	uint64_t pos = first_pos(m) + s, *place = place_of(m, pos);
 
 	for (uint32_t try = 0; try < TRIES; try++) {
 		uint64_t w = load_acquire(place);

@@ -56,6 +56,7 @@ static int take(const struct ebpf_map *m, void *value, int remove)
 		if (value) {
 			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
 		}
+		POINT("map.stack.pop.read");
 		fence_acquire();
 		if (!remove) {
 			if (load_relaxed(top) == t) {
