@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-enum { O_OUTPUT, O_INCLUDE, O_MCPU, O_EXPLAIN };
+enum { O_OUTPUT, O_INCLUDE, O_MCPU, O_EXPLAIN, O_LINK };
 
 static const struct cli_option options[] = {
 	[O_OUTPUT] = { "output", 'o', "OBJECT",
@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
 	[O_MCPU] = { "mcpu", 0, "v1|v2|v3|v4",
 		     "instructions to use (default v3; v4 needs clang 18)" },
 	[O_EXPLAIN] = { "explain", 'e', NULL, "print the verifier's states along a refused path" },
+	[O_LINK] = { "link", 'l', NULL, "the sources are one policy" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -236,7 +237,8 @@ static int build_all(struct cli *c, char *sources[], int n)
 		code = objects[i] ? compile(c, clang, include, sources[i], objects[i]) : CLI_FAILED;
 	}
 	if (code == CLI_OK) {
-		code = cli_policy_check(c, "policy.build", objects, n, c->opt[O_EXPLAIN] != NULL);
+		code = cli_policy_check(c, "policy.build", objects, n, c->opt[O_EXPLAIN] != NULL,
+					c->opt[O_LINK] != NULL);
 	}
 	for (int i = 0; i < n; i++) {
 		free(objects[i]);

@@ -170,15 +170,41 @@ static int check_each(struct cli *c, char *const *names, int n, unsigned flags,
 	return worst;
 }
 
-int cli_policy_check(struct cli *c, const char *schema, char *const *files, int n, bool explain)
+static int check_linked(struct cli *c, char *const *names, int n, unsigned flags,
+			const struct hook_info *hook, json_t *files, bool *told)
+{
+	struct buf elf = { 0 };
+	char name[64];
+	int code = cli_policy_read(c, "policy check", names, n, &elf, name);
+
+	*told = code != CLI_OK; /* the message, or the document, is out */
+	if (code == CLI_OK) {
+		code = check_object(c, name, &elf, 0, flags, hook, files);
+	}
+	buf_finish(&elf);
+	return code;
+}
+
+static int check(struct cli *c, const char *schema, char *const *names, int n, unsigned flags,
+		 const struct hook_info *hook, bool linked)
 {
 	json_t *list = c->json ? json_array() : NULL;
-	int worst = check_each(c, files, n, explain ? EBPF_VERIFY_EXPLAIN : 0, NULL, list);
+	bool told = false;
+	int worst = linked ? check_linked(c, names, n, flags, hook, list, &told)
+			   : check_each(c, names, n, flags, hook, list);
 
-	if (list) {
+	if (list && !told) {
 		cli_json(c, schema, json_pack("{s:o}", "files", list));
+	} else {
+		json_decref(list);
 	}
 	return worst;
+}
+
+int cli_policy_check(struct cli *c, const char *schema, char *const *files, int n, bool explain,
+		     bool linked)
+{
+	return check(c, schema, files, n, explain ? EBPF_VERIFY_EXPLAIN : 0, NULL, linked);
 }
 
 static int unknown_hook(struct cli *c)
@@ -198,10 +224,7 @@ static int unknown_hook(struct cli *c)
 
 static int cmd_policy_check(struct cli *c)
 {
-	unsigned flags = c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0;
 	const struct hook_info *hook = NULL;
-	json_t *list;
-	int worst;
 
 	if (c->opt[O_SECTION]) {
 		hook = hook_by_name(c->opt[O_SECTION]);
@@ -209,26 +232,8 @@ static int cmd_policy_check(struct cli *c)
 			return unknown_hook(c);
 		}
 	}
-	list = c->json ? json_array() : NULL;
-	if (c->opt[O_LINK]) {
-		struct buf elf = { 0 };
-		char name[64];
-
-		worst = cli_policy_read(c, "policy check", c->arg, c->n_args, &elf, name);
-		if (worst != CLI_OK) { /* the message, or the document, is out */
-			buf_finish(&elf);
-			json_decref(list);
-			return worst;
-		}
-		worst = check_object(c, name, &elf, 0, flags, hook, list);
-		buf_finish(&elf);
-	} else {
-		worst = check_each(c, c->arg, c->n_args, flags, hook, list);
-	}
-	if (list) {
-		cli_json(c, "policy.check", json_pack("{s:o}", "files", list));
-	}
-	return worst;
+	return check(c, "policy.check", c->arg, c->n_args,
+		     c->opt[O_EXPLAIN] ? EBPF_VERIFY_EXPLAIN : 0, hook, c->opt[O_LINK] != NULL);
 }
 
 const struct cli_verb verb_policy_check = {

@@ -16,8 +16,10 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 int cli_policy_read(struct cli *c, const char *what, char *const *words, int n, struct buf *elf,
 		    char name[64]);
 
-/* `gbpf policy check` of files: prints a line each, or a document of that schema; the exit code. */
-int cli_policy_check(struct cli *c, const char *schema, char *const *files, int n, bool explain);
+/* `gbpf policy check` of files, each by itself or linked to one policy: prints a line each, or a
+ * document of that schema; the exit code. */
+int cli_policy_check(struct cli *c, const char *schema, char *const *files, int n, bool explain,
+		     bool linked);
 
 /* "x.bpf.o" of "dir/x.bpf.o" */
 const char *cli_base_name(const char *path);

@@ -322,7 +322,10 @@ static int find_part(struct sim *s, struct sim_place *p, const struct spec *spec
 {
 	struct report r;
 
-	if (!p->type) {
+	/* The buckets of a histogram's row need no name. */
+	if (!p->type ||
+	    (s->world.built.object.maps[p->map].type == MAP_HISTOGRAM && spec->path[0] == '[')) {
+		p->type = 0;
 		return untyped_part(p, spec->path) < 0
 			       ? sim_wrong(s, spec->at, NULL, "there is no '%s' in it", spec->path)
 			       : 0;

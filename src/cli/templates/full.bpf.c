@@ -52,11 +52,7 @@ struct {
 } streams SEC(".maps");
 
 /* How long launches were held, a bucket for each power of two. */
-struct {
-	__uint(type, GBPF_MAP_HISTOGRAM);
-	__uint(max_entries, 1);
-	__uint(map_flags, GBPF_F_TENANT);
-} held SEC(".maps");
+GBPF_HISTOGRAM(held, 1);
 
 /* Records for `gbpf map watch journal`. */
 enum event_kind { ADMITTED, TURNED_AWAY, BEGAN, ENDED };

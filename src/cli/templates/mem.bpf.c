@@ -37,11 +37,7 @@ struct {
 } traffic SEC(".maps");
 
 /* How large the operations are, as a histogram with a bucket for each power of two. */
-struct {
-	__uint(type, GBPF_MAP_HISTOGRAM);
-	__uint(max_entries, 1);
-	__uint(map_flags, GBPF_F_TENANT);
-} sizes SEC(".maps");
+GBPF_HISTOGRAM(sizes, 1);
 
 enum { HELD }; /* counters of gbpf_note: `gbpf policy show` prints them */
 

@@ -30,11 +30,7 @@ struct {
 
 enum { DURATION, HELD }; /* rows of the histogram */
 
-struct {
-	__uint(type, GBPF_MAP_HISTOGRAM);
-	__uint(max_entries, 2);
-	__uint(map_flags, GBPF_F_TENANT);
-} durations SEC(".maps");
+GBPF_HISTOGRAM(durations, 2);
 
 /* Records for whoever runs `gbpf map watch slow`. Without a watcher the buffer fills up, and the rest is not reported. */
 struct slow_work {
