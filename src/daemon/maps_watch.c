@@ -1,5 +1,5 @@
-/* Watching maps. A look at a map goes from entry to entry and stops after half a millisecond, to go
- * on in the next turn of the loop; it waits while the caller does not read. */
+/* Watching maps: who watches what, and when to look. A look stops after half a millisecond, to go
+ * on in a later turn of the loop; it waits while the caller does not read. */
 #include "daemon/maps_watch.h"
 
 #include <bpf/btf.h>
@@ -13,8 +13,6 @@
 #include "daemon/policy.h"
 
 #define MAX_WATCHES 32u
-#define LOOK_EVERY 16u
-#define SEEN_BYTES (1u << 20) /* of a map whose changes are watched, all instances together */
 #define CHANGES_MS 1000
 #define RECORDS_MS 20
 #define LEAST_MS 10
@@ -29,13 +27,6 @@ static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
 	return link;
 }
 
-static void forget_seen(struct maps_watch *w, uint32_t tenant)
-{
-	free(w->seen[tenant]);
-	w->seen[tenant] = NULL;
-	w->known[tenant] = false;
-}
-
 static void destroy(struct maps_watch *w)
 {
 	struct maps_watch **link = find(w->d, w);
@@ -45,7 +36,7 @@ static void destroy(struct maps_watch *w)
 	}
 	sd_event_source_disable_unref(w->timer);
 	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
-		forget_seen(w, i);
+		watch_seen_forget(w, i);
 		watch_ring_forget(w, i);
 	}
 	free(w->key);
@@ -84,118 +75,16 @@ static void say_end(struct maps_watch *w, const char *why)
 	buf_finish(&out);
 }
 
-/* ---- changes ---- */
-
-/* What is remembered of an entry: whether it is there, its key, its value. */
-static size_t entry_bytes(const struct maps_watch *w)
-{
-	return 1 + (size_t)w->v.def->key_bytes + w->v.def->value_bytes;
-}
-
-static size_t all_bytes(const struct maps_watch *w)
-{
-	return (size_t)maps_positions(&w->v.live->run.env.maps[w->v.index]) * entry_bytes(w);
-}
-
-static void say_change(struct maps_watch *w, struct buf *out, int tenant, const uint8_t *was,
-		       bool there)
-{
-	const uint8_t *old_key = was + 1, *old_value = was + 1 + w->v.def->key_bytes;
-	bool same_key = was[0] && there && memcmp(old_key, w->key, w->v.def->key_bytes) == 0;
-
-	if (was[0] && !same_key) {
-		watch_line_begin(out, w, tenant);
-		maps_put_key(out, &w->v, old_key);
-		buf_puts(out, ",\"gone\":true");
-		watch_line_end(out, w);
-	}
-	if (there) {
-		watch_line_begin(out, w, tenant);
-		maps_put_entry(out, &w->v, NULL, MAPS_NO_TENANT, w->position, w->key, w->value);
-		if (same_key) {
-			buf_puts(out, ",\"was\":");
-			maps_put_value(out, &w->v, old_value);
-		}
-		watch_line_end(out, w);
-	}
-}
-
-static void look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map *m,
-		    uint32_t tenant)
-{
-	uint8_t *was = w->seen[tenant] + entry_bytes(w) * w->position;
-	size_t keys = w->v.def->key_bytes, values = w->v.def->value_bytes;
-	bool there = maps_entry_at(m, w->position, w->key, w->value) == 1;
-
-	if (there == was[0] && (!there || (memcmp(was + 1, w->key, keys) == 0 &&
-					   memcmp(was + 1 + keys, w->value, values) == 0))) {
-		return;
-	}
-	if (w->known[tenant]) {
-		say_change(w, out, (int)tenant, was, there);
-	}
-	was[0] = there;
-	memcpy(was + 1, w->key, keys);
-	memcpy(was + 1 + keys, w->value, values);
-}
-
-static bool remember(struct maps_watch *w, uint32_t tenant)
-{
-	size_t bytes = all_bytes(w);
-
-	if (!w->seen[tenant] && bytes && w->seen_bytes + bytes <= 4 * SEEN_BYTES) {
-		w->seen[tenant] = calloc(1, bytes);
-		w->seen_bytes += w->seen[tenant] ? bytes : 0;
-	}
-	return w->seen[tenant] != NULL;
-}
-
-/* True: through with this instance. */
-static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant,
-			  uint64_t deadline_ns)
-{
-	struct ebpf_map room;
-	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
-	uint32_t positions;
-
-	if (!m || !remember(w, tenant)) {
-		return true;
-	}
-	positions = maps_positions(m);
-	for (; w->position < positions; w->position++) {
-		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64) &&
-		    (clock_now_ns() > deadline_ns ||
-		     control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
-			return false;
-		}
-		look_at(w, out, m, tenant);
-	}
-	w->known[tenant] = true;
-	return true;
-}
-
-/* True: the look is complete. */
-static bool look(struct maps_watch *w)
-{
-	uint32_t end = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + WATCH_LOOK_NS;
-	struct buf out;
-	bool done = true;
-
-	buf_init(&out);
-	for (; w->tenant < end && done; w->tenant += done) {
-		done = (w->only >= 0 && w->only != (int)w->tenant) ||
-		       look_instance(w, &out, w->tenant, deadline_ns);
-		w->position = done ? 0 : w->position;
-	}
-	buf_finish(&out);
-	if (done) {
-		w->tenant = 0;
-	}
-	return done;
-}
-
 /* ---- time ---- */
+
+/* Between two pieces of a look others get their turn. */
+static uint64_t next_look_us(const struct maps_watch *w, bool done, size_t waiting)
+{
+	if (waiting > WATCH_WAITING_BYTES) {
+		return MIN(w->interval_us, (uint64_t)100000);
+	}
+	return done ? w->interval_us : 1000;
+}
 
 static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 {
@@ -209,10 +98,9 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 		destroy(w);
 		return 0;
 	}
-	done = waiting <= WATCH_WAITING_BYTES && (watches_ring(w) ? watch_rings(w) : look(w));
-	/* Between two pieces of a look others get their turn. */
-	sd_event_source_set_time(
-		src, now_us + (done || waiting > WATCH_WAITING_BYTES ? w->interval_us : 1000));
+	done = waiting <= WATCH_WAITING_BYTES &&
+	       (watches_ring(w) ? watch_rings(w) : watch_changes(w));
+	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
 	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	return 0;
 }
@@ -226,8 +114,7 @@ static void tenant_gone(struct maps_watch *w, uint32_t tenant)
 		watch_ring_forget(w, tenant);
 		return;
 	}
-	w->seen_bytes -= w->seen[tenant] ? all_bytes(w) : 0;
-	forget_seen(w, tenant);
+	watch_seen_forget(w, tenant);
 	w->position = w->tenant == tenant ? 0 : w->position;
 }
 
@@ -324,10 +211,11 @@ static bool can_be_watched(struct call *c, const struct maps_view *v)
 			      "a %s cannot be watched", map_type_name(v->def->type));
 		return false;
 	}
-	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) > SEEN_BYTES) {
+	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
+	    WATCH_SEEN_BYTES) {
 		control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
 			      "map '%s' has more than %u MiB, too much to watch", v->def->name,
-			      SEEN_BYTES >> 20);
+			      WATCH_SEEN_BYTES >> 20);
 		return false;
 	}
 	return true;

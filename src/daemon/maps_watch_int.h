@@ -7,6 +7,7 @@
 #include "daemon/maps_watch.h"
 
 #define WATCH_LOOK_NS 500000u
+#define WATCH_SEEN_BYTES (1u << 20)	 /* of a map whose changes are watched */
 #define WATCH_WAITING_BYTES (256u << 10) /* not read yet by the caller: no further look */
 
 struct watch_ring;
@@ -37,6 +38,10 @@ static inline bool watches_ring(const struct maps_watch *w)
 
 void watch_line_begin(struct buf *out, const struct maps_watch *w, int tenant);
 bool watch_line_end(struct buf *out, const struct maps_watch *w);
+
+/* Looks at all entries until the time is over or the caller does not read. True: at all. */
+bool watch_changes(struct maps_watch *w);
+void watch_seen_forget(struct maps_watch *w, uint32_t tenant);
 
 /* Takes records of all rings until there are none, or the time is over, or the caller does not
  * read. True: there are none. */
