@@ -35,9 +35,14 @@
 #define PAGE 4096u
 #define PREFIX_INSNS 9u
 
-static int refuse(struct report *r, int err, uint32_t pc)
+static int refuse(struct report *r, int err, const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
 {
+	const char *what = err == -EINVAL && pc < n ? ebpf_insn_unsupported(&insns[pc]) : NULL;
+
 	report_place(r, "insn %u", pc);
+	if (what) {
+		return report_set(r, err, "insn", "%s is not supported", what);
+	}
 	switch (err) {
 	case -EFAULT:
 		report_hint(r, "r1 points to the memory, r2 holds its size; the frame ends at r10");
@@ -66,7 +71,7 @@ static int interpret(const struct ebpf_insn *insns, uint32_t n, void *mem, size_
 	uint32_t pc = 0;
 	int err = ebpf_interp_checked(insns, n, &run, ret_r0, &pc);
 
-	return err ? refuse(r, err, pc) : 0;
+	return err ? refuse(r, err, insns, n, pc) : 0;
 }
 
 /* ---- compiled ---- */
@@ -326,11 +331,11 @@ static int check(const struct ebpf_insn *insns, uint32_t n, struct report *r)
 	uint32_t pc = 0;
 
 	if (ebpf_program_check(insns, n, 0, &pc)) {
-		return refuse(r, -EINVAL, pc);
+		return refuse(r, -EINVAL, insns, n, pc);
 	}
 	for (pc = 0; pc < n; pc++) {
 		if (insns[pc].code == (EBPF_JMP | EBPF_CALL) && insns[pc].src == EBPF_CALL_HELPER) {
-			return refuse(r, -EINVAL, pc);
+			return refuse(r, -EINVAL, insns, n, pc);
 		}
 	}
 	return 0;

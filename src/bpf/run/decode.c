@@ -142,6 +142,34 @@ int ebpf_insn_slots(const struct ebpf_insn *insns, uint32_t n, uint32_t pc)
 	}
 }
 
+const char *ebpf_insn_unsupported(const struct ebpf_insn *i)
+{
+	unsigned class = EBPF_CLASS(i->code), mode = EBPF_MODE(i->code);
+
+	if (i->code == (EBPF_JMP | EBPF_CALL | EBPF_X)) {
+		return "a call through a register (callx)";
+	}
+	if (class == EBPF_LD && (mode == EBPF_ABS || mode == EBPF_IND)) {
+		return "a packet load (LD_ABS, LD_IND)";
+	}
+	if (i->code == (EBPF_JMP | 0xe0)) {
+		return "may_goto";
+	}
+	if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && i->off == 1) {
+		return "an address space cast (arena)";
+	}
+	if (i->code == (EBPF_JMP | EBPF_CALL) && i->src == 2) {
+		return "a call of a kernel function (kfunc)";
+	}
+	if (class == EBPF_STX && mode == EBPF_ATOMIC && i->imm == 0x100) {
+		return "a load-acquire";
+	}
+	if (class == EBPF_STX && mode == EBPF_ATOMIC && i->imm == 0x110) {
+		return "a store-release";
+	}
+	return NULL;
+}
+
 #define NOWHERE INT64_MIN
 
 /* Where control goes besides the next instruction, or the function that a value names; it may lie

@@ -22,6 +22,9 @@ int ebpf_insn_writes_dst(const struct ebpf_insn *i);
 int ebpf_program_check(const struct ebpf_insn *insns, uint32_t n, uint32_t n_maps,
 		       uint32_t *ret_pc);
 
+/* What an instruction is that eBPF has elsewhere and that is not offered here; NULL: it is none. */
+const char *ebpf_insn_unsupported(const struct ebpf_insn *i);
+
 /* Where a tail call goes: an instruction, or -1: there is no such entry. c may be NULL. */
 int64_t ebpf_tail_find(const struct ebpf_code *c, uint32_t map, uint32_t index);
 

@@ -117,10 +117,45 @@ static void a_program_that_escapes_can_do_nothing(void **state)
 	assert_int_equal(run("stdw [r10+8], 1; mov r0, 0; exit", NULL, 0, 1, &r0), -EFAULT);
 }
 
+static void refused_as(const char *text, const char *words)
+{
+	for (int jit = 0; jit < 2; jit++) {
+		struct report r;
+		uint64_t r0;
+		char *copy = strdup(text), *rest = copy;
+
+		asm_begin(&unit);
+		for (char *line = strsep(&rest, ";"); line; line = strsep(&rest, ";")) {
+			assert_int_equal(asm_line(&unit, line), 0);
+		}
+		assert_int_equal(asm_end(&unit), 0);
+		free(copy);
+		report_init(&r);
+		assert_int_equal(ebpf_exec_raw(unit.insns, unit.n * 8u, NULL, 0, jit, &r0, &r),
+				 -EINVAL);
+		assert_non_null(strstr(buf_text(&r.message), words));
+		assert_string_equal(buf_text(&r.place), "insn 1");
+		report_finish(&r);
+	}
+}
+
+static void what_others_have_is_refused_by_name(void **state)
+{
+	refused_as("mov r1, 1; hex 8d01000000000000; exit", "callx");
+	refused_as("mov r1, 1; hex 2000000000000000; exit", "LD_ABS");
+	refused_as("mov r1, 1; hex 4810000000000000; exit", "LD_IND");
+	refused_as("mov r1, 1; hex e500010000000000; exit", "may_goto");
+	refused_as("mov r1, 1; hex bf11010001000000; exit", "arena");
+	refused_as("mov r1, 1; hex 8520000001000000; exit", "kfunc");
+	refused_as("mov r1, 1; hex db11000000010000; exit", "load-acquire");
+	refused_as("mov r1, 1; hex db11000010010000; exit", "store-release");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_engines_run_programs),
+		cmocka_unit_test(what_others_have_is_refused_by_name),
 		cmocka_unit_test(changed_memory_comes_back),
 		cmocka_unit_test(bad_programs_are_refused),
 		cmocka_unit_test(bad_accesses_end_the_run_only),
