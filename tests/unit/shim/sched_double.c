@@ -210,9 +210,10 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	return 0;
 }
 
-void sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
+bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct sched_board *own,
 		     struct sched_stats *stats, const uint32_t gpu_index[SCHED_MAX_GPUS])
 {
+	return true;
 }
 
 int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
@@ -221,8 +222,9 @@ int sched_board_add(struct sched *s, uint32_t slot, uint32_t tenant,
 	return 0;
 }
 
-void sched_board_remove(struct sched *s, uint32_t slot)
+bool sched_board_remove(struct sched *s, uint32_t slot)
 {
+	return true;
 }
 
 int sched_policy_prepare(struct sched *s, uint64_t version, int image_fd, const int region_fds[3])
