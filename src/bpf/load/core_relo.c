@@ -179,7 +179,7 @@ static uint32_t find_type(const struct btf *here, const struct btf *btf, uint32_
 	return 0;
 }
 
-static int own_types(struct obj_parse *p)
+int obj_core_types(struct obj_parse *p)
 {
 	if (p->here) {
 		return 0;
@@ -304,7 +304,7 @@ static int solve_once(struct obj_parse *p, struct obj_core *c, const char *secti
 {
 	struct core_path *paths = malloc(2 * sizeof(*paths));
 	const char *access = btf__name_by_offset(p->btf, c->access);
-	int err = paths ? own_types(p) : -ENOMEM;
+	int err = paths ? obj_core_types(p) : -ENOMEM;
 
 	if (err == 0 && c->kind > CORE_ENUMVAL_VALUE) {
 		err = obj_refuse(p, -EINVAL, section, c->off,

@@ -30,3 +30,12 @@ struct gbpf_types {
 };
 
 struct gbpf_types gbpf_types;
+
+/* With these, declarations of the same name are compared. */
+GBPF_STANDARD_MAP(TENANT_CREDITS);
+GBPF_STANDARD_MAP(JOB_META);
+GBPF_STANDARD_MAP(VSLICE_SET);
+GBPF_STANDARD_MAP(MEMPOOL);
+GBPF_STANDARD_MAP(IO_BUDGETS);
+GBPF_STANDARD_MAP(PLACEMENT);
+GBPF_STANDARD_MAP(OBS_CTRL);

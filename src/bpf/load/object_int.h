@@ -21,7 +21,7 @@ struct btf_type;
 #define OBJ_MAX_CORE 16384u
 #define OBJ_MAX_EXTERNS 256u
 #define OBJ_MAX_DATASECS 256u
-#define OBJ_MAX_TAILS 4096u /* initialized entries of program arrays */
+#define OBJ_MAX_TAILS 4096u /* entries of program arrays; of all programs together */
 #define OBJ_MAX_POISONS 1024u
 
 enum { OBJ_R_64_64 = 1, OBJ_R_64_ABS64 = 2, OBJ_R_64_32 = 10 };
@@ -145,6 +145,7 @@ struct obj_parse {
 	uint32_t n_map_at;
 	struct obj_tail *tails; /* owned, sorted by map and index */
 	uint32_t n_tails, cap_tails;
+	uint32_t all_tails;	    /* of the programs together */
 	struct obj_extern *externs; /* owned, sorted by symbol */
 	uint32_t n_externs;
 	struct obj_slot slots[EBPF_MAX_HOOKS]; /* by hook; func NULL: no struct fills it */
@@ -236,6 +237,9 @@ int obj_read_ops(struct obj_parse *p);
 
 /* object_prog.c: functions become programs. */
 int obj_read_programs(struct obj_parse *p);
+
+/* core_relo.c: p->here becomes this gBPF's own types. 0 or -ENOMEM. */
+int obj_core_types(struct obj_parse *p);
 
 /* core_relo.c: makes the instruction what it has to be here. A poisoned one (*ret_why is set) stays
  * as it is. */

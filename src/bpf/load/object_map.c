@@ -346,6 +346,39 @@ static int check_values(const struct declared *d)
 	return 0;
 }
 
+/* The standard maps mean the same in every policy, so they look the same in every policy. */
+static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
+{
+	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",  "VSLICE_SET", "MEMPOOL",
+					     "IO_BUDGETS",     "PLACEMENT", "OBS_CTRL" };
+	struct ebpf_map_def want = { 0 };
+	struct declared d = { .name = def->name, .def = &want };
+	struct obj_parse own = { .o = p->o, .r = p->r };
+	const struct btf_type *var;
+	size_t i = 0;
+	int id, err;
+
+	while (i < ARRAY_SIZE(names) && strcmp(names[i], def->name) != 0) {
+		i++;
+	}
+	err = i < ARRAY_SIZE(names) ? obj_core_types(p) : 1;
+	if (err) {
+		return err < 0 ? err : 0;
+	}
+	own.btf = p->here;
+	d.p = &own;
+	id = btf__find_by_name_kind(p->here, def->name, BTF_KIND_VAR);
+	var = id > 0 ? btf__type_by_id(p->here, (uint32_t)id) : NULL;
+	err = var ? read_members(&d, obj_btf_resolve(&own, var->type)) : -EINVAL;
+	if (err == 0 && (def->type != want.type || def->key_bytes != want.key_bytes ||
+			 def->value_bytes != want.value_bytes || def->flags != want.flags ||
+			 def->max_entries != want.max_entries)) {
+		report_hint(p->r, "write GBPF_STANDARD_MAP(%s), or choose another name", def->name);
+		err = refuse_map(p, def, -EINVAL, "it is a standard map and has another shape");
+	}
+	return err;
+}
+
 static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_var_secinfo *v)
 {
 	const struct btf_type *var = btf__type_by_id(p->btf, v->type);
@@ -379,6 +412,7 @@ static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_
 		err = check_values(&d);
 	}
 	err = err ? err : obj_check_map(p, d.def);
+	err = err ? err : check_standard(p, d.def);
 	err = err ? err : read_inner(&d, at);
 	err = err ? err : obj_find_lock(p, d.def, d.value_type, &d.def->lock_1);
 	if (err == 0) {

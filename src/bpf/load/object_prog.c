@@ -150,6 +150,11 @@ static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 					  obj_hook_name(p->secs[t->func->section].hook), prog->name,
 					  obj_hook_name(prog->hook));
 		}
+		if (++p->all_tails > OBJ_MAX_TAILS) {
+			return obj_refuse(p, -E2BIG, x->name, x->off,
+					  "the programs' tail calls have more than %u targets",
+					  OBJ_MAX_TAILS);
+		}
 		err = take(b, t->func, &k);
 		tails = err ? NULL : realloc(prog->tails, (prog->n_tails + 1u) * sizeof(*tails));
 		if (!tails) {

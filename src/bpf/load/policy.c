@@ -1,4 +1,4 @@
-/* From an object's bytes to a sealed image: opens it, checks its maps, verifies every program,
+/* From an object's bytes to a sealed image: opens it, lays out its maps, verifies every program,
  * compiles, builds. Nothing is kept of a policy that any step refuses. */
 #include "bpf/load/policy.h"
 
@@ -30,31 +30,15 @@ struct build {
 	size_t code_bytes, code_cap;
 };
 
-static int check_maps(struct build *c, struct report *r)
+/* Each definition has been checked when the object was opened. */
+static int lay_out_maps(struct build *c, struct report *r)
 {
 	const struct ebpf_object *o = &c->out->object;
-	int err;
+	int err = ebpf_maps_layout(o->maps, o->n_maps, c->maps, c->out->region_bytes);
 
-	for (uint32_t i = 0; i < o->n_maps; i++) {
-		err = ebpf_map_check(&o->maps[i]);
-		if (err) {
-			report_place(r, "map %.*s", EBPF_NAME_BYTES, o->maps[i].name);
-			report_hint(
-				r,
-				"a map is an array with 4-byte keys, values of 1-%u bytes and 1-%u "
-				"entries; "
-				"its flags are GBPF_F_TENANT, or GBPF_F_DAEMON and GBPF_F_RDONLY",
-				EBPF_MAX_VALUE_BYTES, EBPF_MAX_ENTRIES);
-			return report_set(r, -EINVAL, "map",
-					  "this map cannot be made (type %u, key %u, value %u "
-					  "bytes, %u entries, flags 0x%x)",
-					  o->maps[i].type, o->maps[i].key_bytes,
-					  o->maps[i].value_bytes, o->maps[i].max_entries,
-					  o->maps[i].flags);
-		}
-	}
-	err = ebpf_maps_layout(o->maps, o->n_maps, c->maps, c->out->region_bytes);
 	if (err) {
+		report_place(r, "%s", o->name);
+		report_hint(r, "lower max_entries or the size of values");
 		return report_set(r, -EINVAL, "map",
 				  "the maps together need more than %u MiB of one kind",
 				  EBPF_MAX_REGION_BYTES >> 20);
@@ -189,7 +173,7 @@ static int build_image(struct build *c, uint64_t version)
 
 static int build_opened(struct build *c, uint64_t version, unsigned flags, struct report *r)
 {
-	int err = check_maps(c, r);
+	int err = lay_out_maps(c, r);
 
 	if (!err) {
 		err = verify_all(c, flags, r);
@@ -253,8 +237,8 @@ static void init_map(uint8_t *at, const struct ebpf_map *m, const void *init)
 	uint32_t n = m->type == GBPF_MAP_ARRAY_OF_MAPS ? m->max_entries : 1;
 
 	for (uint32_t i = 0; i < n; i++) {
-		memcpy(at + (size_t)i * m->stride, (const uint8_t *)init + (size_t)i * m->value_bytes,
-		       m->value_bytes);
+		memcpy(at + (size_t)i * m->stride,
+		       (const uint8_t *)init + (size_t)i * m->value_bytes, m->value_bytes);
 	}
 }
 

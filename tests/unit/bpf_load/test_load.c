@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <bpf/libbpf.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -444,6 +445,7 @@ static void helpers_are_found_by_name(void **state)
 		called |= in->code == (EBPF_JMP | EBPF_CALL) && in->src == 0 && in->imm == 1003;
 	}
 	assert_true(called);
+	assert_string_equal(o->version, "2024.11");
 	assert_int_equal(p->n_poisons, 1);
 	assert_non_null(strstr(p->poisons[0].why, "gbpf_from_the_future"));
 	ebpf_object_finish(o);
@@ -514,12 +516,14 @@ static void data_of_every_kind_begins_as_written(void **state)
 
 	assert_int_equal(p->n_subprogs, 3);
 	assert_string_equal(o->license, "Apache-2.0");
-	assert_string_equal(o->version, "2024.11");
 	assert_int_equal(o->maps[map_of(o, ".data.mine")].flags, 0);
 	assert_int_equal(o->maps[map_of(o, ".bss.tenant")].flags, GBPF_F_TENANT);
 	assert_int_equal(*(const uint64_t *)o->init[map_of(o, ".data")], 5);
 	assert_true(o->value_type[map_of(o, ".data")] > 0);
 	ebpf_object_finish(o);
+	start_named(&s, "ok_data");
+	expect(&s, HOOK_dispatch, &ctx, sizeof(ctx), 3 + 40 + 5 + 8 + 6 + 11 + 't');
+	stop(&s);
 	start_named(&s, "ok_sections");
 	expect(&s, HOOK_dispatch, &ctx, sizeof(ctx), 3 * 2 + 40 + 5 + 6);
 	stop(&s);
@@ -558,6 +562,52 @@ static void maps_of_every_kind_have_their_numbers(void **state)
 	assert_true(o->key_type[map_of(o, "m_trie")] > 0);
 	assert_int_equal(o->key_type[map_of(o, "m_epoch")], 0);
 	ebpf_object_finish(o);
+}
+
+/* libbpf reads the same declarations and contents out of the same objects. (It knows no structs of
+ * programs but the kernel's, and fills in what authors leave out at another time.) */
+static void libbpf_sees_the_same_maps(void **state)
+{
+	static const char *const names[] = { "ok_callback", "ok_tails", "ok_lock", "ok_data",
+					     "ok_core",	    "ok_maps",	"ok_inner" };
+	unsigned compared = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct ebpf_object *o = open_named(names[i]);
+		struct bpf_object *theirs = bpf_object__open_file(object(names[i]), NULL);
+		const struct bpf_map *m;
+
+		assert_non_null(theirs);
+		bpf_object__for_each_map(m, theirs)
+		{
+			const char *name = bpf_map__name(m), *dot = strchr(name, '.');
+			const struct ebpf_map_def *d;
+			const void *init;
+			size_t bytes;
+
+			if (!bpf_map__is_internal(m)) {
+				d = &o->maps[map_of(o, name)];
+				assert_int_equal(bpf_map__type(m), d->type);
+				assert_int_equal(bpf_map__max_entries(m), d->max_entries);
+				assert_int_equal(bpf_map__map_flags(m), d->flags);
+				if (d->type != MAP_RINGBUF && d->type != MAP_HISTOGRAM) {
+					assert_int_equal(bpf_map__key_size(m), d->key_bytes);
+					assert_int_equal(bpf_map__value_size(m), d->value_bytes);
+				}
+				compared++;
+			} else if (dot && strncmp(name, dot, 1) != 0) { /* "x.rodata" is .rodata */
+				init = bpf_map__initial_value((struct bpf_map *)(uintptr_t)m,
+							      &bytes);
+				d = &o->maps[map_of(o, dot)];
+				assert_int_equal(bytes, d->value_bytes);
+				assert_memory_equal(init, o->init[d - o->maps], bytes);
+				compared++;
+			}
+		}
+		bpf_object__close(theirs);
+		ebpf_object_finish(o);
+	}
+	assert_true(compared >= 18);
 }
 
 /* ---- several objects ---- */
@@ -782,6 +832,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(fields_are_found_where_they_are),
 		cmocka_unit_test(data_of_every_kind_begins_as_written),
 		cmocka_unit_test(maps_of_every_kind_have_their_numbers),
+		cmocka_unit_test(libbpf_sees_the_same_maps),
 		cmocka_unit_test(two_objects_are_one_policy),
 		cmocka_unit_test(objects_that_do_not_fit_are_refused),
 		cmocka_unit_test(damaged_objects_do_not_harm_who_links_them),
