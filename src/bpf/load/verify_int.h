@@ -67,6 +67,7 @@ struct ref {
 };
 
 #define VERIFY_MAX_REFS 16u
+#define VERIFY_NULL_ID 0x80000000u /* of NULL, where names of pointers are compared */
 
 struct frame {
 	struct reg regs[11]; /* regs[10] is the frame pointer */

@@ -172,6 +172,31 @@ static int join_object(struct verifier *v, const struct reg *old, struct reg *no
 	return join_offsets(&old->v, &now->v, level);
 }
 
+static int is_null(const struct reg *r)
+{
+	return r->type == REG_SCALAR && scalar_is_const(&r->v) && r->v.t.value == 0;
+}
+
+/* A pointer that is NULL until a round sets it: as if a lookup had given it. */
+static int join_null(struct verifier *v, const struct reg *old, struct reg *now,
+		     struct pairs *pairs)
+{
+	const struct reg *ptr = is_null(old) ? now : old;
+	uint32_t id;
+
+	if (!(is_null(old) || is_null(now)) ||
+	    (ptr->type != REG_VALUE && ptr->type != REG_VALUE_OR_NULL) || ptr->id == 0 ||
+	    !scalar_is_const(&ptr->v) || ptr->v.t.value != 0) {
+		return 0;
+	}
+	id = pair_id(v, pairs, is_null(old) ? VERIFY_NULL_ID : old->id,
+		     is_null(now) ? VERIFY_NULL_ID : now->id);
+	*now = *ptr;
+	now->type = REG_VALUE_OR_NULL;
+	now->id = id;
+	return id != 0;
+}
+
 /* 0: nothing is known of it. */
 static int join_kinds(struct verifier *v, const struct reg *old, struct reg *now,
 		      struct pairs *pairs, unsigned level)
@@ -181,6 +206,9 @@ static int join_kinds(struct verifier *v, const struct reg *old, struct reg *now
 	if (old->type != now->type) {
 		int kind = nullable_of(old->type, now->type);
 
+		if (join_null(v, old, now, pairs)) {
+			return 1;
+		}
 		now->type = (uint8_t)kind;
 		return kind && join_object(v, old, now, pairs, level);
 	}
@@ -278,21 +306,47 @@ static int join_slot(struct verifier *v, const struct slot *old, struct slot *no
 	return 0;
 }
 
+/* The first of the n references that is not among the others. */
+static const struct ref *unmatched(const struct ref *refs, unsigned n, const struct ref *others,
+				   unsigned n_others)
+{
+	for (unsigned i = 0; i < n; i++) {
+		unsigned k = 0;
+
+		while (k < n_others &&
+		       (others[k].id != refs[i].id || others[k].kind != refs[i].kind)) {
+			k++;
+		}
+		if (k == n_others) {
+			return &refs[i];
+		}
+	}
+	return NULL;
+}
+
 static int join_refs(struct verifier *v, const struct ref *old, unsigned n, struct pairs *pairs)
 {
-	for (unsigned i = 0; i < MAX(n, v->n_refs); i++) {
-		if (i >= v->n_refs) {
-			return verify_refuse(v, v->pc, "ref",
-					     "what was acquired at %s before the loop is "
-					     "given back inside it, which works in one round only",
-					     verify_place_text(v, old[i].pc));
-		}
-		if (i >= n) {
-			return verify_held(v, &v->refs[i], "when the next round begins");
-		}
+	const struct ref *gone = unmatched(old, n, v->refs, v->n_refs);
+	const struct ref *more = unmatched(v->refs, v->n_refs, old, n);
+
+	if (v->n_refs < n && gone) {
+		return verify_refuse(v, v->pc, "ref",
+				     "what was acquired at %s before the loop is given back inside "
+				     "it, which works in one round only",
+				     verify_place_text(v, gone->pc));
+	}
+	if (v->n_refs > n && more) {
+		return verify_held(v, more, "when the next round begins");
+	}
+	if (v->n_refs != n) {
+		return verify_refuse(v, v->pc, "ref",
+				     "not the same is held as when the round "
+				     "before began");
+	}
+	for (unsigned i = 0; i < v->n_refs; i++) {
 		if (old[i].kind != v->refs[i].kind || old[i].bytes != v->refs[i].bytes ||
 		    old[i].map != v->refs[i].map || (old[i].id == 0) != (v->refs[i].id == 0)) {
-			return verify_held(v, &v->refs[i],
+			return verify_held(v, more ? more : &v->refs[i],
 					   "when the next round begins, unlike before");
 		}
 		if (v->refs[i].id) {

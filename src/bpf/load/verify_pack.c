@@ -212,6 +212,10 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	if (old->type == REG_GONE && !same) {
 		return 1; /* nor could anything */
 	}
+	if (!same && old->type == REG_VALUE_OR_NULL && now->type == REG_SCALAR) {
+		return scalar_is_const(&now->v) && now->v.t.value == 0 &&
+		       map_id(m, old->id, VERIFY_NULL_ID);
+	}
 	if (old->type != now->type && (same || !is_checked_kind(old->type, now->type))) {
 		return 0;
 	}
