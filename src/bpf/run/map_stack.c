@@ -159,7 +159,7 @@ int stack_take(const struct ebpf_map *m, void *value, int remove)
 }
 
 /* Where the last walk of this thread was, so that going on from there is one step. */
-static __thread struct {
+static TLS_FAST struct {
 	const uint8_t *data;
 	uint32_t slot, i_1;
 } walked;
