@@ -24,7 +24,7 @@ def message(gbpf, clang, source, tmp):
 
 def main():
 	global INCLUDE
-	gbpf, clang, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
+	gbpf, clang, folder = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
 	INCLUDE = folder.parents[3] / 'include'
 	sources, wrong = sorted(folder.glob('*.bpf.c')), 0
 	if len(sources) < LEAST:
