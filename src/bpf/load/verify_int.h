@@ -63,7 +63,8 @@ struct ref {
 	uint32_t bytes; /* REF_RECORD */
 	uint32_t pc;	/* where it was acquired */
 	uint8_t kind;
-	uint8_t map; /* REF_LOCK: of the value with the lock */
+	uint8_t map;	   /* REF_LOCK: of the value with the lock */
+	struct loop *loop; /* REF_ITER, REF_CALL: once the path has been at a head; borrowed */
 };
 
 #define VERIFY_MAX_REFS 16u
@@ -345,7 +346,6 @@ int verify_round(struct verifier *v, uint32_t id);
 /* A head has been walked to the end: what its parent learns. */
 int verify_close_head(struct verifier *v, struct node *n);
 int verify_close_round(struct verifier *v, struct node *n);
-struct loop *verify_open_loop(const struct verifier *v, uint32_t id);
 int verify_add_costs(struct verifier *v, struct node *n, const struct costs *c, uint64_t plus);
 void verify_node_costs(const struct node *n, struct costs *ret);
 /* What is known of the costs from a closed node. arrived: the loop whose next round would begin

@@ -124,7 +124,7 @@ int verify_iter_outcome(struct verifier *v, int outcome)
 	number.v.s32max = s->r.v.s32max;
 	scalar_sync(&number.v);
 	*r0 = number;
-	l = verify_open_loop(v, id);
+	l = verify_ref(v, id)->loop;
 	return l && v->at->head == l ? verify_begin_round(v, l) : 0;
 }
 

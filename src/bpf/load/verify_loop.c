@@ -161,24 +161,15 @@ int verify_costs_of(const struct verifier *v, const struct node *n, uint32_t arr
 
 /* ---- heads ---- */
 
-struct loop *verify_open_loop(const struct verifier *v, uint32_t id)
-{
-	struct loop *l = v->loops;
-
-	while (l && (l->id != id || l->closed)) {
-		l = l->next;
-	}
-	return l;
-}
-
-static struct loop *add_loop_here(struct verifier *v, uint32_t id)
+static struct loop *add_loop_here(struct verifier *v, struct ref *ref)
 {
 	struct loop *l = calloc(1, sizeof(*l));
 
 	if (!l) {
 		return NULL;
 	}
-	l->id = id;
+	ref->loop = l;
+	l->id = ref->id;
 	l->pc = v->entering ? verify_frame(v)->ret - 1 : v->pc;
 	l->began = v->entering != 0; /* the first round */
 	l->rounds = rounds_left(v);
@@ -277,11 +268,9 @@ static struct node *covering(struct verifier *v, struct loop *l)
 		all.slots[f] = UINT64_MAX;
 		all.regs[f] = all.matter[f] = 0x3ff;
 	}
-	for (struct node *n = v->open[v->pc]; n; n = n->next) {
-		if (n->head == l) {
-			if (verify_within(v, n->state, &all, &same)) {
-				return n;
-			}
+	for (struct node *n = v->open[v->pc]; n && n->heads >= l->first->heads; n = n->next) {
+		if (n->head == l && verify_within(v, n->state, &all, &same)) {
+			return n;
 		}
 	}
 	for (struct node *n = v->closed[v->pc]; n && (v->flags & EBPF_VERIFY_NO_PRUNE);
@@ -310,10 +299,11 @@ static int widen(struct verifier *v, struct loop *l)
 {
 	struct node *n = v->open[v->pc];
 
-	while (n && !(n->head == l && verify_same_calls(v, n->state))) {
+	while (n && n->heads >= l->first->heads &&
+	       !(n->head == l && verify_same_calls(v, n->state))) {
 		n = n->next;
 	}
-	if (!n) {
+	if (!n || n->heads < l->first->heads) {
 		return 0; /* the first time that it comes by here */
 	}
 	if (++l->joins > MAX_JOINS) {
@@ -327,13 +317,14 @@ static int widen(struct verifier *v, struct loop *l)
 
 int verify_round(struct verifier *v, uint32_t id)
 {
-	struct loop *l = verify_open_loop(v, id);
+	struct ref *ref = (struct ref *)verify_ref(v, id); /* a head's instance is held */
+	struct loop *l = ref->loop;
 	struct node *n;
 	uint32_t joins;
 	int err;
 
 	if (!l) {
-		l = add_loop_here(v, id);
+		l = add_loop_here(v, ref);
 		err = l ? verify_add_node(v, l) : -ENOMEM;
 		if (l) {
 			l->first = v->at;
