@@ -170,7 +170,7 @@ static uint64_t lay_out(struct ebpf_map *m)
 		return lay_hash(m);
 	case GBPF_MAP_QUEUE:
 		m->n_slots = power_of_two(m->max_entries);
-		return lay_elements(m, queue_head_bytes(m->n_slots), 8);
+		return lay_elements(m, queue_head_bytes(m->n_slots), 0);
 	case GBPF_MAP_STACK:
 		return lay_elements(m, 8, 0);
 	case GBPF_MAP_RINGBUF:

@@ -11,6 +11,7 @@
 
 #define TRIES 64u
 #define POS_MASK ((UINT64_C(1) << 44) - 1)
+#define POS_LOW 0xfffffu
 
 struct queue {
 	uint64_t head ALIGNED(64); /* position of the next to take */
@@ -50,32 +51,23 @@ static uint64_t *place_of(const struct ebpf_map *m, uint64_t pos)
 	return &queue_of(m)->place[pos & (m->n_slots - 1)];
 }
 
-/* The position that an element was to be put at, while it is READY. */
-static uint64_t *elem_pos(const struct ebpf_map *m, uint32_t i)
-{
-	return (uint64_t *)(void *)(elem_at(m, i) + 8);
-}
-
 static void advance(uint64_t *word, uint64_t pos)
 {
 	cas_word(word, pos, pos + 1);
 }
 
-/* The element is where it was to be put; or another was put there; or nobody was, and then the
- * place is used up so that its owner cannot put it there any more. */
+/* A READY element says in its word at which position its owner wants it (modulo 2^20, which says in
+ * which place). If that place holds another, the owner's exchange will fail. If it holds none, and
+ * that position is its next, it is used up so that the exchange fails. */
 static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
 {
-	uint64_t pos = load_relaxed(elem_pos(m, i)), *place = place_of(m, pos), w;
+	uint64_t *place = place_of(m, LINK_NEXT(link)), w = load_acquire(place), pos;
 
-	fence_acquire();
-	if (load_relaxed(elem_link(m, i)) != link) {
-		return 0;
+	if (PLACE_ELEM(w)) {
+		return PLACE_ELEM(w) != i + 1;
 	}
-	w = load_acquire(place);
-	if (place_cmp(w, pos) < 0) {
-		return PLACE_ELEM(w) == 0 && cas_word(place, w, place_word(pos, 0));
-	}
-	return place_cmp(w, pos) > 0 || PLACE_ELEM(w) != i + 1;
+	pos = PLACE_POS(w) ? PLACE_POS(w) - 1 + m->n_slots : LINK_NEXT(link);
+	return (pos & POS_LOW) != LINK_NEXT(link) || cas_word(place, w, place_word(pos, 0));
 }
 
 /* Puts element i at the end: 1; 0: no place; -1: it was taken away from us. */
@@ -96,11 +88,7 @@ static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
 			return 0; /* one round behind and not taken: there are not so many elements
 				   */
 		}
-		if (LINK_STATE(*link) == ELEM_READY && !pool_change(m, i, link, ELEM_CLAIMED, 0)) {
-			return -1;
-		}
-		store_relaxed(elem_pos(m, i), pos);
-		if (!pool_change(m, i, link, ELEM_READY, 0)) {
+		if (!pool_change(m, i, link, ELEM_READY, (uint32_t)(pos & POS_LOW))) {
 			return -1;
 		}
 		POINT("map.queue.push.ready");
