@@ -208,6 +208,7 @@ static int launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t d
 				    text[0] ? NULL : "See gbpfd.log in the runtime directory",
 				    "gbpfd did not start: %s",
 				    text[0] ? text : "it ended without a word");
+			err = strncmp(text, "another gbpfd", 13) == 0 ? -EEXIST : err;
 		}
 	}
 	fd_close(p[0]);
@@ -292,6 +293,14 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 		if (!err) {
 			err = client_connect(g);
 		}
+	}
+	/* Somebody has started one in another way (systemd, a terminal) and it is not ready yet. */
+	for (bool first = true; err == -EEXIST || (!first && err == -ECONNREFUSED); first = false) {
+		if (clock_now_ns() >= deadline) {
+			break;
+		}
+		clock_sleep_ns(first ? 0 : 10000000);
+		err = client_connect(g);
 	}
 	fd_close(lock);
 	if (!err) {

@@ -21,7 +21,8 @@
 #include "shim/device.h"
 #include "shim/shim.h"
 
-#define WELCOME_TIMEOUT_NS 5000000000u	/* a gbpfd that lives answers at once */
+#define WELCOME_TIMEOUT_NS 10000000000u /* a gbpfd that lives answers at once; it may be stopped   \
+					 */
 #define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
 #define STEP_NS 500000u
 #define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
