@@ -219,7 +219,11 @@ static int run(struct job *j, struct buf *out, struct report *r)
 	if (err) {
 		report_set(r, err, "link", "linking took too long and was ended");
 	} else {
-		report_hint(r, "an extern has to be defined in one object, with the same type");
+		report_hint(r, "%s",
+			    strstr(buf_text(&why), "license") || strstr(buf_text(&why), "version")
+				    ? "all objects say the same licence and version"
+				    : "what is extern in one has to be defined in one other, with "
+				      "the same type");
 		err = report_set(r, -EINVAL, "link", "the objects cannot be linked: %s",
 				 why.len ? buf_text(&why) : "the linker has ended abnormally");
 	}

@@ -652,6 +652,37 @@ static void two_objects_are_one_policy(void **state)
 	report_finish(&r);
 }
 
+/* Structs of programs, arrays of maps, CO-RE, tail calls and locks survive linking. */
+static void every_construct_can_be_linked(void **state)
+{
+	static const struct {
+		const char *a, *b;
+		uint32_t progs;
+	} pairs[] = { { "ok_future", "ok_inner", 3 },
+		      { "ok_core", "ok_tails", 2 },
+		      { "ok_callback", "ok_lock", 3 },
+		      { "ok_data", "ok_core_array", 2 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		struct submit_ctx ctx = {
+			.est_ns = 11, .blocks = 12, .weight = 13, .tenant = 14, .flags = 15
+		};
+		static struct stage s;
+		struct report r;
+		struct buf out;
+
+		if (link_two(pairs[i].a, 0, pairs[i].b, &out, &r)) {
+			fail_msg("%s + %s: %s", pairs[i].a, pairs[i].b, buf_text(&r.message));
+		}
+		start(&s, out.data, out.len);
+		assert_int_equal(s.built.object.n_progs, pairs[i].progs);
+		expect(&s, HOOK_submit, &ctx, sizeof(ctx), i == 2 ? 3 : GBPF_HOLD);
+		stop(&s);
+		buf_finish(&out);
+		report_finish(&r);
+	}
+}
+
 static void objects_that_do_not_fit_are_refused(void **state)
 {
 	struct report r;
@@ -661,6 +692,10 @@ static void objects_that_do_not_fit_are_refused(void **state)
 	assert_non_null(strstr(buf_text(&r.message), "cannot be linked"));
 	assert_non_null(strstr(buf_text(&r.message), "go"));
 	assert_int_equal(out.len, 0);
+	report_finish(&r);
+	assert_int_equal(link_two("link_a", 0, "ok_sections", &out, &r), -EINVAL);
+	assert_non_null(strstr(buf_text(&r.message), "license"));
+	assert_non_null(strstr(buf_text(&r.hint), "licence"));
 	report_finish(&r);
 	assert_int_equal(link_two("link_a", 700, "link_b", &out, &r), -EINVAL);
 	assert_non_null(strstr(buf_text(&r.message), "truncated"));
@@ -834,6 +869,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(maps_of_every_kind_have_their_numbers),
 		cmocka_unit_test(libbpf_sees_the_same_maps),
 		cmocka_unit_test(two_objects_are_one_policy),
+		cmocka_unit_test(every_construct_can_be_linked),
 		cmocka_unit_test(objects_that_do_not_fit_are_refused),
 		cmocka_unit_test(damaged_objects_do_not_harm_who_links_them),
 		cmocka_unit_test(every_prefix_is_refused),
