@@ -38,6 +38,10 @@ static inline uint32_t key_words(const struct ebpf_map *m)
 /* The program's key may lie in memory that others write: it is read once. */
 static inline void key_take(const struct ebpf_map *m, struct key *k, const void *key)
 {
+	if (m->key_bytes == 4) { /* as one number: a word that was stored in parts loads slowly */
+		k->w[0] = ebpf_map_index(key);
+		return;
+	}
 	k->w[(m->key_bytes - 1) / 8] = 0;
 	memcpy(k->w, key, m->key_bytes);
 	compiler_barrier();
@@ -146,6 +150,11 @@ static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, cons
 	return -1;
 }
 
+static int64_t lookup(const struct ebpf_map *m, const uint64_t *k)
+{
+	return m->key_bytes <= 8 ? walk(m, bucket(m, mix(*k)), k, 1) : walk(m, head_of(m, k), k, 0);
+}
+
 void *hash_lookup(const struct ebpf_map *m, const void *key)
 {
 	uint64_t small = 0;
@@ -158,13 +167,13 @@ void *hash_lookup(const struct ebpf_map *m, const void *key)
 	if (m->key_bytes == 4) {
 		small = ebpf_map_index(key);
 		i = walk(m, bucket(m, mix(small)), &small, 1);
-	} else if (m->key_bytes <= 8) {
-		memcpy(&small, key, m->key_bytes);
+	} else if (m->key_bytes == 8) {
+		memcpy(&small, key, 8);
 		__asm__ volatile("" : "+r"(small));
 		i = walk(m, bucket(m, mix(small)), &small, 1);
 	} else {
 		key_take(m, &k, key);
-		i = walk(m, head_of(m, k.w), k.w, 0);
+		i = lookup(m, k.w);
 	}
 	if (i < 0) {
 		return NULL;
@@ -362,11 +371,11 @@ static int link_element(const struct ebpf_map *m, const struct place *at, uint32
 	return 1;
 }
 
-static int update_found(const struct ebpf_map *m, const struct place *at, const void *value)
+static int update_found(const struct ebpf_map *m, uint32_t i, const void *value)
 {
-	value_update(m, elem_value(m, at->i), value);
+	value_update(m, elem_value(m, i), value);
 	POINT("map.hash.update.stored");
-	touch(m, at->i);
+	touch(m, i);
 	return 0;
 }
 
@@ -386,7 +395,7 @@ static int update_key(const struct ebpf_map *m, const uint64_t *k, const void *v
 			break;
 		}
 		if (found) {
-			err = update_found(m, &at, value);
+			err = update_found(m, at.i, value);
 			break;
 		}
 		if (mine < 0) {
@@ -409,6 +418,7 @@ static int update_key(const struct ebpf_map *m, const uint64_t *k, const void *v
 int hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
 {
 	struct key k;
+	int64_t i;
 
 	if (flags > UPDATE_EXIST) {
 		return -EINVAL;
@@ -417,6 +427,10 @@ int hash_update(const struct ebpf_map *m, const void *key, const void *value, ui
 		return -EPERM;
 	}
 	key_take(m, &k, key);
+	i = lookup(m, k.w); /* the common case does no more than a lookup */
+	if (i >= 0) {
+		return flags == UPDATE_NOEXIST ? -EEXIST : update_found(m, (uint32_t)i, value);
+	}
 	return update_key(m, k.w, value, flags);
 }
 
