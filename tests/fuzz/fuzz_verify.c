@@ -1,6 +1,7 @@
 /* Any instructions as a program: verified; what is accepted is run in the checked interpreter,
  * where nothing may fault. The first byte chooses hook and flags, the rest are instructions
- * (functions begin where local calls lead). */
+ * (functions begin where local calls and function values lead). test_verify writes its cases in
+ * this form, as seeds. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,9 +25,20 @@ static const struct ebpf_map_def maps[] = {
 	{ "tenant", 2, 4, 24, 8, GBPF_F_TENANT, 0 },
 	{ ".rodata", 2, 4, 16, 1, GBPF_F_RDONLY, 1 },
 	{ ".bss.tenant", 2, 4, 16, 1, GBPF_F_TENANT, 1 },
+	{ "daemon", 2, 4, 8, 2, GBPF_F_DAEMON, 0 },
+	{ ".bss", 2, 4, 16, 1, 0, 1 },
+	{ "ring", 27, 0, 0, 4096, GBPF_F_TENANT, 0 },
+	{ "hash", 1, 8, 16, 16, GBPF_F_TENANT, 0 },
+	{ "progs", 3, 4, 4, 4, 0, 0 },
+	{ "queue", 22, 0, 16, 8, GBPF_F_TENANT, 0 },
+	{ "locked", 2, 4, 16, 2, GBPF_F_DAEMON, 0, .lock_1 = 1 },
+	{ "many", 12, 4, 4, 4, 0, 0, .inner_1 = 13 },
+	{ "inner", 2, 4, 8, 4, 0, 0 },
+	{ "threads", 6, 4, 16, 2, GBPF_F_TENANT, 0 },
+	{ "hist", 1000, 4, 512, 2, GBPF_F_TENANT, 0 },
+	{ "prefixes", 11, 8, 8, 16, GBPF_F_TENANT, 0 },
+	{ "other", 2, 4, 16, 2, GBPF_F_DAEMON, 0, .lock_1 = 9 },
 };
-
-static uint64_t memory[EBPF_REGIONS][4096];
 
 static void find_functions(struct ebpf_prog *p)
 {
@@ -37,7 +49,9 @@ static void find_functions(struct ebpf_prog *p)
 		const struct ebpf_insn *in = &p->insns[pc];
 		int64_t to = (int64_t)pc + 1 + in->imm;
 
-		if (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1 && to > 0 &&
+		int names = in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_FUNC;
+
+		if ((names || (in->code == (EBPF_JMP | EBPF_CALL) && in->src == 1)) && to > 0 &&
 		    to < p->n_insns) {
 			starts[to] = 1;
 		}
@@ -50,31 +64,48 @@ static void find_functions(struct ebpf_prog *p)
 	}
 }
 
-static void run(const struct ebpf_prog *p, uint64_t cost)
+/* The maps, all empty. */
+static struct ebpf_env *make_env(void)
 {
 	static struct ebpf_env env;
+	static void *memory[EBPF_REGIONS];
+	static size_t bytes[EBPF_REGIONS];
+
+	if (!env.n_maps) {
+		ebpf_env_init(&env);
+		if (ebpf_maps_layout(maps, ARRAY_SIZE(maps), env.maps, bytes)) {
+			abort();
+		}
+		env.n_maps = ARRAY_SIZE(maps);
+		for (int k = 0; k < EBPF_REGIONS; k++) {
+			memory[k] = bytes[k] ? aligned_alloc(4096, bytes[k]) : NULL;
+			ebpf_maps_bind(env.maps, env.n_maps, (enum ebpf_region)k, memory[k]);
+		}
+	}
+	for (int k = 0; k < EBPF_REGIONS; k++) {
+		if (memory[k]) {
+			memset(memory[k], 0, bytes[k]);
+		}
+	}
+	return &env;
+}
+
+static void run(const struct ebpf_prog *p, uint64_t cost)
+{
 	static uint64_t ctx[16];
-	size_t bytes[EBPF_REGIONS];
 	struct ebpf_memory region = { (uintptr_t)ctx, sizeof(ctx), 1 };
-	struct ebpf_checked_run how = {
-		.regions = &region, .n_regions = 1, .r1 = (uintptr_t)ctx, .env = &env
-	};
+	struct ebpf_checked_run how = { .regions = &region,
+					.n_regions = 1,
+					.r1 = (uintptr_t)ctx,
+					.env = make_env(),
+					.fuel = cost };
 	uint64_t r0 = 0;
 	uint32_t pc = 0;
 	int err;
 
-	ebpf_env_init(&env);
-	if (ebpf_maps_layout(maps, ARRAY_SIZE(maps), env.maps, bytes)) {
-		abort();
-	}
-	env.n_maps = ARRAY_SIZE(maps);
-	for (int k = 0; k < EBPF_REGIONS; k++) {
-		ebpf_maps_bind(env.maps, env.n_maps, (enum ebpf_region)k, memory[k]);
-	}
 	for (size_t i = 0; i < ARRAY_SIZE(ctx); i++) {
 		ctx[i] = i * 0x9e3779b97f4a7c15ull;
 	}
-	how.fuel = cost;
 	err = ebpf_interp_checked(p->insns, p->n_insns, &how, &r0, &pc);
 	if (err || r0 > 3) {
 		fprintf(stderr, "accepted, but insn %u: error %d, verdict %llu\n", pc, err,

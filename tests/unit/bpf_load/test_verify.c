@@ -223,6 +223,25 @@ static void add_tails(const struct vt_case *c, const struct asm_unit *u, struct 
 	p->n_tails = c->n_tails;
 }
 
+/* Seeds for fuzz_verify: a byte of flags, then the instructions. */
+static void keep_seed(const struct vt_case *c, const struct asm_unit *u)
+{
+	const char *folder = getenv("GBPF_VERIFY_SEEDS");
+	char path[512];
+	FILE *f;
+
+	if (!folder) {
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/%u.%u", folder, n_cases, u == &c->twin);
+	f = fopen(path, "w");
+	if (f) {
+		fputc(0, f);
+		fwrite(u->insns, sizeof(u->insns[0]), u->n, f);
+		fclose(f);
+	}
+}
+
 static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *lines, int accept)
 {
 	static const unsigned ways[] = { 0, EBPF_VERIFY_NO_PRUNE, EBPF_VERIFY_EXPLAIN };
@@ -232,6 +251,7 @@ static void run_unit(struct vt_case *c, struct asm_unit *u, struct ebpf_line *li
 	if (asm_end(u)) {
 		bad_case(c, u->error, NULL);
 	}
+	keep_seed(c, u);
 	memset(&p, 0, sizeof(p));
 	p.hook = c->hook;
 	p.insns = u->insns;
