@@ -155,7 +155,8 @@ static int take_targets(struct build *b, const struct spot *x, uint32_t map)
 					  "the programs' tail calls have more than %u targets",
 					  OBJ_MAX_TAILS);
 		}
-		err = take(b, t->func, &k);
+		err = obj_check_context(p, t->func, prog->hook);
+		err = err ? err : take(b, t->func, &k);
 		tails = err ? NULL : realloc(prog->tails, (prog->n_tails + 1u) * sizeof(*tails));
 		if (!tails) {
 			return err ? err : -ENOMEM;
