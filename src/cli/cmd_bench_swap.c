@@ -60,6 +60,7 @@ static int cmd_swap(struct cli *c)
 
 const struct cli_verb verb_bench_swap = {
 	.name = "swap",
+	.args = "",
 	.doc = "what a swap does to programs that call hooks meanwhile",
 	.page = "gbpf-bench.1",
 	.options = options,
