@@ -200,8 +200,9 @@ static int call_helper(struct verifier *v, const struct ebpf_insn *in)
 		return err;
 	}
 	verify_clobber(v);
-	v->pc++;
-	return result(v, &c);
+	err = result(v, &c);
+	v->pc += err == 0;
+	return err;
 }
 
 int verify_enter(struct verifier *v)
