@@ -15,7 +15,8 @@
 
 #define RESTARTS 32u
 #define RETRIES 64u
-#define LONGEST 512u   /* elements of one bucket; about 2 in the mean, 10 at the worst */
+#define SLOT_TRIES 4u
+#define LONGEST 128u   /* elements of one bucket; about 2 in the mean, 10 at the worst */
 #define LRU_SAMPLE 16u /* elements of which the one that was unused for longest goes */
 #define LRU_ROUNDS 8u
 #define MIX 0x9e3779b97f4a7c15u
@@ -476,7 +477,7 @@ int hash_present(const struct ebpf_map *m, uint32_t i)
 
 int hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
 {
-	for (uint32_t try = 0; try < RESTARTS; try++) {
+	for (uint32_t try = 0; try < SLOT_TRIES; try++) {
 		uint64_t link = load_acquire(elem_link(m, i));
 		struct key k;
 
