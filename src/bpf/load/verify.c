@@ -148,6 +148,7 @@ static int restart(struct verifier *v, uint32_t k)
 	v->entry = k;
 	v->pc = v->prog->subprog[k];
 	v->cost = v->path_cost = 0;
+	v->worst = NULL;
 	v->since = 0;
 	memset(&v->written, 0, sizeof(v->written));
 	buf_clear(&v->log);
@@ -173,7 +174,7 @@ static int walk_all(struct verifier *v, uint64_t *ret_cost)
 		done |= 1ull << k;
 		err = restart(v, k);
 		err = err ? err : walk(v);
-		own[k] = (uint64_t)v->root->best;
+		own[k] = err ? 0 : (uint64_t)v->root->best;
 	}
 	*ret_cost = own[0];
 	return err || done == 1 ? err : verify_chain_cost(v, own, ret_cost);
