@@ -686,15 +686,9 @@ static void call_back(struct gen *g)
 	}
 }
 
-/* An open-coded iterator whose number becomes an index. */
-static void iterate(struct gen *g)
+/* The beginning of a loop by iterator: the jump out of it, and where its rounds begin. */
+static uint32_t begin_rounds(struct gen *g, int32_t first, uint32_t *ret_head)
 {
-	uint32_t head, out, back;
-	int32_t first = (int32_t)below(g, 4) - (below(g, 8) == 0);
-
-	if (g->in_function) {
-		return;
-	}
 	stack_address(g, 1, ITERATOR);
 	constant(g, 2, first);
 	if (below(g, 3)) {
@@ -704,20 +698,16 @@ static void iterate(struct gen *g)
 		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 3, 0, 0, 7);
 	}
 	call_helper(g, HELPER_bpf_iter_num_new);
-	head = g->n;
+	*ret_head = g->n;
 	stack_address(g, 1, ITERATOR);
 	call_helper(g, HELPER_bpf_iter_num_next);
-	out = emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 0, 0);
-	emit(g, EBPF_LDX | (below(g, 2) ? EBPF_MEM : EBPF_MEMSX) | EBPF_W, 1, 0, 0, 0);
-	stack_address(g, 2, AREA);
-	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
-	g->numbers = 1u << 7 | 1u << 8;
-	access(g, 2, (int)below(g, 4), 1, 1);
-	if (below(g, 2)) {
-		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 8, 0, 0, small(g));
-		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 8, 0, 0, 63);
-	}
-	back = emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+	return emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 0, 0, 0, 0);
+}
+
+static void end_rounds(struct gen *g, uint32_t head, uint32_t out)
+{
+	uint32_t back = emit(g, EBPF_JMP | EBPF_JA, 0, 0, 0, 0);
+
 	g->insns[back].off = (int16_t)((int32_t)head - (int32_t)back - 1);
 	land(g, out);
 	if (below(g, 24)) {
@@ -728,6 +718,75 @@ static void iterate(struct gen *g)
 	g->numbers = 1 | 1u << 7 | 1u << 8;
 }
 
+/* Reads through the pointer that was stored, mostly after a look whether there is one. */
+static void use_stored(struct gen *g, unsigned map)
+{
+	uint32_t skip = 0;
+
+	emit(g, EBPF_LDX | EBPF_MEM | EBPF_DW, 1, 10, POINTERS, 0);
+	if (below(g, 12)) {
+		skip = emit(g, EBPF_JMP | EBPF_JEQ | EBPF_K, 1, 0, 0, 0);
+	}
+	g->numbers = 1u << 7 | 1u << 8;
+	access(g, 1, 8 * (int)below(g, 2), 8, is_writable(g, map));
+	if (skip) {
+		land(g, skip);
+	}
+}
+
+/* A pointer that is NULL before a loop and found in one of its rounds, or found before and lost. */
+static void late_pointer(struct gen *g)
+{
+	static const uint8_t maps[] = { 0, 1, GEN_MAP_HASH };
+	unsigned map = g->daemon ? 0 : maps[below(g, 3)];
+	uint32_t head, out, skip;
+
+	if (below(g, 2)) {
+		emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, POINTERS, 0);
+	} else {
+		map_handle(g, 1, map);
+		stack_address(g, 2, AREA + 8 * (int)below(g, 8));
+		call_helper(g, HELPER_bpf_map_lookup_elem);
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 0, POINTERS, 0);
+	}
+	out = begin_rounds(g, 0, &head);
+	if (below(g, 2)) {
+		use_stored(g, map);
+	}
+	skip = jump(g, 7 + below(g, 2), small(g), 0);
+	if (below(g, 4)) {
+		map_handle(g, 1, map);
+		stack_address(g, 2, AREA + 8 * (int)below(g, 8));
+		call_helper(g, HELPER_bpf_map_lookup_elem);
+		emit(g, EBPF_STX | EBPF_MEM | EBPF_DW, 10, 0, POINTERS, 0);
+	} else {
+		emit(g, EBPF_ST | EBPF_MEM | EBPF_DW, 10, 0, POINTERS, 0);
+	}
+	land(g, skip);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 8, 0, 0, 1);
+	end_rounds(g, head, out);
+	use_stored(g, map);
+	constant(g, 0, 1);
+	g->numbers = 1 | 1u << 7 | 1u << 8;
+}
+
+/* An open-coded iterator whose number becomes an index. */
+static void iterate(struct gen *g)
+{
+	uint32_t head, out = begin_rounds(g, (int32_t)below(g, 4) - (below(g, 8) == 0), &head);
+
+	emit(g, EBPF_LDX | (below(g, 2) ? EBPF_MEM : EBPF_MEMSX) | EBPF_W, 1, 0, 0, 0);
+	stack_address(g, 2, AREA);
+	emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_X, 2, 1, 0, 0);
+	g->numbers = 1u << 7 | 1u << 8;
+	access(g, 2, (int)below(g, 4), 1, 1);
+	if (below(g, 2)) {
+		emit(g, EBPF_ALU64 | EBPF_ADD | EBPF_K, 8, 0, 0, small(g));
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 8, 0, 0, 63);
+	}
+	end_rounds(g, head, out);
+}
+
 /* What needs the main function, r7 and r8. */
 static void construct(struct gen *g)
 {
@@ -736,7 +795,10 @@ static void construct(struct gen *g)
 		return;
 	}
 	g->branches++;
-	switch (below(g, 7)) {
+	switch (below(g, 8)) {
+	case 7:
+		late_pointer(g);
+		break;
 	case 0:
 		ring(g);
 		break;
