@@ -7,15 +7,48 @@
 
 #define JIT_MOST_ROUNDS (1 << 23) /* of an iterator: as the helper has it */
 
-/* rax = *(u32 *)rsi < max_entries ? data + index * stride : NULL. Sizes are constants, data is this
+/* Its element is known; where the map's region may be absent, its address is NULL, and stays so. */
+static void lookup_constant(struct jit *j, const struct ebpf_map *map, uint32_t index)
+{
+	struct code *c = &j->code;
+	uint64_t at = (uint64_t)index * map->stride; /* a region is no larger than 2^28 bytes */
+	size_t absent = 0;
+
+	if (index >= map->max_entries) {
+		x86_mov_i(c, RAX, 0);
+		return;
+	}
+	x86_load64(c, RAX, jit_env_reg(j), jit_map_data(map->index));
+	if (!at) {
+		return;
+	}
+	if (map->region != EBPF_REGION_GLOBAL) {
+		x86_rr(c, 1, 0x85, RAX, RAX);
+		absent = x86_skip(c, X86_E);
+	}
+	x86_alu_ri(c, 1, X86_ADD, RAX, (int32_t)at);
+	if (map->region != EBPF_REGION_GLOBAL) {
+		x86_land(c, absent);
+	}
+}
+
+/* rax = key < max_entries ? data + key * stride : NULL. Sizes are constants, data is this
  * process's. */
-static void lookup(struct jit *j, const struct ebpf_map *map)
+static void lookup(struct jit *j, const struct ebpf_map *map, const struct jit_note *note)
 {
 	struct code *c = &j->code;
 	int may_be_absent = map->region != EBPF_REGION_GLOBAL;
 	size_t out_of_range, absent = 0, done;
 
-	x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
+	if (note->key == KEY_CONSTANT) {
+		lookup_constant(j, map, note->key_value);
+		return;
+	}
+	if (note->key == KEY_IN_REGISTER) {
+		x86_mov(c, 0, RAX, jit_reg[note->key_reg]);
+	} else {
+		x86_rm(c, 0, 0, 0x8b, RAX, RSI, 0, 0);
+	}
 	x86_alu_ri(c, 0, X86_CMP, RAX, (int32_t)map->max_entries);
 	out_of_range = x86_skip(c, X86_AE);
 	if (may_be_absent) {
@@ -243,7 +276,7 @@ void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *n
 	} else if (note->flags & JIT_INLINE) {
 		in_line(j, slot);
 	} else if (note->map != JIT_NO_MAP) {
-		lookup(j, &j->maps[note->map]);
+		lookup(j, &j->maps[note->map], note);
 	} else {
 		x86_mov(c, 1, R9, R12);
 		x86_rm(c, 0, 0, 0xff, 2, R12,

@@ -157,6 +157,28 @@ void x86_lea_code(struct code *c, unsigned reg, uint32_t pos)
 	x86_word32(c, pos - (uint32_t)(c->pos + 4));
 }
 
+void x86_nop(struct code *c, unsigned n)
+{
+	/* the forms that the manual recommends (NOP), up to eight bytes */
+	static const uint8_t forms[8][8] = {
+		{ 0x90 },
+		{ 0x66, 0x90 },
+		{ 0x0f, 0x1f, 0x00 },
+		{ 0x0f, 0x1f, 0x40, 0x00 },
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00 },
+	};
+
+	while (n) {
+		unsigned k = n < 8 ? n : 8;
+
+		x86_bytes(c, forms[k - 1], k);
+		n -= k;
+	}
+}
+
 void x86_push(struct code *c, unsigned reg)
 {
 	rex(c, 0, 0, reg, 0);

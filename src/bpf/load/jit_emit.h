@@ -66,6 +66,8 @@ void x86_load64(struct code *c, unsigned reg, unsigned base, int32_t disp);
 void x86_lea(struct code *c, unsigned reg, unsigned base, int32_t disp);
 /* reg = address of what lies at pos in the code. */
 void x86_lea_code(struct code *c, unsigned reg, uint32_t pos);
+/* n bytes that do nothing. */
+void x86_nop(struct code *c, unsigned n);
 void x86_push(struct code *c, unsigned reg);
 void x86_pop(struct code *c, unsigned reg);
 

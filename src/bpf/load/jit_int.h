@@ -20,6 +20,7 @@ enum {
 	JIT_VALUE = 32,	  /* a function whose address is a value: C calls it */
 	JIT_TAIL = 64,	  /* a function that tail calls go to */
 	JIT_INLINE = 128, /* a helper's call, done in line */
+	JIT_LOOP = 256,	  /* a jump from below comes here */
 };
 
 /* What the last of several instructions that became one does; those before it have JIT_SKIP. */
@@ -32,17 +33,23 @@ enum {
 	FUSE_EXTEND,  /* an AND: zero-extends what the move before it moves */
 };
 
+/* A key on the stack that has just been written there: it need not be read again. */
+enum { KEY_IN_MEMORY, KEY_IN_REGISTER, KEY_CONSTANT };
+
 /* Per instruction. */
 struct jit_note {
-	uint8_t flags;
+	uint16_t flags;
 	uint8_t fuse;
 	uint8_t swapped;	    /* a jump that has changed targets with the one beside it */
 	uint8_t fused_address;	    /* its memory, or sum, lies at base + index * 2^scale */
 	uint8_t base, index, scale; /* machine registers */
 	uint16_t live;		    /* eBPF registers that are read after it, as bits */
 	uint8_t map;		    /* a call with this map, to be done in line; or JIT_NO_MAP */
-	uint8_t func;		    /* index of the function that it belongs to */
-	uint32_t addr;		    /* where its code begins, after the function's prologue */
+	uint8_t key;		    /* what is known of a lookup\'s key: KEY_* */
+	uint8_t key_reg;
+	uint32_t key_value;
+	uint8_t func;  /* index of the function that it belongs to */
+	uint32_t addr; /* where its code begins, after the function's prologue */
 };
 
 struct jit_func {
@@ -70,6 +77,7 @@ struct jit {
 	uint32_t n_tails;
 	int tail_calls; /* there are some: roots keep count of them in a word of their stack */
 	int relax;	/* short jumps may be chosen in this pass */
+	int exact; /* loops are aligned; before that, as much room as it may take is left for it */
 };
 
 extern const uint8_t jit_reg[11]; /* eBPF register -> x86 register */

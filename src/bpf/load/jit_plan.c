@@ -119,7 +119,9 @@ static int mark_targets(struct jit *j)
 		const struct ebpf_insn *i = &j->insns[pc];
 
 		if (jit_is_jump(i)) {
-			j->notes[jit_jump_target(i, pc)].flags |= JIT_TARGET;
+			uint32_t target = jit_jump_target(i, pc);
+
+			j->notes[target].flags |= target <= pc ? JIT_TARGET | JIT_LOOP : JIT_TARGET;
 		} else if (names_function(i)) {
 			uint32_t target = (uint32_t)((int64_t)pc + 1 + i->imm);
 
@@ -170,13 +172,93 @@ struct known {
 	uint8_t map[11];    /* or JIT_NO_MAP */
 	uint32_t unread;    /* registers whose handle nothing has read yet, as bits */
 	uint32_t where[11]; /* the load that made it */
+	uint32_t constants; /* registers whose lower half is known, as bits */
+	uint32_t value[11];
+	/* r2 = r10 + frame_off, by the one or two instructions at made[], which nothing has read */
+	unsigned n_made;
+	uint32_t made[2];
+	int32_t frame_off;
+	/* the newest number of 4 bytes on the stack; in key_reg or key_value */
+	uint8_t key, key_reg;
+	int16_t key_off;
+	uint32_t key_value;
 };
+
+static void track_constants(struct known *k, const struct ebpf_insn *i, struct jit_uses u)
+{
+	k->constants &= ~u.writes;
+	if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_K) ||
+	    i->code == (EBPF_ALU | EBPF_MOV | EBPF_K)) {
+		k->constants |= R(i->dst);
+		k->value[i->dst] = (uint32_t)i->imm;
+	}
+}
+
+static void track_frame_pointer(struct known *k, const struct ebpf_insn *i, struct jit_uses u,
+				uint32_t pc)
+{
+	if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && i->dst == 2 && i->src == 10 && !i->off) {
+		k->n_made = 1;
+		k->made[0] = pc;
+		k->frame_off = 0;
+	} else if (k->n_made == 1 && i->code == (EBPF_ALU64 | EBPF_ADD | EBPF_K) && i->dst == 2) {
+		k->n_made = 2;
+		k->made[1] = pc;
+		k->frame_off = i->imm;
+	} else if (((u.reads | u.writes) & R(2)) || jit_is_jump(i)) {
+		k->n_made = 0;
+	}
+}
+
+static void track_key(struct known *k, const struct ebpf_insn *i, struct jit_uses u)
+{
+	unsigned class = EBPF_CLASS(i->code), size = EBPF_SIZE(i->code);
+
+	if (k->key == KEY_IN_REGISTER && (u.writes & R(k->key_reg))) {
+		k->key = KEY_IN_MEMORY;
+	}
+	if (is_call(i)) {
+		k->key = KEY_IN_MEMORY;
+	}
+	if (class != EBPF_ST && class != EBPF_STX) {
+		return;
+	}
+	if (i->dst != 10 || EBPF_MODE(i->code) != EBPF_MEM || (size != EBPF_W && size != EBPF_DW)) {
+		k->key = KEY_IN_MEMORY; /* it may have been written over */
+		return;
+	}
+	k->key_off = i->off;
+	if (class == EBPF_ST || (k->constants & R(i->src))) {
+		k->key = KEY_CONSTANT;
+		k->key_value = class == EBPF_ST ? (uint32_t)i->imm : k->value[i->src];
+	} else {
+		k->key = KEY_IN_REGISTER;
+		k->key_reg = i->src & 15;
+	}
+}
+
+/* The key need not be read back, and where it lies need not be computed. */
+static void take_key(struct jit *j, const struct known *k, struct jit_note *note)
+{
+	if (!k->n_made || k->key == KEY_IN_MEMORY || k->key_off != k->frame_off) {
+		return;
+	}
+	note->key = k->key;
+	note->key_reg = k->key_reg;
+	note->key_value = k->key_value;
+	for (unsigned n = 0; n < k->n_made; n++) {
+		j->notes[k->made[n]].flags |= JIT_SKIP;
+	}
+}
 
 static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 {
 	struct jit_uses u = jit_uses_of(i);
 	uint8_t copied = k->map[i->src > 10 ? 0 : i->src];
 
+	track_frame_pointer(k, i, u, pc);
+	track_key(k, i, u);
+	track_constants(k, i, u);
 	k->unread &= ~(u.reads | u.writes);
 	for (unsigned r = 0; r < 11; r++) {
 		if (u.writes & R(r)) {
@@ -221,6 +303,7 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 	    j->maps[k->map[1]].type == GBPF_MAP_ARRAY &&
 	    !(j->maps[k->map[1]].flags & GBPF_F_EPOCH)) {
 		note->map = take_handle(j, k, 1);
+		take_key(j, k, note);
 		return 0;
 	}
 	if (slot == EBPF_SLOT_bpf_iter_num_new || slot == EBPF_SLOT_bpf_iter_num_next ||

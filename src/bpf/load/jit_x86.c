@@ -20,6 +20,7 @@
 #include "bpf/load/jit_int.h"
 
 #define MAX_RELAXING_PASSES 12
+#define LOOP_ALIGN 16u
 #define FUNC_ALIGN 16u /* of functions that are values: the lowest bit says that they are code */
 
 const uint8_t jit_reg[11] = { RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP };
@@ -254,6 +255,18 @@ static void translate(struct jit *j, uint32_t pc)
 	}
 }
 
+/* While jumps are chosen, every loop counts with the most that aligning it may take: no
+ * displacement is then larger in the end than it was taken for. */
+static void align_loop(struct jit *j)
+{
+	unsigned pad = LOOP_ALIGN - 1;
+
+	if (j->exact) {
+		pad = (unsigned)-j->code.pos % LOOP_ALIGN;
+	}
+	x86_nop(&j->code, pad);
+}
+
 /* One pass over the program; true when every address is where the pass before had it. */
 static int pass(struct jit *j)
 {
@@ -265,6 +278,9 @@ static int pass(struct jit *j)
 
 		if (note->flags & JIT_FUNC) {
 			prologue(j, &j->funcs[note->func]);
+		}
+		if (note->flags & JIT_LOOP) {
+			align_loop(j);
 		}
 		stable &= note->addr == j->code.pos;
 		note->addr = (uint32_t)j->code.pos;
@@ -281,6 +297,9 @@ static int compile(struct jit *j, uint8_t *out, size_t cap)
 	for (int k = 0; !pass(j); k++) {
 		j->relax = k < MAX_RELAXING_PASSES;
 	}
+	j->relax = 0;
+	j->exact = 1;
+	pass(j); /* where everything is in the end */
 	if (j->code.pos > cap || !out) {
 		return -ENOSPC;
 	}

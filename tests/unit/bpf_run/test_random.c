@@ -193,13 +193,49 @@ static void put_atomic(struct program *p)
 	}
 }
 
+/* A key at r10 - 4, in the ways in which the compiler may or may not know it. */
+static void put_key(struct program *p)
+{
+	unsigned reg = below(10), size = below(4) ? EBPF_W : EBPF_H;
+
+	if (size == EBPF_H) { /* it is written over in part */
+		put(p, EBPF_ST | EBPF_MEM | EBPF_W, 10, 0, -4, below(7));
+	}
+	switch (below(4)) {
+	case 0:
+		put(p, EBPF_ST | EBPF_MEM | size, 10, 0, -4, below(7));
+		break;
+	case 1:
+		put(p, (below(2) ? EBPF_ALU64 : EBPF_ALU) | EBPF_MOV, reg, 0, 0, below(7));
+		put(p, EBPF_STX | EBPF_MEM | size, 10, reg, -4, 0);
+		break;
+	default:
+		put(p, EBPF_ALU64 | EBPF_AND, reg, 0, 0, 7);
+		put(p, EBPF_STX | EBPF_MEM | size, 10, reg, -4, 0);
+		if (!below(4)) { /* what is in the register is not the key any more */
+			put(p, EBPF_ALU64 | EBPF_ADD, reg, 0, 0, 1);
+		}
+	}
+	if (!below(6)) {
+		put(p, EBPF_ST | EBPF_MEM | EBPF_W, 10, 0, below(2) ? -8 : -4, below(5));
+	}
+	if (!below(6)) {
+		put(p, EBPF_ST | EBPF_MEM | EBPF_B, 10, 0, -1, 0);
+	}
+	if (!below(6)) {
+		put(p, EBPF_ALU64 | EBPF_MOV | EBPF_X, 3, 10, 0, 0);
+		put(p, EBPF_ST | EBPF_MEM | EBPF_W, 3, 0, -4, below(5));
+		put(p, EBPF_ALU64 | EBPF_MOV, 3, 0, 0, 5);
+	}
+}
+
 static void put_lookup(struct program *p)
 {
 	unsigned map = below(3), other = 6 + below(4);
 	int via_other = !below(3);
 	uint32_t hop;
 
-	put(p, EBPF_ST | EBPF_MEM | EBPF_W, 10, 0, -4, below(7));
+	put_key(p);
 	if (via_other) { /* a handle of which the compiler may or may not know */
 		put(p, EBPF_LD_IMM64, other, EBPF_PSEUDO_MAP, 0, map);
 		put(p, 0, 0, 0, 0, 0);
