@@ -243,6 +243,8 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 	const json_t *like_key = key ? json_object_get(first, key) : NULL;
 	const json_t *like_value = value ? json_object_get(first, value) : NULL;
 	bool of_tenant = json_object_get(first, "tenant");
+	/* A key with a type shows its length itself. */
+	bool bits = json_object_get(first, "prefix_bits") && !has_columns(like_key);
 	struct cli_table t;
 	size_t i;
 
@@ -251,7 +253,7 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 		cli_table_column(&t, "PID", true);
 	}
 	add_columns(&t, like_key, key && strcmp(key, "index") == 0 ? "INDEX" : "KEY", true);
-	if (json_object_get(first, "prefix_bits")) {
+	if (bits) {
 		cli_table_column(&t, "BITS", true);
 	}
 	add_columns(&t, like_value, "VALUE", true);
@@ -264,7 +266,7 @@ static void print_table(struct cli *c, const struct cli_map *m, const json_t *en
 				       (unsigned long long)(pid ? pid : tenant));
 		}
 		add_cells(&t, like_key, key ? json_object_get(e, key) : NULL);
-		if (json_object_get(first, "prefix_bits")) {
+		if (bits) {
 			cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(e, "prefix_bits"));
 		}
 		add_cells(&t, like_value, value ? json_object_get(e, value) : NULL);

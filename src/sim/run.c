@@ -346,10 +346,17 @@ static int do_seed(struct sim *s)
 	struct sim_value v;
 	int err = sim_expression(s, NULL, &v);
 
-	if (!err) {
-		s->random_state = (v.v * UINT64_C(0x9e3779b97f4a7c15)) | 1;
+	if (err) {
+		return err;
 	}
-	return err;
+	s->random_state = (v.v * UINT64_C(0x9e3779b97f4a7c15)) | 1;
+	/* What programs draw by bpf_get_prandom_u32 is the same in each run, too. */
+	for (unsigned i = 0; i < s->world.n_tenants && !s->dry; i++) {
+		s->world.tenant[i].in.policy->env.random_state = s->random_state ^ ((uint64_t)i + 1)
+											   << 32;
+	}
+	s->world.daemon.policy->env.random_state = s->random_state;
+	return 0;
 }
 
 static int run_block(struct sim *s, uint32_t from, uint32_t to);
