@@ -10,6 +10,14 @@
 #include "bpf/load/typed.h"
 #include "daemon/consts.h"
 
+/* Whose keys are numbers also when no type says so. */
+static bool is_index(uint32_t type)
+{
+	return type == GBPF_MAP_ARRAY || type == GBPF_MAP_THREAD_ARRAY ||
+	       type == GBPF_MAP_HISTOGRAM || type == GBPF_MAP_ARRAY_OF_MAPS ||
+	       type == GBPF_MAP_PROG_ARRAY;
+}
+
 void maps_put_key(struct buf *out, const struct maps_view *v, const void *key)
 {
 	if (!maps_has_keys(v)) {
@@ -17,6 +25,10 @@ void maps_put_key(struct buf *out, const struct maps_view *v, const void *key)
 		return;
 	}
 	buf_puts(out, "\"key\":");
+	if (!v->object->key_type[v->index] && is_index(v->def->type)) {
+		buf_printf(out, "%" PRIu32, ebpf_map_index(key));
+		return;
+	}
 	ebpf_typed_print(out, v->btf, v->object->key_type[v->index], key, v->def->key_bytes);
 	if (v->def->type == GBPF_MAP_LPM_TRIE) {
 		buf_printf(out, ",\"prefix_bits\":%" PRIu32, ebpf_map_index(key));
