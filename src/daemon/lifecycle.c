@@ -50,10 +50,10 @@ int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char 
 	const char *word;
 	int verdict;
 
+	l->gpu = ctx.gpu;
 	if (!live_has(l, HOOK_init)) {
 		return 0;
 	}
-	l->gpu = ctx.gpu;
 	verdict = (int)(uint32_t)live_run(l, HOOK_init, &ctx);
 	took = clock_cpu_ns() - begin;
 	if (took > INIT_LIMIT_NS) {

@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "bpf/load/typed.h"
 #include "daemon/consts.h"
+#include "daemon/text.h"
 
 /* Whose keys are numbers also when no type says so. */
 static bool is_index(uint32_t type)
@@ -114,6 +115,21 @@ static void put_map_name(struct buf *out, const struct maps_view *v, const void 
 	}
 }
 
+/* Names of functions come from the object as they are. */
+static void put_name(struct buf *out, const char *name)
+{
+	char clean[64];
+	json_t *j;
+	char *text;
+
+	text_copy(clean, sizeof(clean), name, strnlen(name, sizeof(clean)));
+	j = json_string(clean);
+	text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+	buf_printf(out, ",\"program\":%s", text ? text : "null");
+	free(text);
+	json_decref(j);
+}
+
 /* Every program that uses the array names the same functions. */
 static void put_program(struct buf *out, const struct maps_view *v, uint32_t index)
 {
@@ -123,8 +139,7 @@ static void put_program(struct buf *out, const struct maps_view *v, uint32_t ind
 		for (uint32_t t = 0; t < prog->n_tails; t++) {
 			if (prog->tails[t].map == v->index && prog->tails[t].index == index &&
 			    prog->tails[t].subprog < prog->n_subprogs) {
-				buf_printf(out, ",\"program\":\"%s\"",
-					   prog->subprog_name[prog->tails[t].subprog]);
+				put_name(out, prog->subprog_name[prog->tails[t].subprog]);
 				return;
 			}
 		}
