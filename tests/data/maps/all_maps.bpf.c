@@ -11,13 +11,13 @@ GBPF_STANDARD_MAP(PLACEMENT);
 GBPF_STANDARD_MAP(OBS_CTRL);
 GBPF_HISTOGRAM(waits, 3);
 
-#define MAP(map_type, flags, entries, key_type, value_type) \
-	struct {                                            \
-		__uint(type, map_type);                     \
-		__uint(map_flags, flags);                   \
-		__uint(max_entries, entries);               \
-		__type(key, key_type);                      \
-		__type(value, value_type);                  \
+#define MAP(map_type, flags, entries, key_type, value_type)                                        \
+	struct {                                                                                   \
+		__uint(type, map_type);                                                            \
+		__uint(map_flags, flags);                                                          \
+		__uint(max_entries, entries);                                                      \
+		__type(key, key_type);                                                             \
+		__type(value, value_type);                                                         \
 	}
 
 struct pair {
@@ -129,7 +129,8 @@ static int check_lists(u64 n)
 	if (bpf_map_push_elem(&line, &v, BPF_EXIST) != 0 || bpf_map_peek_elem(&line, &got) != 0) {
 		return 9;
 	}
-	if (bpf_map_push_elem(&pile, &w, 0) != 0 || bpf_map_pop_elem(&pile, &top) != 0 || top != n) {
+	if (bpf_map_push_elem(&pile, &w, 0) != 0 || bpf_map_pop_elem(&pile, &top) != 0 ||
+	    top != n) {
 		return 10;
 	}
 	return bpf_map_pop_elem(&pile, &top) == -2 && top == 0 ? 0 : 11;
@@ -173,7 +174,8 @@ static int check_loops(void)
 	if (bpf_loop(10, add_index, &sum, 0) != 10 || sum != 45) {
 		return 14;
 	}
-	bpf_for(i, 0, 5) {
+	bpf_for(i, 0, 5)
+	{
 		sum += i;
 	}
 	if (sum != 55) {
@@ -191,7 +193,8 @@ int GBPF_PROG(all_submit, submit)
 {
 	u32 zero = 0, one = 1, tenant = ctx->tenant;
 	struct gbpf_tenant_credits *credits = bpf_map_lookup_elem(&TENANT_CREDITS, &tenant);
-	u64 *count = bpf_map_lookup_elem(&counts, &zero), *out = bpf_map_lookup_elem(&result, &zero);
+	u64 *count = bpf_map_lookup_elem(&counts, &zero),
+	    *out = bpf_map_lookup_elem(&result, &zero);
 	u64 *seen = bpf_map_lookup_elem(&result, &one);
 	int wrong;
 
@@ -222,7 +225,8 @@ int GBPF_PROG(all_tick, tick)
 	struct gbpf_io_budgets budget = { 4096, 0 };
 	u32 t;
 
-	bpf_for(t, 0, 4) {
+	bpf_for(t, 0, 4)
+	{
 		struct gbpf_tenant_credits *credits = bpf_map_lookup_elem(&TENANT_CREDITS, &t);
 
 		if (credits) {
