@@ -21,9 +21,11 @@ struct printer {
 
 static void print_hex(struct buf *out, const uint8_t *bytes, size_t n)
 {
+	static const char digits[] = "0123456789abcdef";
+
 	buf_puts(out, "{\"hex\":\"");
 	for (size_t i = 0; i < n; i++) {
-		buf_printf(out, "%02x", bytes[i]);
+		buf_add(out, (const char[2]){ digits[bytes[i] >> 4], digits[bytes[i] & 15] }, 2);
 	}
 	buf_puts(out, "\"}");
 }
