@@ -61,6 +61,18 @@ END
 	done
 }
 
+@test "gbpf-policy(7) explains every rule of the verifier" {
+	page=$(sed 's/\\fB//g; s/\\fR//g' "$GBPF_PREFIX/share/man/man7/gbpf-policy.7")
+	rules=$(sed -n 's/^| \(`[a-z`, ]*\) |.*/\1/p' "$REPO/docs/VERIFIER.md" | grep -o '[a-z]*' | sort -u)
+	[ "$(wc -w <<<"$rules")" -ge 20 ]
+	for r in $rules; do
+		grep -qE "^([a-z]+, )*$r(, [a-z]+)*$" <<<"$page" || {
+			echo "no rule $r" >&2
+			return 1
+		}
+	done
+}
+
 @test "the README's policy is accepted, and its verbs are verbs" {
 	python3 - "$REPO/README.md" >wait.bpf.c <<'END'
 import re, sys
