@@ -62,6 +62,8 @@ static void mark_full(uint64_t *upper, const uint64_t *lower, uint32_t w, uint32
 	}
 }
 
+/* The fence after a claim: whoever reads what the new owner writes, and then looks at the word that
+ * led to the element before it was freed, sees that word changed. */
 int pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 {
 	struct pool *p = pool_of(m);
@@ -98,6 +100,7 @@ int pool_claim_quick(const struct ebpf_map *m, uint64_t *ret_link)
 		if (LINK_STATE(link) == ELEM_FREE) {
 			*ret_link = link_word(link, ELEM_CLAIMED, 0);
 			if (cas_word(elem_link(m, i), link, *ret_link)) {
+				fence_release();
 				return (int)i;
 			}
 		}
@@ -141,7 +144,11 @@ int pool_take(const struct ebpf_map *m, uint32_t i, pool_lost_fn lost, uint64_t 
 		return 0;
 	}
 	*ret_link = link_word(link, ELEM_CLAIMED, 0);
-	return cas_word(elem_link(m, i), link, *ret_link);
+	if (!cas_word(elem_link(m, i), link, *ret_link)) {
+		return 0;
+	}
+	fence_release();
+	return 1;
 }
 
 int pool_claim(const struct ebpf_map *m, pool_lost_fn lost, uint64_t *ret_link)
