@@ -12,6 +12,7 @@ struct event {
 	u64 at;
 	u32 what;
 	char who[8];
+	u32 pad;
 };
 
 struct prefix {
@@ -19,7 +20,7 @@ struct prefix {
 	u8 address[4];
 };
 
-#define MAP(kind, entries, flags, k, v)                                                             \
+#define MAP(kind, entries, flags, k, v)                                                       \
 	__uint(type, GBPF_MAP_##kind);                                                              \
 	__uint(max_entries, entries);                                                               \
 	__uint(map_flags, flags);                                                                   \
@@ -72,6 +73,13 @@ struct {
 } events SEC(".maps");
 
 struct {
+	__uint(type, GBPF_MAP_RINGBUF);
+	__uint(max_entries, 4096);
+	__uint(map_flags, GBPF_F_DAEMON);
+	__type(value, struct event);
+} told SEC(".maps");
+
+struct {
 	MAP(ARRAY, 4, GBPF_F_EPOCH, u32, u64);
 } credits SEC(".maps");
 
@@ -107,8 +115,19 @@ int GBPF_PROG(kinds_init, init)
 {
 	u32 key = 3;
 	u64 v = 77;
+	struct event e = { .at = ctx->version, .who = "init" };
 
 	bpf_map_update_elem(&credits, &key, &v, BPF_ANY);
+	bpf_ringbuf_output(&told, &e, sizeof(e), 0);
+	return 0;
+}
+
+SEC("gbpf/exit")
+int GBPF_PROG(kinds_exit, exit)
+{
+	struct event e = { .at = ctx->version, .what = ctx->reason, .who = "exit" };
+
+	bpf_ringbuf_output(&told, &e, sizeof(e), 0);
 	return 0;
 }
 

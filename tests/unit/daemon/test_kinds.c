@@ -488,6 +488,36 @@ static void a_dead_owners_ring_is_drained_once(void **state)
 	gbpf_close(g);
 }
 
+static int on_init_and_exit(void *arg_, const char *line)
+{
+	struct reading *r = arg_;
+
+	if (strstr(line, "\"end\"")) {
+		return 7;
+	}
+	(void)on_record(arg_, line);
+	if (r->n == 1) { /* what init said: now end the version */
+		assert_string_equal(r->who, "init");
+		json_decref(gd_call(r->d, "policy.unload", NULL));
+	}
+	return 0;
+}
+
+static void what_init_and_exit_say_reaches_who_watches(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf_map m = arg("told");
+	struct gbpf *g = gd_open(d);
+	struct reading r = { .d = d };
+
+	load(d, 0);
+	assert_int_equal(gbpf_map_watch(g, &m, 10, 10000, on_init_and_exit, &r), 7);
+	assert_int_equal(r.n, 2);
+	assert_string_equal(r.who, "exit"); /* before the end of the watch */
+	assert_int_equal(r.last, 1);
+	gbpf_close(g);
+}
+
 static void records_may_be_shown_as_another_type(void **state)
 {
 	struct gd *d = *state;
@@ -650,6 +680,7 @@ int main(void)
 		WITH_GBPFD(kept_maps_of_all_types_hold_what_they_held),
 		WITH_GBPFD(records_come_to_who_watches_and_losses_are_told),
 		WITH_GBPFD(a_dead_owners_ring_is_drained_once),
+		WITH_GBPFD(what_init_and_exit_say_reaches_who_watches),
 		WITH_GBPFD(records_may_be_shown_as_another_type),
 		WITH_GBPFD(a_hostile_tenants_memory_harms_nobody),
 		WITH_GBPFD(keeping_a_big_map_does_not_hold_up_gbpfd),
