@@ -21,11 +21,13 @@
 #include "shim/device.h"
 #include "shim/shim.h"
 
-#define WELCOME_TIMEOUT_NS 10000000000u /* a gbpfd that lives answers at once; it may be stopped   \
+#define WELCOME_TIMEOUT_NS                                                                         \
+	10000000000u			/* a gbpfd that lives answers at once; it may be stopped   \
 					 */
 #define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
 #define STEP_NS 500000u
 #define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
+#define DEAD_NS 1000000000u    /* of one that has left its socket */
 #define RETRY_NS 10000000u
 #define MAX_WEIGHT 10000
 
@@ -371,16 +373,19 @@ int session_connect(struct session *s)
 
 int session_begin(struct session *s)
 {
-	uint64_t deadline = clock_now_ns() + RESTART_NS;
-	bool broken = false;
+	uint64_t begin = clock_now_ns(), patience = 0;
 
 	for (;;) {
 		int err = session_connect(s);
 
-		broken |= err == -EPIPE || err == -ECONNRESET;
-		if (!err || !broken || clock_now_ns() >= deadline ||
-		    (err != -EPIPE && err != -ECONNRESET && err != -ECONNREFUSED &&
-		     err != -ENOENT)) {
+		if (err == -EPIPE || err == -ECONNRESET) {
+			patience = RESTART_NS;
+		} else if (err == -ECONNREFUSED) {
+			patience = MAX(patience, DEAD_NS);
+		} else if (err != -ENOENT || !patience) { /* for a moment the socket is replaced */
+			return err;
+		}
+		if (clock_now_ns() - begin >= patience) {
 			return err;
 		}
 		clock_sleep_ns(RETRY_NS);
