@@ -89,7 +89,7 @@ static void all_errors(struct sim *s, struct sim_value *ret)
 	}
 }
 
-static int map_value(struct sim *s, struct sim_value *ret)
+static int map_value(struct sim *s, struct sim_value *ret, int depth)
 {
 	const char *at;
 	struct sim_place p;
@@ -102,7 +102,7 @@ static int map_value(struct sim *s, struct sim_value *ret)
 }
 
 /* How many elements a map has. */
-static int count_value(struct sim *s, struct sim_value *ret)
+static int count_value(struct sim *s, struct sim_value *ret, int depth)
 {
 	struct sim_place p;
 	const char *at;
@@ -178,67 +178,80 @@ static int unknown_word(struct sim *s, const char *field, size_t len)
 	return sim_wrong(s, s->at, hint, "'%s' is neither a number nor a name known here", word);
 }
 
-static int named_value(struct sim *s, const char *field, struct sim_value *ret, int depth)
+static int errors_value(struct sim *s, struct sim_value *ret, int depth)
 {
-	size_t len = sim_word(s);
-	int64_t named;
+	all_errors(s, ret);
+	return 0;
+}
 
+static int now_value(struct sim *s, struct sim_value *ret, int depth)
+{
+	ret->v = sim_now();
+	return 0;
+}
+
+static int verdict_value(struct sim *s, struct sim_value *ret, int depth)
+{
+	int err = sim_need_decision(s, s->at - strlen("verdict"));
+
+	*ret = (struct sim_value){ (uint64_t)s->last.verdict, true };
+	return err;
+}
+
+/* Words that stand for more than a number that is known already. */
+static const struct {
+	const char *word;
+	int (*value)(struct sim *s, struct sim_value *ret, int depth);
+} words[] = { { "random", random_between }, { "note", note_value },	{ "map", map_value },
+	      { "count", count_value },	    { "errors", errors_value }, { "now", now_value },
+	      { "verdict", verdict_value } };
+
+static bool variable(const struct sim *s, size_t len, struct sim_value *ret)
+{
 	for (unsigned i = s->n_vars; i--;) {
 		if (strlen(s->vars[i].name) == len && memcmp(s->vars[i].name, s->at, len) == 0) {
 			ret->v = s->vars[i].value;
-			s->at += len;
-			return 0;
+			return true;
 		}
 	}
-	if (sim_constant(field, s->at, len, &ret->v)) {
-		s->at += len;
-		return 0;
-	}
-	if (sim_take_word(s, "random")) {
-		return random_between(s, ret, depth);
-	}
-	if (sim_take_word(s, "note")) {
-		return note_value(s, ret, depth);
-	}
-	if (sim_take_word(s, "map")) {
-		return map_value(s, ret);
-	}
-	if (sim_take_word(s, "count")) {
-		return count_value(s, ret);
-	}
-	if (sim_take_word(s, "errors")) {
-		all_errors(s, ret);
-		return 0;
-	}
-	if (sim_take_word(s, "now")) {
-		ret->v = sim_now();
-		return 0;
-	}
-	if (len == 7 && memcmp(s->at, "verdict", 7) == 0) {
-		int err = sim_need_decision(s, s->at);
+	return false;
+}
 
-		if (err) {
-			return err;
-		}
-		s->at += len;
-		ret->v = (uint64_t)s->last.verdict;
-		ret->is_signed = true;
-		return 0;
-	}
-	if (decided_field(s, len, ret)) {
-		s->at += len;
-		return 0;
-	}
-	if (len && len < 64) {
-		char word[64];
+/* An enumerator of the policy itself. */
+static bool enumerator(const struct sim *s, size_t len, struct sim_value *ret)
+{
+	const struct btf *btf = ebpf_object_btf(&s->world.built.object);
+	char word[64];
+	int64_t named;
 
-		memcpy(word, s->at, len);
-		word[len] = 0;
-		if (ebpf_typed_enum(ebpf_object_btf(&s->world.built.object), word, &named) == 0) {
-			ret->v = (uint64_t)named;
-			s->at += len;
-			return 0;
+	if (!len || len >= sizeof(word)) {
+		return false;
+	}
+	memcpy(word, s->at, len);
+	word[len] = 0;
+	if (ebpf_typed_enum(btf, word, &named) < 0) {
+		return false;
+	}
+	*ret = (struct sim_value){ (uint64_t)named, true };
+	return true;
+}
+
+static int named_value(struct sim *s, const char *field, struct sim_value *ret, int depth)
+{
+	size_t len = sim_word(s);
+
+	if (variable(s, len, ret) || sim_constant(field, s->at, len, &ret->v)) {
+		s->at += len;
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (sim_take_word(s, words[i].word)) {
+			return words[i].value(s, ret, depth);
 		}
+	}
+	if (decided_field(s, len, ret) || enumerator(s, len, ret)) {
+		s->at += len;
+		return 0;
 	}
 	return unknown_word(s, field, len);
 }

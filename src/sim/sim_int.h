@@ -155,6 +155,11 @@ int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
 		     struct sim_value *ret);
 void sim_place_print(struct sim *s, const struct sim_place *p, struct buf *out);
 
+/* event.c: statements, after their first word. */
+int sim_take_name(struct sim *s, char out[SIM_NAME_BYTES], const char *what);
+int sim_tenant_statement(struct sim *s);
+int sim_event(struct sim *s, const struct sim_hook *h);
+
 /* expect.c */
 int sim_expect(struct sim *s);
 /* 0 when there was an event of a hook that the policy fills; else the error for at. */
