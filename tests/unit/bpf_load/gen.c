@@ -691,6 +691,10 @@ static uint32_t begin_rounds(struct gen *g, int32_t first, uint32_t *ret_head)
 {
 	stack_address(g, 1, ITERATOR);
 	constant(g, 2, first);
+	if (below(g, 3) == 0) {
+		emit(g, EBPF_ALU64 | EBPF_MOV | EBPF_X, 2, 8, 0, 0);
+		emit(g, EBPF_ALU64 | EBPF_AND | EBPF_K, 2, 0, 0, 3);
+	}
 	if (below(g, 3)) {
 		constant(g, 3, first + (int32_t)below(g, 9));
 	} else {
