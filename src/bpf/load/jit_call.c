@@ -152,9 +152,58 @@ static void add_note(struct jit *j)
 	x86_land(c, done);
 }
 
-static void in_line(struct jit *j, int slot)
+/* Calls f with 0, 1 ... until it gives something else than 0, edi times at most; rdx is its second
+ * argument. On the stack: nothing (it stays aligned), the round, edi, rdx. */
+static void loop(struct jit *j, const struct jit_func *f)
+{
+	struct code *c = &j->code;
+	size_t flags, too_many, ended, top, done;
+
+	set_error(c, -EINVAL);
+	x86_rr(c, 1, 0x85, RCX, RCX);
+	flags = x86_skip(c, X86_NE);
+	set_error(c, -E2BIG);
+	x86_alu_ri(c, 0, X86_CMP, RDI, JIT_MOST_ROUNDS);
+	too_many = x86_skip(c, X86_A);
+	x86_mov_i(c, RAX, 0);
+	x86_push(c, RDX);
+	x86_push(c, RDI);
+	x86_push(c, RAX);
+	x86_push(c, RAX);
+	top = c->pos;
+	x86_rm(c, 0, 0, 0x8b, RDI, RSP, 8, 0);
+	x86_rm(c, 0, 0, 0x8b, RAX, RSP, 16, 0);
+	x86_rr(c, 0, 0x39, RAX, RDI);
+	ended = x86_skip(c, X86_AE);
+	x86_load64(c, RSI, RSP, 24);
+	if (jit_sets_env(j, f) && jit_env_reg(j) != R9) {
+		x86_mov(c, 1, R9, jit_env_reg(j));
+	}
+	x86_byte(c, 0xe8);
+	x86_word32(c, f->entry - (uint32_t)(c->pos + 4));
+	x86_rm(c, 0, 0, 0x83, X86_ADD, RSP, 8, 0);
+	x86_byte(c, 1);
+	x86_rr(c, 1, 0x85, RAX, RAX);
+	x86_byte(c, 0x70 | X86_E);
+	x86_byte(c, (uint8_t)(top - (c->pos + 1)));
+	x86_rm(c, 0, 0, 0x8b, RAX, RSP, 8, 0);
+	x86_land(c, ended);
+	x86_alu_ri(c, 1, X86_ADD, RSP, 32);
+	done = x86_skip(c, -1);
+	x86_land(c, flags);
+	x86_land(c, too_many);
+	x86_rm(c, 0xf0, 1, 0x83, X86_ADD, jit_env_reg(j), offsetof(struct ebpf_env, helper_errors),
+	       0);
+	x86_byte(c, 1);
+	x86_land(c, done);
+}
+
+static void in_line(struct jit *j, int slot, const struct jit_note *note)
 {
 	switch (slot) {
+	case EBPF_SLOT_bpf_loop:
+		loop(j, &j->funcs[j->notes[note->callee].func]);
+		break;
 	case EBPF_SLOT_bpf_iter_num_new:
 		iter_new(&j->code);
 		break;
@@ -274,7 +323,7 @@ void jit_call(struct jit *j, const struct ebpf_insn *i, const struct jit_note *n
 	} else if (slot == EBPF_SLOT_bpf_tail_call) {
 		tail_call(j, note);
 	} else if (note->flags & JIT_INLINE) {
-		in_line(j, slot);
+		in_line(j, slot, note);
 	} else if (note->map != JIT_NO_MAP) {
 		lookup(j, &j->maps[note->map], note);
 	} else {

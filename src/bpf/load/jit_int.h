@@ -48,8 +48,9 @@ struct jit_note {
 	uint8_t key;		    /* what is known of a lookup\'s key: KEY_* */
 	uint8_t key_reg;
 	uint32_t key_value;
-	uint8_t func;  /* index of the function that it belongs to */
-	uint32_t addr; /* where its code begins, after the function's prologue */
+	uint32_t callee; /* bpf_loop in line: the instruction where its function begins; else 0 */
+	uint8_t func;	 /* index of the function that it belongs to */
+	uint32_t addr;	 /* where its code begins, after the function's prologue */
 };
 
 struct jit_func {

@@ -170,6 +170,7 @@ static int find_funcs(struct jit *j)
 /* What is known about map handles at one point of a basic block. */
 struct known {
 	uint8_t map[11];    /* or JIT_NO_MAP */
+	uint32_t func[11];  /* whose address it is: the first instruction; or 0 */
 	uint32_t unread;    /* registers whose handle nothing has read yet, as bits */
 	uint32_t where[11]; /* the load that made it */
 	uint32_t constants; /* registers whose lower half is known, as bits */
@@ -255,6 +256,7 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 {
 	struct jit_uses u = jit_uses_of(i);
 	uint8_t copied = k->map[i->src > 10 ? 0 : i->src];
+	uint32_t copied_func = k->func[i->src > 10 ? 0 : i->src];
 
 	track_frame_pointer(k, i, u, pc);
 	track_key(k, i, u);
@@ -263,14 +265,20 @@ static void track(struct known *k, const struct ebpf_insn *i, uint32_t pc)
 	for (unsigned r = 0; r < 11; r++) {
 		if (u.writes & R(r)) {
 			k->map[r] = JIT_NO_MAP;
+			k->func[r] = 0;
 		}
 	}
-	if (i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_MAP) {
+	if (i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_FUNC) {
+		k->func[i->dst] = (uint32_t)((int64_t)pc + 1 + i->imm);
+		k->where[i->dst] = pc;
+		k->unread |= R(i->dst);
+	} else if (i->code == EBPF_LD_IMM64 && i->src == EBPF_PSEUDO_MAP) {
 		k->map[i->dst] = (uint8_t)i->imm;
 		k->where[i->dst] = pc;
 		k->unread |= R(i->dst);
 	} else if (i->code == (EBPF_ALU64 | EBPF_MOV | EBPF_X) && !i->off) {
 		k->map[i->dst] = copied;
+		k->func[i->dst] = copied_func;
 	}
 	if (jit_is_jump(i)) {
 		k->unread = 0; /* the other path may read it */
@@ -312,6 +320,14 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 		return 0;
 	}
 	f->calls = 1;
+	if (slot == EBPF_SLOT_bpf_loop && k->func[2]) {
+		note->flags |= JIT_INLINE;
+		note->callee = k->func[2];
+		if (k->unread & R(2)) {
+			j->notes[k->where[2]].flags |= JIT_SKIP;
+		}
+		return 0;
+	}
 	j->helper_calls |= i->src == EBPF_CALL_HELPER;
 	return 0;
 }

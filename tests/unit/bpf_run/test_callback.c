@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "asm.h"
+#include "base/compiler.h"
 #include "bpf/load/jit.h"
 #include "bpf/run/interp.h"
 #include "engines.h"
@@ -36,18 +37,6 @@ static void assemble(const char *text)
 	free(copy);
 }
 
-/* Calls a2 with 0, 1 ... and a3, until it gives something else than 0. */
-static uint64_t loop(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
-		     struct ebpf_env *env)
-{
-	uint64_t i = 0;
-
-	while (i < a1 && !ebpf_call_back(a2, i, a3, 0, 0, env)) {
-		i++;
-	}
-	return i;
-}
-
 /* Calls a2 for each element of an array a1, with its key in memory of its own. */
 static uint64_t each(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
 		     struct ebpf_env *env)
@@ -70,7 +59,6 @@ static int setup(void **state)
 	test_env_init(&t);
 	test_env_add(&t, "m", 8, 5, 0, 0);
 	assert_int_equal(test_env_bind(&t), 0);
-	t.env.helpers[EBPF_SLOT_bpf_loop] = loop;
 	t.env.helpers[EBPF_SLOT_bpf_for_each_map_elem] = each;
 	pool_init(&pool, 1u << 16);
 	return 0;
@@ -130,7 +118,7 @@ static void not_zero_ends_the_loop(void **state)
 {
 	all_give("mov r1, 10; ldfn r2, body; mov r3, 0; mov r4, 0; call 181; exit;"
 		 "body:; mov r0, 0; jne r1, 4, out; mov r0, 1; out:; exit",
-		 4);
+		 5);
 }
 
 static void a_callback_keeps_its_callers_registers(void **state)
@@ -157,6 +145,81 @@ static void callbacks_nest(void **state)
 		 "find:; stxw [r10-4], r1; mov r2, r10; add r2, -4; ldmap r1, 0; call 1; exit;"
 		 "get:; callf find; jeq r0, 0, no; ldxdw r0, [r0]; no:; exit",
 		 3 * (1 + 2 + 3 + 4));
+}
+
+/* Which function it is, is known only when it runs: the helper does it. */
+static void a_function_that_is_not_a_constant(void **state)
+{
+	for (int which = 0; which < 2; which++) {
+		char text[400];
+
+		snprintf(text, sizeof(text),
+			 "stdw [r10-8], 0; mov r6, %d; ldfn r2, one; jeq r6, 0, go; ldfn r2, ten; "
+			 "go:;"
+			 "mov r1, 3; mov r3, r10; add r3, -8; mov r4, 0; call 181; ldxdw r0, "
+			 "[r10-8]; exit;"
+			 "one:; ldxdw r3, [r2]; add r3, 1; stxdw [r2], r3; mov r0, 0; exit;"
+			 "ten:; ldxdw r3, [r2]; add r3, 10; stxdw [r2], r3; mov r0, 0; exit",
+			 which);
+		all_give(text, which ? 30 : 3);
+	}
+}
+
+/* Loops in line within loops, with helpers at the bottom, which see an aligned stack; registers,
+ * the environment and the numbers of rounds survive. */
+static unsigned misaligned, helper_runs;
+
+static NOINLINE uint64_t checks_stack(uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
+				      uint64_t a5, struct ebpf_env *env)
+{
+	misaligned += (uintptr_t)__builtin_frame_address(0) % 16 != 0 || env != &t.env;
+	helper_runs++;
+	return 0;
+}
+
+static void loops_in_loops(void **state)
+{
+	ebpf_helper_fn kept = t.env.helpers[EBPF_SLOT_bpf_ktime_get_ns];
+
+	t.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = checks_stack;
+	for (int frame = 0; frame < 8; frame++) {
+		char text[700];
+
+		snprintf(text, sizeof(text),
+			 "mov r6, 5; %s %s mov r1, 3; ldfn r2, outer; lddw r3, 0x123456789; mov "
+			 "r4, 0; call 181;"
+			 "add r0, r6; exit;"
+			 "outer:; %s mov r0, r2; mov r7, 0x23456789; lsh r7, 4; rsh r7, 4; rsh r0, "
+			 "4; mov r1, 4;"
+			 "ldfn r2, inner; mov r3, 7; mov r4, 0; call 181; sub r0, 4; exit;"
+			 "inner:; mov r6, 9; mov r8, 1; jne r2, 7, bad; call 5; mov r0, 0; exit; "
+			 "bad:; mov r0, 1; exit",
+			 frame & 1 ? "stdw [r10-8], 1;" : "",
+			 frame & 2 ? "mov r7, 1; mov r8, 2;" : "",
+			 frame & 4 ? "stdw [r10-8], 1; mov r9, 3;" : "");
+		helper_runs = 0;
+		all_give(text, 8);
+		assert_int_equal(helper_runs, 3 * 3 * 4);
+	}
+	assert_int_equal(misaligned, 0);
+	t.env.helpers[EBPF_SLOT_bpf_ktime_get_ns] = kept;
+}
+
+static void failed_loops_are_counted(void **state)
+{
+	all_give("mov r1, 1; ldfn r2, f; mov r3, 0; mov r4, 2; call 181; exit; f:; mov r0, 0; exit",
+		 (uint64_t)-EINVAL);
+	assert_int_equal(t.env.helper_errors, 1);
+	all_give("lddw r1, 0xffffffff; ldfn r2, f; mov r3, 0; mov r4, 0; call 181; exit; f:; mov "
+		 "r0, 0; exit",
+		 (uint64_t)-E2BIG);
+	assert_int_equal(t.env.helper_errors, 1);
+	all_give("lddw r1, 0xffffffff00000002; ldfn r2, f; mov r3, 0; mov r4, 0; call 181; exit;"
+		 "f:; mov r0, 0; exit",
+		 2);
+	assert_int_equal(t.env.helper_errors, 0);
+	all_give("mov r1, 0; ldfn r2, f; mov r3, 0; mov r4, 0; call 181; exit; f:; mov r0, 1; exit",
+		 0);
 }
 
 static void one_function_is_called_both_ways(void **state)
@@ -252,6 +315,9 @@ int main(void)
 		cmocka_unit_test(not_zero_ends_the_loop),
 		cmocka_unit_test(a_callback_keeps_its_callers_registers),
 		cmocka_unit_test(callbacks_nest),
+		cmocka_unit_test(a_function_that_is_not_a_constant),
+		cmocka_unit_test(loops_in_loops),
+		cmocka_unit_test(failed_loops_are_counted),
 		cmocka_unit_test(one_function_is_called_both_ways),
 		cmocka_unit_test(elements_are_handed_to_a_callback),
 		cmocka_unit_test(accesses_in_a_callback_are_checked),
