@@ -29,6 +29,7 @@
 #define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
 #define DEAD_NS 1000000000u    /* of one that has left its socket */
 #define RETRY_NS 10000000u
+#define BROKEN_MOST 8u
 #define MAX_WEIGHT 10000
 
 static const char *text_of(const char *name, const char *otherwise)
@@ -371,21 +372,24 @@ int session_connect(struct session *s)
 	return 0;
 }
 
+/* The time counts from a failure on: this process may have been stopped before. */
 int session_begin(struct session *s)
 {
-	uint64_t begin = clock_now_ns(), patience = 0;
+	uint64_t until = 0;
+	unsigned broken = 0;
 
 	for (;;) {
 		int err = session_connect(s);
+		uint64_t now = clock_now_ns();
 
-		if (err == -EPIPE || err == -ECONNRESET) {
-			patience = RESTART_NS;
-		} else if (err == -ECONNREFUSED) {
-			patience = MAX(patience, DEAD_NS);
-		} else if (err != -ENOENT || !patience) { /* for a moment the socket is replaced */
+		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MOST) {
+			until = now + RESTART_NS;
+		} else if (err == -ECONNREFUSED && !until) {
+			until = now + DEAD_NS;
+		} else if (err != -ECONNREFUSED && err != -ENOENT) {
 			return err;
 		}
-		if (clock_now_ns() - begin >= patience) {
+		if (now >= until) { /* ENOENT: for a moment, while the socket is replaced */
 			return err;
 		}
 		clock_sleep_ns(RETRY_NS);
