@@ -48,7 +48,9 @@ static bool nearest_policy(const char *name, char *best, size_t cap)
 int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap)
 {
 	size_t len = strlen(name);
-	bool is_file = strchr(name, '/') || (len > 2 && strcmp(name + len - 2, ".o") == 0);
+	bool source = len > 2 && strcmp(name + len - 2, ".c") == 0;
+	bool is_file =
+		!source && (strchr(name, '/') || (len > 2 && strcmp(name + len - 2, ".o") == 0));
 	char leaf[128], best[64], hint[128];
 
 	if (is_file) {
@@ -67,13 +69,19 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 	}
 	snprintf(hint, sizeof(hint),
 		 "Give an installed policy's name or the path of a .bpf.o file");
-	if (len > 2 && strcmp(name + len - 2, ".c") == 0) {
-		snprintf(hint, sizeof(hint),
-			 "Compile it first, and give the .bpf.o file. See: man 7 gbpf-policy");
+	if (source) {
+		snprintf(hint, sizeof(hint), "Build it first: gbpf policy build %.80s", name);
 	} else if (access(name, R_OK) == 0) {
 		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
 	} else if (nearest_policy(name, best, sizeof(best))) {
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
+	}
+	if (source) {
+		bool there = access(name, R_OK) == 0;
+
+		return cli_fail(c, there ? CLI_FAILED : CLI_NOT_FOUND, there ? "file" : "not-found",
+				there ? hint : NULL, "%s: %s: %s", what, name,
+				there ? "this is source, no object" : strerror(errno));
 	}
 	return cli_fail(c, CLI_NOT_FOUND, "not-found", hint, "%s: no policy '%s' is installed",
 			what, name);

@@ -108,8 +108,10 @@ END
 	echo '/* */' >wait.bpf.c
 	cp good.bpf.o mine
 	run --separate-stderr "$GBPF" policy swap wait.bpf.c
+	[ "$status" -eq 1 ]
+	[[ "$stderr" == *"Build it first: gbpf policy build wait.bpf.c"* ]]
+	run --separate-stderr "$GBPF" policy swap ./nosuch.bpf.c
 	[ "$status" -eq 5 ]
-	[[ "$stderr" == *"Compile it"* ]]
 	run --separate-stderr "$GBPF" policy swap mine
 	[ "$status" -eq 5 ]
 	[[ "$stderr" == *"'./mine'"* ]]
