@@ -315,6 +315,25 @@ static int widen(struct verifier *v, struct loop *l)
 	return verify_join(v, n->state, l->joins);
 }
 
+/* The next round begins while a loop goes on that began within one: they take turns, and neither's
+ * cost could be said without the other's. */
+static int check_nesting(struct verifier *v, const struct loop *l)
+{
+	for (unsigned i = 0; i < v->n_refs; i++) {
+		const struct loop *other = v->refs[i].loop;
+
+		if (other && other->first->heads > l->first->heads) {
+			report_hint(v->r, "finish the inner loop first, or make its iterator in "
+					  "each round of the outer one");
+			return verify_refuse(v, v->pc, "iter",
+					     "the iterator made at %s goes on from one round to "
+					     "the next of the loop around it",
+					     verify_place_text(v, v->refs[i].pc));
+		}
+	}
+	return 0;
+}
+
 int verify_round(struct verifier *v, uint32_t id)
 {
 	struct ref *ref = (struct ref *)verify_ref(v, id); /* a head's instance is held */
@@ -333,7 +352,8 @@ int verify_round(struct verifier *v, uint32_t id)
 	}
 	n = head_above(v, l);
 	l->round = dearer(l->round, (int64_t)(v->path_cost - n->path_cost));
-	err = check_budget(v, l);
+	err = check_nesting(v, l);
+	err = err ? err : check_budget(v, l);
 	if (err) {
 		return err;
 	}
