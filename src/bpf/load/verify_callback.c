@@ -1,6 +1,6 @@
 /* Functions that helpers call: bpf_loop and bpf_for_each_map_elem walk them as the rounds of a
  * loop. While that lasts, the caller's r1-r3 keep what each round is given, and its r5 how many
- * rounds are left; nobody can read them. */
+ * rounds there are; nobody can read them. */
 #include <errno.h>
 #include <string.h>
 
@@ -84,7 +84,6 @@ int verify_calls_outcome(struct verifier *v, int outcome)
 		end_calls(v);
 		return 0;
 	}
-	caller->regs[5].v.umax--;
 	v->entering = caller->regs[5].id;
 	verify_charge(v, ROUND_COST);
 	err = verify_enter(v);
@@ -124,7 +123,7 @@ int verify_callback_exit(struct verifier *v)
 	}
 	v->pc = verify_frame(v)->ret - 1;
 	v->depth--;
-	more = rounds->v.umax > 0;
+	more = rounds->v.umax > 1;
 	mark_read(v, v->depth, 5);
 	if (more) {
 		err = verify_push(v, 0);

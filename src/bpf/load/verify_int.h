@@ -31,7 +31,7 @@ enum reg_type {
 		       to */
 	REG_KEY,    /* a map's key that a callback was given; dies with that frame */
 	REG_ITER,   /* an iterator, in a slot only; map: 1 when it has ended. umax: rounds that it
-		       may still make, s32min and s32max: its numbers */
+		       makes at most, s32min and s32max: its numbers */
 	REG_ROUNDS, /* of a call that calls back, in the caller's r5 meanwhile. umax: as above */
 };
 

@@ -1,6 +1,5 @@
 /* Open-coded iterators (bpf_iter_num): eight bytes of stack that the helpers alone touch, made once
- * and destroyed once on every path. What remains of the rounds is part of the state; each number
- * that next gives uses one up. */
+ * and destroyed once on every path. How many numbers it gives at most is part of the state. */
 #include <errno.h>
 #include <string.h>
 
@@ -118,7 +117,6 @@ int verify_iter_outcome(struct verifier *v, int outcome)
 		return 0;
 	}
 	id = s->r.id;
-	s->r.v.umax--;
 	scalar_loaded(&number.v, 4, 0);
 	number.v.s32min = s->r.v.s32min;
 	number.v.s32max = s->r.v.s32max;

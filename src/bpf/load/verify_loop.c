@@ -29,13 +29,14 @@ uint32_t verify_head(const struct verifier *v)
 	return s->kind[0] == BYTE_ITER && !s->r.map ? s->r.id : 0;
 }
 
-/* How many rounds more the loop at whose head the path stands may make. */
+/* How many rounds more the loop at whose head the path stands for the first time may make. States
+ * do not count them, so that those of all rounds are alike: what a round costs is counted. */
 static int64_t rounds_left(const struct verifier *v)
 {
 	const struct reg *ptr = &verify_frame(v)->regs[1];
 
 	if (v->entering) {
-		return (int64_t)v->frames[v->depth - 1]->regs[5].v.umax;
+		return (int64_t)v->frames[v->depth - 1]->regs[5].v.umax - 1;
 	}
 	return (int64_t)v->frames[ptr->frame]->slots[-ptr->v.smin / 8 - 1].r.v.umax;
 }
