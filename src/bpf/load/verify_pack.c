@@ -171,29 +171,43 @@ void verify_unpack(struct verifier *v, const struct packed *p)
 /* Names of equal things in one state against those in the other. Two places that the old state knew
  * to be equal must be known to be equal now. */
 struct idmap {
-	uint32_t old[96], now[96];
+	uint32_t old[96];
+	uint64_t now[96];
+	uint8_t constant[96]; /* now is a number, not a name */
 	uint32_t n;
 	uint32_t fresh;
 	uint32_t work; /* registers and slots compared */
 };
 
-static int map_id(struct idmap *m, uint32_t old, uint32_t now)
+static int map_key(struct idmap *m, uint32_t old, uint64_t now, int constant)
 {
-	if (old == 0) {
-		return 1;
-	}
-	now = now ? now : --m->fresh; /* equal to nothing else */
 	for (uint32_t i = 0; i < m->n; i++) {
 		if (m->old[i] == old) {
-			return m->now[i] == now;
+			return m->now[i] == now && m->constant[i] == constant;
 		}
 	}
 	if (m->n == ARRAY_SIZE(m->old)) {
 		return 0;
 	}
 	m->old[m->n] = old;
+	m->constant[m->n] = (uint8_t)constant;
 	m->now[m->n++] = now;
 	return 1;
+}
+
+static int map_id(struct idmap *m, uint32_t old, uint32_t now)
+{
+	/* no name: equal to nothing else */
+	return old == 0 || map_key(m, old, now ? now : --m->fresh, 0);
+}
+
+/* Constants have no names, but are equal when they are. */
+static int map_number(struct idmap *m, uint32_t old, const struct reg *now)
+{
+	if (old && scalar_is_const(&now->v)) {
+		return map_key(m, old, now->v.t.value, 1);
+	}
+	return map_id(m, old, now->id);
 }
 
 /* What may be NULL holds what is known not to be. */
@@ -243,6 +257,8 @@ static int reg_within(const struct reg *old, const struct reg *now, struct idmap
 	case REG_ITER:
 	case REG_ROUNDS:
 		return old->map == now->map && map_id(m, old->id, now->id);
+	case REG_SCALAR:
+		return map_number(m, old->id, now);
 	default:
 		return map_id(m, old->id, now->id);
 	}
