@@ -144,7 +144,7 @@ static void pause_for(unsigned round)
 
 /* The kernel's line about a thread: "running", or "number arguments... sp pc" of a system call, or
  * "-1 sp pc" of one that sleeps otherwise. 0: it has none to tell, or runs. */
-static uintptr_t sleeping_at(uint32_t tid, bool *ret_gone)
+static uintptr_t sleeping_at(uint32_t tid)
 {
 	char path[64], line[256], *at = line;
 	uintptr_t fields[9];
@@ -153,7 +153,6 @@ static uintptr_t sleeping_at(uint32_t tid, bool *ret_gone)
 
 	snprintf(path, sizeof(path), "/proc/self/task/%u/syscall", tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	*ret_gone = fd < 0 && errno == ENOENT;
 	if (fd >= 0) {
 		n = read(fd, line, sizeof(line) - 1);
 		close(fd);
@@ -180,10 +179,14 @@ static uintptr_t sleeping_at(uint32_t tid, bool *ret_gone)
 static bool torn_away(const struct pin_slot *p)
 {
 	uintptr_t entered = load_relaxed(&p->sp);
-	bool gone;
-	uintptr_t at = sleeping_at(load_relaxed(&p->tid), &gone);
+	uint32_t tid = load_relaxed(&p->tid);
+	uintptr_t at;
 
-	return gone || (at > entered && ebpf_readable(entered, at));
+	if (syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH) {
+		return true; /* not by /proc, which need not be there */
+	}
+	at = sleeping_at(tid);
+	return (at > entered && ebpf_readable(entered, at));
 }
 
 /* False: nothing has changed there as long as the patience lasts, and it will not be waited for
