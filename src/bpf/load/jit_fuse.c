@@ -11,9 +11,12 @@
 
 static unsigned live_before(const struct jit *j, uint32_t pc)
 {
+	const struct jit_note *note = &j->notes[pc];
 	struct jit_uses u = jit_uses_of(&j->insns[pc]);
 
-	return (j->notes[pc].live & ~u.writes) | u.reads;
+	/* a lookup in line may take its key from the register that was stored */
+	return (note->live & ~u.writes) | u.reads |
+	       (note->key == KEY_IN_REGISTER ? R(note->key_reg) : 0);
 }
 
 static unsigned live_after(const struct jit *j, uint32_t pc)
