@@ -376,6 +376,7 @@ static int unpack_other(struct verifier *v, const struct packed *p, struct ref *
 		v->frames[i] = &v->other[i];
 	}
 	verify_unpack(v, p);
+	v->work += verify_packed_work(p);
 	*n_refs = v->n_refs;
 	memcpy(refs, v->refs, sizeof(v->refs));
 	memcpy(v->frames, kept, sizeof(kept));

@@ -86,6 +86,7 @@ int verify_add_node(struct verifier *v, struct loop *head)
 	}
 	v->states++;
 	v->peak_states = MAX(v->peak_states, v->states);
+	v->work += verify_packed_work(state);
 	n->state = state;
 	n->head = head;
 	n->heads += head != NULL;
