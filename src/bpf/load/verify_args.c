@@ -69,6 +69,29 @@ static int check_rights(struct verifier *v, const struct call *c, const struct e
 					 : 0;
 }
 
+/* What finding a key costs beyond an array's: hooks.def says so. */
+static uint32_t search_cost(const struct ebpf_map_def *m, int32_t helper)
+{
+	switch (helper) {
+	case HELPER_bpf_map_lookup_elem:
+	case HELPER_bpf_map_update_elem:
+	case HELPER_bpf_map_delete_elem:
+	case HELPER_gbpf_tenant_lookup:
+		break;
+	default:
+		return 0;
+	}
+	switch (m->type) {
+	case MAP_TYPE_HASH:
+	case MAP_TYPE_LRU_HASH:
+		return 4;
+	case MAP_TYPE_LPM_TRIE: /* one hash lookup for each length that a prefix may have */
+		return 8 * (8 * (m->key_bytes - 4) + 1);
+	default:
+		return 0;
+	}
+}
+
 static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r, unsigned reg)
 {
 	const struct ebpf_map_def *m;
@@ -86,6 +109,7 @@ static int check_map_arg(struct verifier *v, struct call *c, const struct reg *r
 	c->map = m;
 	c->map_index = r->map;
 	c->map_id = r->id;
+	c->cost += search_cost(m, c->helper->id);
 	if (!verify_map_can(m->type, c->helper->id)) {
 		report_hint(v->r, "see gbpf-policy(7) for what a map of type %s can do",
 			    verify_map_type(m->type));
