@@ -48,6 +48,34 @@ static void progress(const json_t *w)
 	fflush(stderr);
 }
 
+/* That a condition did not happen says nothing where a metric was never known. */
+static void print_kept(const json_t *w)
+{
+	const char *sep = "not known in that time: ";
+	json_t *v;
+	size_t i;
+
+	printf("version %llu stays: %s did not happen in %.3g s\n",
+	       (unsigned long long)cli_u64(w, "version"), cli_text(w, "condition"),
+	       (double)cli_u64(w, "watch_ns") / 1e9);
+	json_array_foreach(json_object_get(w, "values"), i, v)
+	{
+		if (!json_is_null(json_object_get(v, "value"))) {
+			printf("  %s was %s\n", cli_text(v, "metric"), cli_text(v, "text"));
+		}
+	}
+	json_array_foreach(json_object_get(w, "values"), i, v)
+	{
+		if (json_is_null(json_object_get(v, "value"))) {
+			printf("%s%s", sep, cli_text(v, "metric"));
+			sep = ", ";
+		}
+	}
+	if (sep[0] == ',') {
+		puts(" (a percentile needs 10 requests, a rate a second)");
+	}
+}
+
 static int verdict(struct cli *c, const json_t *w)
 {
 	const char *state = cli_text(w, "state");
@@ -59,8 +87,7 @@ static int verdict(struct cli *c, const json_t *w)
 	}
 	if (strcmp(state, "kept") == 0) {
 		if (!c->json) {
-			printf("version %llu stays: %s did not happen in %.0f s\n", version,
-			       cli_text(w, "condition"), (double)cli_u64(w, "watch_ns") / 1e9);
+			print_kept(w);
 		}
 		return CLI_OK;
 	}

@@ -134,6 +134,20 @@ static void roll_back(struct watch *w)
 	go_back(w);
 }
 
+/* What was never known, so that its not happening says nothing. "": all was known. */
+static void unknowns(const struct watch *w, char *out, size_t cap)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (unsigned i = 0; i < w->order.expr.n_terms && n < cap; i++) {
+		if (isnan(w->value[i])) {
+			n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? ", " : "; not known: ",
+					      w->order.expr.term[i].metric_text);
+		}
+	}
+}
+
 /* ---- looking ---- */
 
 static int on_look(sd_event_source *src, uint64_t usec, void *arg)
@@ -151,10 +165,13 @@ static int on_look(sd_event_source *src, uint64_t usec, void *arg)
 		return 0;
 	}
 	if (now - w->begin_ns >= w->order.ns) {
+		char open[WATCH_REASON];
+
+		unknowns(w, open, sizeof(open));
 		history_add(&w->d->history, "watch", -1, -1,
-			    "'%s' version %llu stays: %s did not happen in %.0f s", w->name,
+			    "'%s' version %llu stays: %s did not happen in %.0f s%s", w->name,
 			    (unsigned long long)w->version, w->order.text,
-			    (double)w->order.ns / 1e9);
+			    (double)w->order.ns / 1e9, open);
 		end(w, WATCH_STAYS, "");
 		return 0;
 	}

@@ -166,17 +166,26 @@ static void sum_of(struct window *w, const struct watch_term *t, uint64_t now,
 	}
 }
 
-/* Between the bounds of the bucket in which it lies, as if its requests were evenly spread. */
-static double quantile(const struct window_sum *sum, double q, bool max)
+/* Between the bounds of the bucket in which it lies, as if its requests were evenly spread. While
+ * there are too few requests for it (a bad policy may let few end), the highest one that is known
+ * is a lower bound of it: enough to find that it is too large, not that it is small. */
+static double quantile(const struct window_sum *sum, const struct watch_term *t)
 {
+	bool max = t->metric == WATCH_max, above = t->op == WATCH_GT || t->op == WATCH_GE;
 	uint64_t total = 0, seen = 0;
-	double want, needed = max ? 1 : MAX(QUANTILE_LEAST, ceil(1 / (1 - q) - 1e-9));
+	double want, q = t->quantile;
 
 	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
 		total += sum->hist[i];
 	}
-	if ((double)total < needed) {
+	if ((double)total < (max ? 1 : QUANTILE_LEAST)) {
 		return NAN;
+	}
+	if (!max && (double)total < ceil(1 / (1 - q) - 1e-9)) {
+		if (!above) {
+			return NAN;
+		}
+		q = 1 - 1 / (double)total;
 	}
 	want = max ? (double)total : q * (double)total;
 	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
@@ -262,7 +271,7 @@ static double value_of(struct window *w, const struct watch_term *t, uint64_t ve
 	}
 	sum_of(w, t, now, &sum);
 	if (t->metric == WATCH_quantile || t->metric == WATCH_max) {
-		return quantile(&sum, t->quantile, t->metric == WATCH_max);
+		return quantile(&sum, t);
 	}
 	v = (double)sum.counter[counter_of(t->metric)];
 	if (t->metric == WATCH_verdict_errors && t->class_id == WATCH_ANY && !t->tenant[0]) {

@@ -248,6 +248,38 @@ static void a_condition_that_holds_goes_back(void **state)
 	fake_leave(&f);
 }
 
+/* A policy that lets hardly a request end must not stay because a hundred are missing. */
+static void few_requests_that_are_slow_are_enough(void **state)
+{
+	struct gd *d = *state;
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, LATENCY, "service");
+	json_decref(load(d, "counting", UINT64_C(60000000000), "p99>6ms"));
+	requests(&f, 9, 9000000);
+	clock_sleep_ns(250000000);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 2); /* nine: not known yet */
+	requests(&f, 4, 9000000);
+	await_state(d, 2, "rolled-back");
+	fake_leave(&f);
+}
+
+static void few_requests_do_not_show_that_a_percentile_is_small(void **state)
+{
+	struct gd *d = *state;
+	uint64_t since = gd_last_event(d);
+	struct fake f;
+
+	json_decref(load(d, "plain", 0, NULL));
+	prepare_two(&f, d, LATENCY, "service");
+	json_decref(load(d, "counting", 300000000, "p99<6ms"));
+	requests(&f, 50, 1000000);
+	await_state(d, 2, "kept");
+	gd_await_event(d, since, "watch", "; not known: p99");
+	fake_leave(&f);
+}
+
 static void a_watch_whose_time_is_over_keeps_the_version(void **state)
 {
 	struct gd *d = *state;
@@ -351,6 +383,8 @@ int main(void)
 		cmocka_unit_test(any_text_is_read_or_refused),
 #define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		WITH_GBPFD(a_condition_that_holds_goes_back),
+		WITH_GBPFD(few_requests_that_are_slow_are_enough),
+		WITH_GBPFD(few_requests_do_not_show_that_a_percentile_is_small),
 		WITH_GBPFD(a_watch_whose_time_is_over_keeps_the_version),
 		WITH_GBPFD(a_watch_ends_with_its_version),
 		WITH_GBPFD(who_leaves_still_counts_and_classes_are_kept_apart),
