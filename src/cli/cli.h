@@ -110,6 +110,8 @@ json_t *cli_report_json(const struct report *r);
 void cli_note(struct cli *c, const char *fmt, ...)
 	PRINTF_LIKE(2, 3); /* to standard error, not with -q */
 /* Prints a document and gives it up. verb: "ps" of the schema "gbpf.ps/1". */
+/* A string, with question marks where it is not UTF-8; null for NULL. */
+json_t *cli_json_text(const char *s);
 int cli_json(struct cli *c, const char *verb, json_t *document);
 /* Codes of errors that have one meaning everywhere. */
 int cli_exit_of(int err);

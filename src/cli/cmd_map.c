@@ -44,7 +44,7 @@ static int find_tenant(struct cli *c, const struct cli_map *m, const char *text,
 int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char *version,
 		 const char *tenant)
 {
-	json_t *ps = NULL;
+	json_t *ps = NULL, *fit;
 	char *json = NULL;
 	int code;
 
@@ -53,6 +53,12 @@ int cli_map_open(struct cli *c, struct cli_map *m, const char *name, const char 
 	};
 	if (version && cli_number(c, "--version", version, 1, INT64_MAX, &m->map.version)) {
 		return CLI_USAGE;
+	}
+	fit = json_string(name ? name : "");
+	json_decref(fit);
+	if (!fit) {
+		return cli_fail(c, CLI_NOT_FOUND, "not-found", "`gbpf map list` shows the maps",
+				"map: there is no map '%s'; names are UTF-8", name);
 	}
 	code = cli_open(c, &m->g);
 	if (code == CLI_OK) {

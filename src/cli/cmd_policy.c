@@ -53,7 +53,8 @@ static void print_maps_kept(const json_t *maps)
 	}
 }
 
-/* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause 80 ns" */
+/* "swapped lc_first@3 → fair@4 in 412 µs; 2 programs had it ready, longest pause so far 80 ns": a
+ * pause is noted by the call that meets the new version, so that of this swap is not in it yet */
 static void print_change(const char *verb, const char *was, const json_t *r)
 {
 	uint64_t acked = cli_u64(r, "acked"), late = cli_u64(r, "late"),
@@ -71,7 +72,7 @@ static void print_change(const char *verb, const char *was, const json_t *r)
 		printf(", %llu will follow", (unsigned long long)late);
 	}
 	if (stall) {
-		printf(", longest pause %s", cli_duration(t, stall));
+		printf(", longest pause so far %s", cli_duration(t, stall));
 	}
 	putchar('\n');
 	print_maps_kept(json_object_get(r, "maps"));

@@ -1,5 +1,6 @@
 /* `gbpf policy check`: the loader and the verifier on files, without a daemon. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "bpf/load/policy.h"
@@ -112,6 +113,23 @@ static int check_section(const struct buf *elf, const char *name, unsigned flags
 	return err;
 }
 
+static bool is_source(const char *file)
+{
+	size_t len = strlen(file);
+
+	return len > 2 && strcmp(file + len - 2, ".c") == 0;
+}
+
+static void file_hint(struct report *r, const char *file, int err)
+{
+	if (err == -EFBIG) {
+		report_hint(r, "objects have at most %u MiB", CLI_OBJECT_MAX_BYTES >> 20);
+	} else if (err == -EISDIR) {
+		report_hint(r, "what a folder has is built and checked by: gbpf policy build %.80s",
+			    file);
+	}
+}
+
 /* One object, read or linked already (err 0), as a line or as a member of files. */
 static int check_object(struct cli *c, const char *file, const struct buf *elf, int err,
 			unsigned flags, const struct hook_info *hook, json_t *files)
@@ -123,7 +141,11 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 
 	report_init(&r);
 	if (err) {
+		file_hint(&r, file, err);
 		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
+	} else if (is_source(file)) {
+		report_hint(&r, "Build it first: gbpf policy build %.80s", file);
+		err = report_set(&r, -EINVAL, "file", "this is source, no object");
 	} else if (hook) {
 		err = check_section(elf, cli_base_name(file), flags, hook, programs, &n_maps, &r);
 	} else {
@@ -134,12 +156,13 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 		report_set(&r, err, "failed", "%s", strerror(-err));
 	}
 	if (files) {
-		json_array_append_new(files, err ? json_pack("{s:s, s:b, s:o}", "file", file, "ok",
-							     0, "error", cli_report_json(&r))
-						 : json_pack("{s:s, s:b, s:O, s:i, s:I}", "file",
-							     file, "ok", 1, "programs", programs,
-							     "maps", (int)n_maps, "verify_ns",
-							     (json_int_t)verify_ns));
+		json_array_append_new(
+			files,
+			err ? json_pack("{s:o, s:b, s:o}", "file", cli_json_text(file), "ok", 0,
+					"error", cli_report_json(&r))
+			    : json_pack("{s:o, s:b, s:O, s:i, s:I}", "file", cli_json_text(file),
+					"ok", 1, "programs", programs, "maps", (int)n_maps,
+					"verify_ns", (json_int_t)verify_ns));
 	} else if (err) {
 		cli_print_report(c, stdout, file, &r);
 	} else {
@@ -162,7 +185,9 @@ static int check_each(struct cli *c, char *const *names, int n, unsigned flags,
 
 	for (int i = 0; i < n; i++) {
 		struct buf elf = { 0 };
-		int err = buf_read_file(&elf, names[i], CLI_OBJECT_MAX_BYTES);
+		char path[PATH_MAX];
+		int err = buf_read_file(&elf, cli_policy_path(names[i], path, sizeof(path)),
+					CLI_OBJECT_MAX_BYTES);
 
 		worst = worse(worst, check_object(c, names[i], &elf, err, flags, hook, files));
 		buf_finish(&elf);
@@ -175,7 +200,8 @@ static int check_linked(struct cli *c, char *const *names, int n, unsigned flags
 {
 	struct buf elf = { 0 };
 	char name[64];
-	int code = cli_policy_read(c, "policy check", names, n, &elf, name);
+	char verb[64];
+	int code = cli_policy_read(c, cli_verb_name(c, verb, sizeof(verb)), names, n, &elf, name);
 
 	*told = code != CLI_OK; /* the message, or the document, is out */
 	if (code == CLI_OK) {
@@ -210,14 +236,18 @@ int cli_policy_check(struct cli *c, const char *schema, char *const *files, int 
 static int unknown_hook(struct cli *c)
 {
 	struct nearest n;
-	char hint[96];
+	char hint[160];
+	int len;
 
 	nearest_init(&n, c->opt[O_SECTION]);
+	len = snprintf(hint, sizeof(hint), "Hooks:");
 	for (const struct hook_info *h = hook_table; h->name; h++) {
 		nearest_offer(&n, h->name);
+		len += snprintf(hint + len, sizeof(hint) - (size_t)len, " %s", h->name);
 	}
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 nearest_best(&n) ? nearest_best(&n) : "submit");
+	if (nearest_best(&n)) {
+		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
+	}
 	return cli_fail(c, CLI_USAGE, "usage", hint,
 			"policy check: --section: there is no hook '%s'", c->opt[O_SECTION]);
 }

@@ -134,7 +134,9 @@ static int cmd_policy_new(struct cli *c)
 	}
 	if (mkdir(dir, 0777) < 0) {
 		return cli_fail(c, CLI_FAILED, "file",
-				errno == EEXIST ? "Take another name; nothing was changed" : NULL,
+				errno == EEXIST	  ? "Take another name; nothing was changed"
+				: errno == ENOENT ? "Make the folder that it is to lie in first"
+						  : NULL,
 				"policy new: %s: %s", dir,
 				errno == EEXIST ? "exists already" : strerror(errno));
 	}

@@ -40,7 +40,7 @@ static json_t *result_json(const char *file, int err, const struct sim_result *r
 	for (unsigned i = 0; i < res->n_failures; i++) {
 		json_array_append_new(failures, failure_json(&res->failure[i]));
 	}
-	d = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:o}", "file", file, "ok",
+	d = json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "file", cli_json_text(file), "ok",
 		      !err && !res->failures, "events", (json_int_t)res->events, "expectations",
 		      (json_int_t)res->expectations, "failed", (json_int_t)res->failures, "span_ns",
 		      (json_int_t)res->span_ns, "failures", failures);
@@ -181,7 +181,7 @@ static int own_scenario(struct cli *c, char *path, size_t cap)
 		return CLI_OK;
 	}
 	return cli_fail(c, CLI_USAGE, "usage", "See: gbpf help policy test",
-			"policy test: name a scenario; there is none beside the policy");
+			"policy test: name a scenario; there is no %s", path);
 }
 
 static int cmd_policy_test(struct cli *c)
@@ -208,7 +208,7 @@ static int cmd_policy_test(struct cli *c)
 	buf_finish(&elf);
 	if (code == CLI_OK && c->json) {
 		cli_json(c, "policy.test",
-			 json_pack("{s:s, s:o}", "policy", name, "scenarios", list));
+			 json_pack("{s:o, s:o}", "policy", cli_json_text(name), "scenarios", list));
 	} else {
 		json_decref(list);
 	}

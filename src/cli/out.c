@@ -26,26 +26,34 @@ static void print_document(FILE *to, json_t *document)
 	}
 }
 
-static json_t *text_or_null(const char *s)
+json_t *cli_json_text(const char *s)
 {
-	json_t *v = s ? json_string(s) : NULL;
+	json_t *v = s ? json_string(s) : json_null();
 
-	return v ? v
-		 : json_null(); /* not UTF-8: a foreign file's name; better null than no document */
+	if (!v) { /* not UTF-8: a foreign file's name */
+		char *fit = strdup(s);
+
+		for (char *c = fit; c && *c; c++) {
+			*c = (unsigned char)*c < 0x80 ? *c : '?';
+		}
+		v = fit ? json_string(fit) : NULL;
+		free(fit);
+	}
+	return v ? v : json_null();
 }
 
 static int fail_json(struct cli *c, int exit_code, const char *code, const char *message,
 		     const char *hint, const char *place, const char *detail)
 {
 	json_t *e = json_pack("{s:s, s:i, s:o, s:o}", "code", code, "exit", exit_code, "message",
-			      text_or_null(message), "hint", text_or_null(hint ? hint : ""));
+			      cli_json_text(message), "hint", cli_json_text(hint ? hint : ""));
 	json_t *d;
 
 	if (e && place && place[0]) {
-		json_object_set_new(e, "place", text_or_null(place));
+		json_object_set_new(e, "place", cli_json_text(place));
 	}
 	if (e && detail && detail[0]) {
-		json_object_set_new(e, "detail", text_or_null(detail));
+		json_object_set_new(e, "detail", cli_json_text(detail));
 	}
 	d = json_pack("{s:s, s:o}", "schema", "gbpf.error/1", "error", e ? e : json_null());
 	if (d) {

@@ -45,6 +45,22 @@ static bool nearest_policy(const char *name, char *best, size_t cap)
 	return any;
 }
 
+static bool installed(const char *name, char *path, size_t cap)
+{
+	char leaf[128];
+
+	if (strchr(name, '/') || strlen(name) + sizeof("policies/" SUFFIX) > sizeof(leaf)) {
+		return false;
+	}
+	snprintf(leaf, sizeof(leaf), "policies/%s" SUFFIX, name);
+	return path_lib(path, cap, leaf) == 0 && access(path, R_OK) == 0;
+}
+
+const char *cli_policy_path(const char *name, char *path, size_t cap)
+{
+	return access(name, F_OK) < 0 && installed(name, path, cap) ? path : name;
+}
+
 int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap)
 {
 	size_t len = strlen(name);
@@ -61,16 +77,16 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 		return cli_fail(c, errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "not-found", NULL,
 				"%s: %s: %s", what, name, strerror(errno));
 	}
-	if (len + sizeof("policies/" SUFFIX) <= sizeof(leaf)) {
-		snprintf(leaf, sizeof(leaf), "policies/%s" SUFFIX, name);
-		if (path_lib(path, cap, leaf) == 0 && access(path, R_OK) == 0) {
-			return CLI_OK;
-		}
+	if (installed(name, path, cap)) {
+		return CLI_OK;
 	}
+	snprintf(leaf, sizeof(leaf), "%.60s" SUFFIX, name);
 	snprintf(hint, sizeof(hint),
 		 "Give an installed policy's name or the path of a .bpf.o file");
 	if (source) {
 		snprintf(hint, sizeof(hint), "Build it first: gbpf policy build %.80s", name);
+	} else if (access(leaf, R_OK) == 0) {
+		snprintf(hint, sizeof(hint), "Did you mean the file '%.70s'?", leaf);
 	} else if (access(name, R_OK) == 0) {
 		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
 	} else if (nearest_policy(name, best, sizeof(best))) {

@@ -11,6 +11,9 @@
  * policy, all else a file. CLI_OK, or an exit code after a message. */
 int cli_policy_find(struct cli *c, const char *what, const char *name, char *path, size_t cap);
 
+/* Where a file, or, if there is none of that name, the installed policy lies: name or path. */
+const char *cli_policy_path(const char *name, char *path, size_t cap);
+
 /* Reads the objects that n words name and makes one of them. name: of the first, without .bpf.o.
  * CLI_OK, or an exit code after a message; the caller finishes elf in any case. */
 int cli_policy_read(struct cli *c, const char *what, char *const *words, int n, struct buf *elf,

@@ -62,12 +62,14 @@ static void add_rule(json_t *d, const struct report *r)
 
 json_t *cli_report_json(const struct report *r)
 {
-	json_t *d = json_pack("{s:s, s:s?, s:s?, s:s?, s:s?}", "code", r->code, "place",
-			      buf_text(&r->place), "message", buf_text(&r->message), "hint",
-			      buf_text(&r->hint), "detail", buf_text(&r->detail));
+	json_t *d = json_pack("{s:s, s:o, s:o, s:o, s:o}", "code", r->code, "place",
+			      cli_json_text(buf_text(&r->place)), "message",
+			      cli_json_text(buf_text(&r->message)), "hint",
+			      cli_json_text(buf_text(&r->hint)), "detail",
+			      cli_json_text(buf_text(&r->detail)));
 
-	if (!d) { /* a foreign file's names that are not UTF-8 */
-		return json_pack("{s:s, s:s}", "code", r->code, "message", "(not UTF-8)");
+	if (!d) {
+		return json_pack("{s:s}", "code", r->code);
 	}
 	add_place(d, buf_text(&r->place));
 	add_rule(d, r);

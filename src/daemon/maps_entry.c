@@ -86,7 +86,7 @@ static bool may_change(struct call *c, const struct entry *e)
 		return false;
 	}
 	if (maps_per_tenant(&e->v) && e->tenant < 0) {
-		control_error(c, 2, "usage", "Name one; `gbpf ps` lists them",
+		control_error(c, 2, "usage", "Name one with --tenant PID; `gbpf ps` lists them",
 			      "each tenant has its own '%s'", e->v.def->name);
 		return false;
 	}

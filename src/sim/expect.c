@@ -311,10 +311,16 @@ static void offer(void *arg, const char *name)
 	nearest_offer(arg, name);
 }
 
+static void list(void *arg, const char *name)
+{
+	buf_printf(arg, "%s%s", ((struct buf *)arg)->len ? ", " : "", name);
+}
+
 /* A word in capitals that is no verdict of the hook, but nearly one. */
 static int misspelt_verdict(struct sim *s, const char *at, size_t len)
 {
-	char word[32], hint[64];
+	struct buf names = { 0 };
+	char word[32], hint[160];
 	struct nearest n;
 	int64_t other;
 
@@ -324,8 +330,14 @@ static int misspelt_verdict(struct sim *s, const char *at, size_t len)
 	if (!nearest_best(&n) && !sim_verdict_named(-1, at, len, &other)) {
 		return 0;
 	}
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 nearest_best(&n) ? nearest_best(&n) : "verdict == NUMBER");
+	if (nearest_best(&n)) {
+		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
+	} else {
+		sim_verdict_each(s->last.hook->id, list, &names);
+		snprintf(hint, sizeof(hint), "It has %s",
+			 names.len ? buf_text(&names) : "none with a name: expect verdict == 0");
+	}
+	buf_finish(&names);
 	return sim_wrong(s, at, hint, "%s has no verdict '%s'", s->last.hook->name, word);
 }
 
