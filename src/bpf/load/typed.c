@@ -236,6 +236,9 @@ int ebpf_typed_write(const struct btf *btf, const struct ebpf_typed_part *part, 
 	if (high && high != ~mask) {
 		return -ERANGE;
 	}
+	if (!high && bits < 64 && (value >> (bits - 1)) && typed_is_signed(t)) {
+		return -ERANGE; /* it would come back as a negative number */
+	}
 	memcpy(&v, (const uint8_t *)base + part->offset, part->bytes);
 	v = (v & ~(mask << part->bit)) | ((value & mask) << part->bit);
 	memcpy((uint8_t *)base + part->offset, &v, part->bytes);
