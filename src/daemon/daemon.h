@@ -70,6 +70,7 @@ struct daemon {
 	unsigned n_obituaries;
 
 	struct policies *policies; /* owned */
+	uint64_t unmapping_bytes;  /* live.c: memory of dead tenants that the worker unmaps */
 	struct ticker *ticker;	   /* owned */
 	sd_event_source *failure_timer;
 	uint64_t dump_last_ns, dump_left_ns; /* maps_dump.c: time that dumps may take yet */

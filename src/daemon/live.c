@@ -8,9 +8,14 @@
 
 #include "base/shm.h"
 
+#define UNMAP_AT_ONCE_BYTES (256u << 10)
+
 struct gone {
+	struct job job; /* first */
 	struct gone *next;
+	struct daemon *d;
 	struct page page;
+	size_t bytes;
 };
 
 static void *tenant_region(void *ctx, uint32_t tenant)
@@ -158,7 +163,7 @@ int live_add_tenant(struct live *l, uint32_t tenant)
 	if (!bytes || l->region[tenant].map) {
 		return 0;
 	}
-	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES) {
+	if (l->region_total + l->d->unmapping_bytes + bytes > LIVE_MAX_TOTAL_BYTES) {
 		return -E2BIG;
 	}
 	err = page_create(&l->region[tenant], "gbpf-tenant", bytes);
@@ -189,24 +194,58 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
 	l->region_total += bytes;
 }
 
+static void unmap_work(struct job *j)
+{
+	page_destroy(&((struct gone *)j)->page);
+}
+
+static void unmap_done(struct job *j)
+{
+	struct gone *g = (struct gone *)j;
+
+	g->d->unmapping_bytes -= g->bytes;
+	page_destroy(&g->page);
+	free(g);
+}
+
+/* Many may die at once, each with megabytes that it has filled: the kernel frees some 10 GiB a
+ * second. Until it has, they count. */
+static void unmap_later(struct gone *g)
+{
+	g->job = (struct job){ .work = unmap_work, .done = unmap_done, .drop = unmap_done };
+	g->d->unmapping_bytes += g->bytes;
+	if (g->d->worker.running) {
+		worker_submit(&g->d->worker, &g->job);
+	} else {
+		unmap_done(&g->job); /* gbpfd ends */
+	}
+}
+
 void live_forget_tenant(struct live *l, uint32_t tenant)
 {
+	struct page *p = &l->region[tenant];
 	struct gone *g;
 
-	if (!l->region[tenant].map) {
+	if (!p->map) {
 		return;
 	}
-	l->region_total -= l->region[tenant].bytes;
-	if (!l->copying) {
-		page_destroy(&l->region[tenant]);
+	l->region_total -= p->bytes;
+	if (!l->copying && p->bytes <= UNMAP_AT_ONCE_BYTES) {
+		page_destroy(p);
 		return;
 	}
 	g = malloc(sizeof(*g));
-	if (g) { /* else it stays mapped for good, which is better than under the worker's feet */
-		*g = (struct gone){ .page = l->region[tenant], .next = l->gone };
-		l->gone = g;
+	if (g) {
+		*g = (struct gone){ .d = l->d, .page = *p, .bytes = p->bytes, .next = l->gone };
 	}
-	l->region[tenant] = PAGE_NONE;
+	if (g && l->copying) {
+		l->gone = g;
+	} else if (g) {
+		unmap_later(g);
+	} else if (!l->copying) {
+		page_destroy(p);
+	} /* else it stays mapped for good, which is better than under the worker's feet */
+	*p = PAGE_NONE;
 }
 
 void live_copied(struct live *l)
@@ -216,8 +255,7 @@ void live_copied(struct live *l)
 		struct gone *g = l->gone;
 
 		l->gone = g->next;
-		page_destroy(&g->page);
-		free(g);
+		unmap_later(g);
 	}
 }
 

@@ -11,6 +11,8 @@
 #include "daemon/consts.h"
 #include "daemon/text.h"
 
+#define THREADS_TEXT (64u << 10) /* of one entry */
+
 /* Whose keys are numbers also when no type says so. */
 static bool is_index(uint32_t type)
 {
@@ -77,11 +79,14 @@ static void put_histogram(struct buf *out, const uint64_t *row)
 	buf_puts(out, "]");
 }
 
-/* Each thread's own; those that are all zero are left out. */
+/* Each thread's own; those that are all zero are left out, and so are those that there is no room
+ * for. */
 static void put_threads(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
 			uint32_t index)
 {
 	uint64_t *value = calloc(1, EBPF_MAX_VALUE_BYTES);
+	size_t most = out->len + THREADS_TEXT;
+	uint32_t left_out = 0;
 	bool any = false;
 
 	buf_puts(out, ",\"threads\":[");
@@ -93,7 +98,9 @@ static void put_threads(struct buf *out, const struct maps_view *v, const struct
 			value[w] = load_relaxed((const uint64_t *)(const void *)(at + w * 8));
 			sum |= value[w];
 		}
-		if (sum) {
+		if (sum && out->len > most) {
+			left_out++;
+		} else if (sum) {
 			buf_printf(out, "%s{\"slot\":%" PRIu32 ",\"value\":", any ? "," : "", t);
 			maps_put_value(out, v, value);
 			buf_puts(out, "}");
@@ -101,6 +108,9 @@ static void put_threads(struct buf *out, const struct maps_view *v, const struct
 		}
 	}
 	buf_puts(out, "]");
+	if (left_out) {
+		buf_printf(out, ",\"threads_left_out\":%" PRIu32, left_out);
+	}
 	free(value);
 }
 

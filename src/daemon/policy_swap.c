@@ -142,14 +142,16 @@ void swap_flip(struct request *q)
 	int first = -1;
 
 	q->waited_ns = q->waited_ns ? q->waited_ns : begin - q->prepare_begin_ns;
-	q->asked = q->acked = 0;
-	session_each(d, s)
+	q->asked = q->acked = q->failed = 0;
+	session_each(d, s) /* of those that live: others may have answered before they died */
 	{
+		bool answered = s->wait_for && s->prepares_acked >= s->wait_for;
+
 		q->asked += s->wait_for != 0;
-		q->acked += s->wait_for && s->prepares_acked >= s->wait_for;
+		q->acked += answered && !s->cannot;
+		q->failed += answered && s->cannot;
 		s->wait_for = 0;
 	}
-	q->acked -= MIN(q->failed, q->acked); /* they answered, but cannot run it */
 	POINT("daemon.swap.before_flip");
 	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
 		q->old[i] = policy_active_version(d, i);
@@ -243,9 +245,7 @@ void policy_prepared(struct session *s, uint64_t version, int status)
 		session_event(s, "prepare", "%s cannot run policy version %llu: %s", s->name,
 			      (unsigned long long)version,
 			      strerror(status < 0 && status > -4096 ? -status : EINVAL));
-		if (d->policies->pending && s->wait_for == s->prepares_acked) {
-			d->policies->first->failed++;
-		}
+		s->cannot = s->cannot || s->wait_for == s->prepares_acked;
 	}
 	policy_check_acks(d);
 }
@@ -316,7 +316,7 @@ void swap_prepare(struct request *q, struct live *l)
 	session_each(q->d, s)
 	{
 		s->wait_for = 0;
-		s->offered = false;
+		s->offered = s->cannot = false;
 	}
 	q->d->policies->pending = l;
 	q->sending = true;

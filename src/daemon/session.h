@@ -47,6 +47,7 @@ struct session {
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
 	bool offered;	   /* the version of the swap under way */
+	bool cannot;	   /* run it, as it has said */
 	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
 	uint64_t note_second;
 	unsigned note_count;
