@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "bpf/load/scalar.h"
 #include "bpf/load/verify.h"
+#include "bpf/run/signature.h"
 
 enum reg_type {
 	REG_NONE, /* never written, or dead after a call */
@@ -182,28 +183,6 @@ struct verify_field {
 	int writable;
 };
 
-enum arg_type {
-	ARG_NONE,
-	ARG_SCALAR,
-	ARG_CONST_MAP,
-	ARG_MAP_KEY,
-	ARG_MAP_VALUE,
-	ARG_MEM,
-	ARG_MEM_UNINIT,
-	ARG_SIZE,
-	ARG_SIZE_OR_ZERO,
-	ARG_CTX,
-	ARG_CONST_SIZE,
-	ARG_MAP_OUT,
-	ARG_FUNC,
-	ARG_ANY,
-	ARG_RECORD,
-	ARG_ITER_NEW,
-	ARG_ITER,
-	ARG_ITER_END,
-	ARG_LOCK
-};
-enum ret_type { RET_SCALAR, RET_MAP_VALUE_OR_NULL, RET_VOID, RET_RECORD_OR_NULL, RET_ITER_OR_NULL };
 enum { SIDE_LOCAL = 1, SIDE_DAEMON = 2, SIDE_BOTH = 3 };
 
 struct verify_helper {

@@ -9,34 +9,11 @@
 #include "base/compiler.h"
 #include "bpf/run/alu.h"
 #include "bpf/run/decode.h"
+#include "bpf/run/signature.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #include "gbpf/hooks.def"
-
-enum arg_kind {
-	ARG_NONE,
-	ARG_SCALAR,
-	ARG_CONST_MAP,
-	ARG_MAP_KEY,
-	ARG_MAP_VALUE,
-	ARG_MEM,
-	ARG_MEM_UNINIT,
-	ARG_SIZE,
-	ARG_SIZE_OR_ZERO,
-	ARG_CTX,
-	ARG_CONST_SIZE,
-	ARG_MAP_OUT,
-	ARG_FUNC,
-	ARG_ANY,
-	ARG_RECORD,
-	ARG_ITER_NEW,
-	ARG_ITER,
-	ARG_ITER_END,
-	ARG_LOCK
-};
-
-enum ret_kind { RET_SCALAR, RET_VOID, RET_MAP_VALUE_OR_NULL, RET_RECORD_OR_NULL, RET_ITER_OR_NULL };
 
 static const uint8_t helper_ret[EBPF_HELPER_SLOTS] = {
 #define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
