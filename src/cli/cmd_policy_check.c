@@ -143,6 +143,7 @@ static int check_object(struct cli *c, const char *file, const struct buf *elf, 
 	if (err) {
 		file_hint(&r, file, err);
 		report_set(&r, err, "file", "cannot be read: %s", strerror(-err));
+		err = -EIO; /* EACCES says here that the file is unusable, not that it is unsafe */
 	} else if (is_source(file)) {
 		report_hint(&r, "Build it first: gbpf policy build %.80s", file);
 		err = report_set(&r, -EINVAL, "file", "this is source, no object");

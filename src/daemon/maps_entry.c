@@ -88,6 +88,11 @@ static bool may_change(struct call *c, const struct entry *e)
 			      map_type_name(e->v.def->type));
 		return false;
 	}
+	if (keyless(e->v.def->type) && json_is_string(json_object_get(c->params, "key"))) {
+		control_error(c, 2, "usage", "Leave the key out: the next element is meant",
+			      "a %s has no keys", map_type_name(e->v.def->type));
+		return false;
+	}
 	if (maps_per_tenant(&e->v) && e->tenant < 0) {
 		control_error(c, 2, "usage", "Name one with --tenant PID; `gbpf ps` lists them",
 			      "each tenant has its own '%s'", e->v.def->name);
@@ -206,6 +211,14 @@ static void fail_change(struct call *c, const struct entry *e, int err)
 	case -E2BIG:
 		control_error(c, 7, "full", NULL, "map '%s' is full", e->v.def->name);
 		break;
+	case -EINVAL:
+		if (e->v.def->type == GBPF_MAP_LPM_TRIE) {
+			control_error(c, 2, "usage", "It counts bits",
+				      "the prefix is longer than %u",
+				      8 * (e->v.def->key_bytes - 4));
+			break;
+		}
+		FALLTHROUGH;
 	default:
 		control_error(c, 1, "failed", NULL, "map '%s' cannot be changed: %s",
 			      e->v.def->name, strerror(-err));

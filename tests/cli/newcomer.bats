@@ -50,3 +50,58 @@ load helper
 	[ "$status" -eq 5 ]
 	[[ "$output" == *"no map"* ]]
 }
+
+@test "a file that may not be read is unusable, not refused" {
+	[ "$(id -u)" -ne 0 ] || command -v setpriv >/dev/null || skip "needs a user without rights"
+	cp "$GBPF_PREFIX/lib/gbpf/policies/fifo.bpf.o" a.bpf.o
+	chmod 000 a.bpf.o
+	chmod 755 .
+	local as=()
+	[ "$(id -u)" -ne 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	run "${as[@]}" "$GBPF" policy check ./a.bpf.o
+	echo "$output"
+	[ "$status" -eq 1 ]
+}
+
+@test "maps say what they take" {
+	cat >maps.bpf.c <<-'EOF'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		struct prefix { u32 bits; u8 ip[4]; };
+		struct {
+			__uint(type, GBPF_MAP_LPM_TRIE);
+			__uint(max_entries, 16);
+			__type(key, struct prefix);
+			__type(value, s32);
+		} nets SEC(".maps");
+		struct {
+			__uint(type, GBPF_MAP_QUEUE);
+			__uint(max_entries, 4);
+			__type(value, u64);
+		} next SEC(".maps");
+		SEC("gbpf/tick") int GBPF_PROG(maps_tick, tick)
+		{
+			return 0;
+		}
+	EOF
+	sed 's/max_entries, 4/max_entries, 1000/; s/MAP_QUEUE/MAP_RINGBUF/' maps.bpf.c >ring.bpf.c
+	run "$GBPF" policy build ring.bpf.c
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"a power of two from 4096"* ]]
+	"$GBPF" policy build maps.bpf.c
+	"$GBPF" run --device soft true
+	"$GBPF" policy swap maps.bpf.o
+	run "$GBPF" map set nets '{bits=64, ip=[10,0,0,0]}' 5
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"longer than 32"* ]]
+	run "$GBPF" map set nets '{bits=8, ip=[10,0,0,0]}' 3000000000
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"does not fit"* ]]
+	"$GBPF" map set next 7
+	run "$GBPF" map delete next 0
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"no keys"* ]]
+	run "$GBPF" map delete next
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"= 7"* ]]
+}

@@ -211,6 +211,28 @@ static int check_numbers(struct obj_parse *p, const struct ebpf_map_def *d)
 	return 0;
 }
 
+/* What authors miss most often (ebpf_map_check decides). */
+static const char *what_suits(uint32_t type)
+{
+	switch (type) {
+	case MAP_RINGBUF:
+		return "a ring buffer has max_entries bytes, a power of two from 4096 on, no "
+		       "__type(key), and map_flags GBPF_F_TENANT, or GBPF_F_DAEMON for gbpfd's "
+		       "programs";
+	case MAP_HISTOGRAM:
+		return "declare it by GBPF_HISTOGRAM(name, rows)";
+	case MAP_THREAD_ARRAY:
+		return "it has u32 keys, values of whole 8 bytes, and map_flags GBPF_F_TENANT";
+	case MAP_LPM_TRIE:
+		return "its key is a struct of a u32, the length in bits, and the bytes";
+	case MAP_ARRAY:
+		return "arrays have u32 keys; GBPF_F_TENANT and GBPF_F_EPOCH stand alone";
+	default:
+		return "GBPF_F_TENANT stands alone, GBPF_F_EPOCH is for arrays; man 7 gbpf-policy "
+		       "has each type";
+	}
+}
+
 #define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH)
 
 int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
@@ -242,7 +264,11 @@ int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
 	whole = *d;
 	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* which one: object_entries.c finds it */
 	err = ebpf_map_check(&whole);
-	return err ? refuse_map(p, d, err, "sizes or flags do not suit the type") : 0;
+	if (err) {
+		report_hint(p->r, "%s", what_suits(d->type));
+		return refuse_map(p, d, err, "sizes or flags do not suit the type");
+	}
+	return 0;
 }
 
 struct ebpf_map_def *obj_new_map(struct obj_parse *p, const char *name, int *err)
