@@ -10,6 +10,10 @@
 #include "bpf/load/btf_equal.h"
 #include "daemon/consts.h"
 
+/* This is done on the loop: some milliseconds at most. What could not be looked at is not kept. */
+#define MAX_LOOKS 200000u
+#define LOOK_VARIABLE 4u
+
 /* ---- deciding ---- */
 
 static int find_map(const struct ebpf_object *o, const char *name)
@@ -63,22 +67,38 @@ static const char *definitions_differ(const struct ebpf_map_def *a, const struct
 	return NULL;
 }
 
-/* The old version's variable of that name, type and scope, in whatever section it was. */
-static int find_variable(const struct keep *k, const struct ebpf_variable *v, uint32_t flags,
-			 uint32_t from_map, struct ebpf_variable *ret)
+/* The old version's variable of that name and type, from *at to end or the section's end. */
+static int find_between(struct keep *k, const struct ebpf_variable *v, uint32_t from_map,
+			uint32_t *at, uint32_t end, struct ebpf_variable *ret)
 {
 	const struct ebpf_object *o = &k->old->object;
 
-	for (uint32_t i = 0; ebpf_variable_at(ebpf_object_btf(o), o->value_type[from_map],
-					      o->maps[from_map].value_bytes, i, ret) == 0;
-	     i++) {
-		if (strcmp(ret->name, v->name) == 0 && o->maps[from_map].flags == flags &&
-		    ebpf_types_equal(ebpf_object_btf(o), ret->type,
-				     ebpf_object_btf(&k->new->object), v->type)) {
+	for (; *at < end && k->looks &&
+	       ebpf_variable_at(ebpf_object_btf(o), o->value_type[from_map],
+				o->maps[from_map].value_bytes, *at, ret) == 0;
+	     ++*at) {
+		k->looks -= MIN(k->looks, LOOK_VARIABLE);
+		if (strcmp(ret->name, v->name) == 0 &&
+		    ebpf_types_equal_within(ebpf_object_btf(o), ret->type,
+					    ebpf_object_btf(&k->new->object), v->type, &k->looks)) {
+			++*at;
 			return 0;
 		}
 	}
 	return -ENOENT;
+}
+
+/* Mostly it comes right behind the one that was found last. */
+static int find_variable(struct keep *k, const struct ebpf_variable *v, uint32_t from_map,
+			 uint32_t *at, struct ebpf_variable *ret)
+{
+	uint32_t begin = *at;
+
+	if (find_between(k, v, from_map, at, UINT32_MAX, ret) == 0) {
+		return 0;
+	}
+	*at = 0;
+	return find_between(k, v, from_map, at, begin, ret);
 }
 
 /* A data section: each variable that has the same name and type in the old section. Where the
@@ -88,15 +108,16 @@ static void plan_data(struct keep *k, uint32_t i, int from)
 	const struct ebpf_object *o = &k->new->object;
 	struct keep_map *m = &k->map[i];
 	struct ebpf_variable v, was;
-	uint32_t n = 0;
-	int err;
+	uint32_t n = 0, at = 0;
+	int err = 0;
 
 	m->span = k->n_spans;
-	while ((err = ebpf_variable_at(ebpf_object_btf(o), o->value_type[i], o->maps[i].value_bytes,
-				       n, &v)) == 0) {
+	while (k->looks && (err = ebpf_variable_at(ebpf_object_btf(o), o->value_type[i],
+						   o->maps[i].value_bytes, n, &v)) == 0) {
+		k->looks -= MIN(k->looks, LOOK_VARIABLE);
 		n++;
 		if (k->n_spans < KEEP_SPANS &&
-		    find_variable(k, &v, o->maps[i].flags, (uint32_t)from, &was) == 0) {
+		    find_variable(k, &v, (uint32_t)from, &at, &was) == 0) {
 			k->spans[k->n_spans++] =
 				(struct keep_span){ was.offset, v.offset, v.bytes };
 			m->n_spans++;
@@ -136,11 +157,11 @@ static void plan_map(struct keep *k, uint32_t i)
 		return;
 	} else if (d->is_data != was->maps[from].is_data) {
 		m->reason = "is a data section in one version only";
-	} else if (!ebpf_types_equal(ebpf_object_btf(was), was->key_type[from], ebpf_object_btf(o),
-				     o->key_type[i])) {
+	} else if (!ebpf_types_equal_within(ebpf_object_btf(was), was->key_type[from],
+					    ebpf_object_btf(o), o->key_type[i], &k->looks)) {
 		m->reason = "has keys of another type";
-	} else if (!ebpf_types_equal(ebpf_object_btf(was), was->value_type[from],
-				     ebpf_object_btf(o), o->value_type[i])) {
+	} else if (!ebpf_types_equal_within(ebpf_object_btf(was), was->value_type[from],
+					    ebpf_object_btf(o), o->value_type[i], &k->looks)) {
 		m->reason = "has values of another type";
 	}
 	if (!m->reason) {
@@ -156,6 +177,7 @@ int keep_plan(struct keep *k, const struct ebpf_built *old, const struct ebpf_bu
 	memset(k, 0, sizeof(*k));
 	k->old = old;
 	k->new = new;
+	k->looks = MAX_LOOKS;
 	if (ebpf_maps_layout(old->object.maps, old->object.n_maps, k->old_maps, bytes) < 0 ||
 	    ebpf_maps_layout(new->object.maps, new->object.n_maps, k->new_maps, bytes) < 0) {
 		return -EINVAL;

@@ -29,6 +29,7 @@ struct keep {
 	struct keep_map map[EBPF_MAX_MAPS]; /* by map of the new version */
 	struct keep_span spans[KEEP_SPANS];
 	unsigned n_spans, n_kept;
+	unsigned looks; /* at variables and types, that there may be yet */
 };
 
 /* Decides. 0 or -EINVAL (definitions that cannot be laid out). */

@@ -50,7 +50,8 @@ static void say_change(struct maps_watch *w, struct buf *out, int tenant, const 
 	}
 }
 
-static void look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map *m,
+/* True: something was said of it, which takes longer than looking. */
+static bool look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map *m,
 		    uint32_t tenant)
 {
 	uint8_t *was = w->seen[tenant] + entry_bytes(w) * w->position;
@@ -59,7 +60,7 @@ static void look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map
 
 	if (there == was[0] && (!there || (memcmp(was + 1, w->key, keys) == 0 &&
 					   memcmp(was + 1 + keys, w->value, values) == 0))) {
-		return;
+		return false;
 	}
 	if (w->known[tenant]) {
 		say_change(w, out, (int)tenant, was, there);
@@ -67,6 +68,7 @@ static void look_at(struct maps_watch *w, struct buf *out, const struct ebpf_map
 	was[0] = there;
 	memcpy(was + 1, w->key, keys);
 	memcpy(was + 1 + keys, w->value, values);
+	return w->known[tenant];
 }
 
 /* False: there is no room for what this instance holds, which is said once. */
@@ -97,18 +99,19 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 	struct ebpf_map room;
 	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
 	uint32_t positions;
+	bool said = false;
 
 	if (!m || !remember(w, out, tenant)) {
 		return true;
 	}
 	positions = maps_positions(m);
 	for (; w->position < positions; w->position++) {
-		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64) &&
+		if ((w->position % LOOK_EVERY == 0 || m->value_bytes > 64 || said) &&
 		    (clock_now_ns() > deadline_ns ||
 		     control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES)) {
 			return false;
 		}
-		look_at(w, out, m, tenant);
+		said = look_at(w, out, m, tenant);
 	}
 	w->known[tenant] = true;
 	return true;

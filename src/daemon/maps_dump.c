@@ -60,14 +60,16 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 {
 	uint32_t positions = maps_positions(m);
 	int tenant = maps_per_tenant(&d->v) ? (int)d->at.tenant : MAPS_NO_TENANT;
+	bool said = false;
 
 	for (; d->at.position < positions; d->at.position++) {
 		if (d->n == d->limit || d->out.len > PAGE_BYTES ||
-		    ((d->at.position % LOOK_EVERY == 0 || m->value_bytes > SMALL_BYTES ||
+		    ((d->at.position % LOOK_EVERY == 0 || m->value_bytes > SMALL_BYTES || said ||
 		      m->type == GBPF_MAP_STACK) &&
 		     clock_now_ns() > d->deadline_ns)) {
 			return false;
 		}
+		said = false;
 		if (maps_entry_at(m, d->at.position, d->key, d->value) != 1 ||
 		    (d->nonzero && is_zero(d->value, m->value_bytes))) {
 			continue;
@@ -75,6 +77,7 @@ static bool walk(struct dump *d, const struct ebpf_map *m)
 		buf_puts(&d->out, d->n++ ? ",{" : "{");
 		maps_put_entry(&d->out, &d->v, m, tenant, d->at.position, d->key, d->value);
 		buf_puts(&d->out, "}");
+		said = true;
 	}
 	return true;
 }

@@ -10,8 +10,6 @@
 #include "daemon/consts.h"
 #include "daemon/maps_watch_int.h"
 
-#define DRAIN_NS 2000000u /* for what is left when a tenant or a version goes */
-
 struct watch_ring {
 	struct ebpf_ring_reader reader;
 	uint64_t told_lost;
@@ -106,7 +104,7 @@ bool watch_rings(struct maps_watch *w)
 	return done;
 }
 
-void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead)
+void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead, uint64_t deadline_ns)
 {
 	struct buf out;
 
@@ -114,6 +112,6 @@ void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead)
 		return;
 	}
 	buf_init(&out);
-	(void)take(w, &out, tenant, clock_now_ns() + DRAIN_NS, dead);
+	(void)take(w, &out, tenant, deadline_ns, dead);
 	buf_finish(&out);
 }

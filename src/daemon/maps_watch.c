@@ -107,10 +107,20 @@ static int on_time(sd_event_source *src, uint64_t usec, void *arg)
 
 /* ---- beginning and end ---- */
 
+/* Many tenants may die in one turn of the loop, and leave full rings: the time is for all of them.
+ */
+static uint64_t drain_until(struct daemon *d)
+{
+	uint64_t turn = 0, now = clock_now_ns();
+
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &turn);
+	return MAX(turn * 1000 + WATCH_DRAIN_NS, now + WATCH_DRAIN_LEAST_NS);
+}
+
 static void tenant_gone(struct maps_watch *w, uint32_t tenant)
 {
 	if (watches_ring(w)) {
-		watch_ring_drain(w, tenant, true);
+		watch_ring_drain(w, tenant, true, drain_until(w->d));
 		watch_ring_forget(w, tenant);
 		return;
 	}
@@ -130,9 +140,10 @@ void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t ten
 static void version_gone(struct maps_watch *w, const char *why)
 {
 	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+	uint64_t deadline_ns = clock_now_ns() + WATCH_DRAIN_NS;
 
 	for (uint32_t i = 0; watches_ring(w) && i < all; i++) {
-		watch_ring_drain(w, i, false);
+		watch_ring_drain(w, i, false, deadline_ns);
 	}
 	say_end(w, why);
 	destroy(w);

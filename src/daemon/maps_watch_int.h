@@ -47,7 +47,9 @@ void watch_seen_forget(struct maps_watch *w, uint32_t tenant);
  * read. True: there are none. */
 bool watch_rings(struct maps_watch *w);
 /* The last records of one; its writers are gone, or will be. */
-void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead);
+void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead, uint64_t deadline_ns);
+#define WATCH_DRAIN_NS 2000000u	     /* for what is left when tenants or a version go */
+#define WATCH_DRAIN_LEAST_NS 100000u /* for each tenant */
 void watch_ring_forget(struct maps_watch *w, uint32_t tenant);
 
 #endif

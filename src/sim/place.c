@@ -73,11 +73,12 @@ static bool find_variable(struct sim *s, const char *name, struct sim_place *p)
 
 	for (uint32_t i = 0; i < o->n_maps; i++) {
 		const struct btf_type *t = typed_resolve(types(s), o->value_type[i]);
+		uint32_t looks = TYPED_LOOKS;
 		struct ebpf_typed_part part;
 
 		if (o->maps[i].is_data && t && btf_is_datasec(t) &&
 		    typed_member_named(types(s), t, o->maps[i].value_bytes, name, strlen(name), 0,
-				       &part) == 0) {
+				       &looks, &part) == 0) {
 			p->map = i;
 			p->type = o->value_type[i];
 			p->bytes = o->maps[i].value_bytes;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 #define MAX_DEPTH 24
 #define MAX_VISITS 20000u
 
@@ -37,6 +39,14 @@ static const char *name_of(const struct btf *btf, uint32_t off)
 
 static int equal(struct walk *w, uint32_t ia, uint32_t ib, int depth);
 
+static int names_equal(struct walk *w, const struct btf_member *a, const struct btf_member *b)
+{
+	const char *name = name_of(w->a, a->name_off);
+
+	w->visits += (unsigned)(strlen(name) / 64); /* it may be megabytes long */
+	return strcmp(name, name_of(w->b, b->name_off)) == 0;
+}
+
 static int members_equal(struct walk *w, const struct btf_type *a, const struct btf_type *b,
 			 int depth)
 {
@@ -46,8 +56,7 @@ static int members_equal(struct walk *w, const struct btf_type *a, const struct 
 	for (uint32_t i = 0; i < btf_vlen(a); i++) {
 		const struct btf_member *ma = &btf_members(a)[i], *mb = &btf_members(b)[i];
 
-		if (ma->offset != mb->offset ||
-		    strcmp(name_of(w->a, ma->name_off), name_of(w->b, mb->name_off)) != 0 ||
+		if (ma->offset != mb->offset || !names_equal(w, ma, mb) ||
 		    !equal(w, ma->type, mb->type, depth + 1)) {
 			return 0;
 		}
@@ -84,14 +93,26 @@ static int equal(struct walk *w, uint32_t ia, uint32_t ib, int depth)
 	}
 }
 
-int ebpf_types_equal(const struct btf *a, uint32_t type_a, const struct btf *b, uint32_t type_b)
+int ebpf_types_equal_within(const struct btf *a, uint32_t type_a, const struct btf *b,
+			    uint32_t type_b, unsigned *visits)
 {
-	struct walk w = { a, b, 0 };
+	struct walk w = { a, b, MAX_VISITS - MIN(*visits, MAX_VISITS) };
+	unsigned before = w.visits;
+	int same;
 
 	if (!type_a || !type_b) {
 		return type_a == type_b;
 	}
-	return a && b && equal(&w, type_a, type_b, 0);
+	same = a && b && equal(&w, type_a, type_b, 0);
+	*visits -= MIN(*visits, w.visits - before);
+	return same;
+}
+
+int ebpf_types_equal(const struct btf *a, uint32_t type_a, const struct btf *b, uint32_t type_b)
+{
+	unsigned visits = MAX_VISITS;
+
+	return ebpf_types_equal_within(a, type_a, b, type_b, &visits);
 }
 
 int ebpf_variable_at(const struct btf *btf, uint32_t section, uint32_t section_bytes, uint32_t i,

@@ -12,6 +12,9 @@ struct btf;
  * structs and unions also the same member names, offsets and types. Names of types and the
  * constants of enums do not matter. Type 0 equals type 0. */
 int ebpf_types_equal(const struct btf *a, uint32_t type_a, const struct btf *b, uint32_t type_b);
+/* The same; takes what it looked at from *visits, and when that is used up says no. */
+int ebpf_types_equal_within(const struct btf *a, uint32_t type_a, const struct btf *b,
+			    uint32_t type_b, unsigned *visits);
 
 /* A variable of a data section. */
 struct ebpf_variable {

@@ -124,22 +124,37 @@ static bool has_members(const struct btf_type *t)
 	return t && (btf_is_composite(t) || btf_is_datasec(t));
 }
 
-int typed_member_named(const struct btf *btf, const struct btf_type *t, size_t n, const char *name,
-		       size_t len, int depth, struct ebpf_typed_part *ret)
+static const char *member_name(const struct btf *btf, const struct btf_type *t, uint32_t i)
 {
-	for (uint32_t i = 0; has_members(t) && depth < TYPED_DEPTH && i < btf_vlen(t); i++) {
-		struct ebpf_typed_part in;
-		const char *at;
+	const struct btf_type *var;
 
-		if (typed_member(btf, t, i, n, ret, &at) < 0) {
+	if (!btf_is_datasec(t)) {
+		return typed_name(btf, btf_members(t)[i].name_off);
+	}
+	var = btf__type_by_id(btf, btf_var_secinfos(t)[i].type);
+	return var ? typed_name(btf, var->name_off) : "";
+}
+
+int typed_member_named(const struct btf *btf, const struct btf_type *t, size_t n, const char *name,
+		       size_t len, int depth, uint32_t *looks, struct ebpf_typed_part *ret)
+{
+	for (uint32_t i = 0; has_members(t) && depth < TYPED_DEPTH && i < btf_vlen(t) && *looks;
+	     i++) {
+		struct ebpf_typed_part in;
+		const char *at = member_name(btf, t, i);
+		bool same = len && strncmp(at, name, len) == 0 && !at[len];
+
+		--*looks;
+		if ((at[0] && !same) || typed_member(btf, t, i, n, ret, &at) < 0) {
 			continue;
 		}
-		if (strlen(at) == len && memcmp(at, name, len) == 0 && len) {
+		if (same) {
 			return 0;
 		}
-		if (!at[0] && btf_is_composite(typed_resolve(btf, ret->type)) &&
+		*looks -= MIN(*looks, 16u); /* sizes have been looked up */
+		if (btf_is_composite(typed_resolve(btf, ret->type)) &&
 		    typed_member_named(btf, typed_resolve(btf, ret->type), ret->bytes, name, len,
-				       depth + 1, &in) == 0) {
+				       depth + 1, looks, &in) == 0) {
 			in.offset += ret->offset;
 			*ret = in;
 			return 0;
@@ -288,6 +303,7 @@ static int step_name(const struct btf *btf, const char **path, struct ebpf_typed
 {
 	const struct btf_type *t = typed_resolve(btf, at->type);
 	struct ebpf_typed_part in;
+	uint32_t looks = TYPED_LOOKS;
 	size_t len;
 
 	*path += **path == '.';
@@ -296,7 +312,7 @@ static int step_name(const struct btf *btf, const char **path, struct ebpf_typed
 		return report_set(r, -EINVAL, "value", "'%.*s': this is not a struct", (int)len,
 				  *path);
 	}
-	if (typed_member_named(btf, t, at->bytes, *path, len, 0, &in) < 0) {
+	if (typed_member_named(btf, t, at->bytes, *path, len, 0, &looks, &in) < 0) {
 		return no_such_member(btf, at->type, *path, len, r);
 	}
 	in.offset += at->offset;

@@ -22,9 +22,12 @@ bool typed_is_char(const struct btf *btf, uint32_t id);
  * bytes. */
 int typed_member(const struct btf *btf, const struct btf_type *t, uint32_t i, size_t n,
 		 struct ebpf_typed_part *ret, const char **ret_name);
-/* Member by name, also of anonymous structs in it. */
+/* Members of the types of a stranger may be many, and contain themselves: how many more of them may
+ * be looked at. */
+#define TYPED_LOOKS (1u << 20)
+/* Member by name, also of anonymous structs in it. Looks at *looks members at most. */
 int typed_member_named(const struct btf *btf, const struct btf_type *t, size_t n, const char *name,
-		       size_t len, int depth, struct ebpf_typed_part *ret);
+		       size_t len, int depth, uint32_t *looks, struct ebpf_typed_part *ret);
 
 /* Name of an enum's value, or NULL. */
 const char *typed_enum_name(const struct btf *btf, const struct btf_type *t, uint64_t value);

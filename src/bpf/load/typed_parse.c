@@ -13,6 +13,7 @@ struct parser {
 	const char *text, *at;
 	uint8_t *base;
 	struct report *r;
+	uint32_t looks; /* members and enumerators that may be looked at yet */
 };
 
 static const struct {
@@ -133,6 +134,14 @@ static size_t word_length(const char *s)
 	return n;
 }
 
+static bool may_look(struct parser *p, const struct btf_type *t)
+{
+	uint32_t n = btf_is_any_enum(t) ? btf_vlen(t) : 0;
+
+	p->looks -= MIN(n, p->looks);
+	return p->looks > 0;
+}
+
 static int parse_scalar(struct parser *p, const struct ebpf_typed_part *part)
 {
 	const struct btf_type *t = typed_resolve(p->btf, part->type);
@@ -144,7 +153,7 @@ static int parse_scalar(struct parser *p, const struct ebpf_typed_part *part)
 	int err;
 
 	if (ebpf_typed_number(word, &end, &v) == 0) {
-	} else if (typed_enum_value(p->btf, t, word, len, &named) == 0) {
+	} else if (may_look(p, t) && typed_enum_value(p->btf, t, word, len, &named) == 0) {
 		v = (uint64_t)named;
 		end = word + len;
 	} else if (len == 4 && memcmp(word, "true", 4) == 0) {
@@ -262,7 +271,10 @@ static int parse_field(struct parser *p, const struct ebpf_typed_part *part, int
 	if (!len) {
 		return wrong(p, part->type, "here a member's name is needed");
 	}
-	if (typed_member_named(p->btf, t, part->bytes, p->at, len, 0, &in) < 0) {
+	if (typed_member_named(p->btf, t, part->bytes, p->at, len, 0, &p->looks, &in) < 0) {
+		if (!p->looks) {
+			return wrong(p, 0, "this has too many members");
+		}
 		return wrong(p, part->type, "there is no member '%.*s'", (int)MIN(len, 60u), p->at);
 	}
 	p->at += len;
@@ -355,7 +367,7 @@ static int parse_untyped(struct parser *p, size_t n)
 int ebpf_typed_parse(const struct btf *btf, uint32_t type, const char *text, void *bytes, size_t n,
 		     struct report *r)
 {
-	struct parser p = { btf, text, text, bytes, r };
+	struct parser p = { btf, text, text, bytes, r, TYPED_LOOKS };
 	struct ebpf_typed_part whole = { .type = type };
 	int err;
 

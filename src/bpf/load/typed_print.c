@@ -9,15 +9,24 @@
 #include "bpf/load/typed_int.h"
 
 #define MAX_LEAVES 16384u
-#define MAX_TEXT (4u << 20)
+#define MAX_TEXT (1u << 20)
+#define MAX_NAME 128u
 #define MAX_DESCRIPTION 400u
+#define MAX_DESCRIBED 512u /* members that are looked at */
 
 struct printer {
 	struct buf *out;
 	const struct btf *btf;
 	size_t limit;
 	uint32_t leaves;
+	uint32_t looks; /* enumerators, and members times 16, that may be looked at yet */
 };
+
+static bool may_look(struct printer *p, uint32_t n)
+{
+	p->looks -= MIN(n, p->looks);
+	return p->looks > 0;
+}
 
 static void print_hex(struct buf *out, const uint8_t *bytes, size_t n)
 {
@@ -33,13 +42,17 @@ static void print_hex(struct buf *out, const uint8_t *bytes, size_t n)
 static void print_string(struct buf *out, const char *text, size_t n)
 {
 	buf_puts(out, "\"");
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0, from = 0; i < n; i++) {
 		bool plain = text[i] >= 0x20 && text[i] <= 0x7e;
 
-		if (text[i] == '"' || text[i] == '\\') {
-			buf_puts(out, "\\");
+		if (text[i] == '"' || text[i] == '\\' || !plain) {
+			buf_add(out, text + from, i - from);
+			buf_puts(out, plain ? "\\" : "?");
+			from = i + !plain;
 		}
-		buf_add(out, plain ? &text[i] : "?", 1);
+		if (i == n - 1 && from < n) {
+			buf_add(out, text + from, n - from);
+		}
 	}
 	buf_puts(out, "\"");
 }
@@ -49,7 +62,7 @@ static void print_scalar(struct printer *p, const struct btf_type *t, uint64_t v
 	const char *name = typed_enum_name(p->btf, t, v);
 
 	if (name && name[0]) {
-		print_string(p->out, name, strlen(name));
+		print_string(p->out, name, strnlen(name, MAX_NAME));
 	} else if (typed_is_bool(t)) {
 		buf_puts(p->out, v ? "true" : "false");
 	} else if (is_signed) {
@@ -75,12 +88,15 @@ static int print_members(struct printer *p, const struct btf_type *t,
 		const char *name;
 		int err;
 
+		if (!may_look(p, 16)) {
+			return -E2BIG;
+		}
 		if (typed_member(p->btf, t, i, whole->bytes, &part, &name) < 0) {
 			continue;
 		}
 		buf_printf(p->out, "%s", first ? "" : ",");
 		if (name[0]) {
-			print_string(p->out, name, strlen(name));
+			print_string(p->out, name, strnlen(name, MAX_NAME));
 		} else {
 			buf_printf(p->out, "\"(%u)\"", i);
 		}
@@ -143,7 +159,8 @@ static int print_part(struct printer *p, const struct ebpf_typed_part *part, con
 	bool is_signed;
 	uint64_t v;
 
-	if (p->out->len > p->limit || ++p->leaves > MAX_LEAVES) {
+	if (p->out->len > p->limit || ++p->leaves > MAX_LEAVES ||
+	    (t && btf_is_any_enum(t) && !may_look(p, btf_vlen(t)))) {
 		return -E2BIG;
 	}
 	if (ebpf_typed_read(p->btf, part, base, &v, &is_signed) == 0) {
@@ -161,7 +178,7 @@ static int print_part(struct printer *p, const struct ebpf_typed_part *part, con
 int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, const void *bytes,
 		     size_t n)
 {
-	struct printer p = { out, btf, out->len + MAX_TEXT, 0 };
+	struct printer p = { out, btf, out->len + MAX_TEXT, 0, TYPED_LOOKS };
 	size_t start = out->len;
 	struct ebpf_typed_part whole = { .type = type };
 	int err = 0;
@@ -179,7 +196,8 @@ int ebpf_typed_print(struct buf *out, const struct btf *btf, uint32_t type, cons
 	return out->failed;
 }
 
-static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth);
+static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth,
+		     uint32_t *looks);
 
 /* The name that the author wrote, a typedef's too. */
 static const char *written_name(const struct btf *btf, uint32_t id)
@@ -196,11 +214,11 @@ static const char *written_name(const struct btf *btf, uint32_t id)
 }
 
 static void describe_members(struct buf *out, const struct btf *btf, const struct btf_type *t,
-			     int depth)
+			     int depth, uint32_t *looks)
 {
 	const char *name = typed_name(btf, t->name_off);
 
-	buf_printf(out, "%s%s%s {",
+	buf_printf(out, "%s%s%.64s {",
 		   btf_is_datasec(t) ? "section"
 		   : btf_is_union(t) ? "union"
 				     : "struct",
@@ -209,16 +227,17 @@ static void describe_members(struct buf *out, const struct btf *btf, const struc
 		struct ebpf_typed_part part;
 		const char *member;
 
-		if (typed_member(btf, t, i, SIZE_MAX, &part, &member) < 0) {
+		*looks -= *looks > 0;
+		if (*looks && typed_member(btf, t, i, SIZE_MAX, &part, &member) < 0) {
 			continue;
 		}
 		buf_puts(out, i ? ", " : "");
-		if (depth >= 2 || out->len > MAX_DESCRIPTION) {
+		if (!*looks || depth >= 2 || out->len > MAX_DESCRIPTION) {
 			buf_puts(out, "...");
 			break;
 		}
-		describe(out, btf, part.type, depth + 1);
-		buf_printf(out, " %s", member);
+		describe(out, btf, part.type, depth + 1, looks);
+		buf_printf(out, " %.64s", member);
 		if (part.bits) {
 			buf_printf(out, ":%u", part.bits);
 		}
@@ -226,33 +245,36 @@ static void describe_members(struct buf *out, const struct btf *btf, const struc
 	buf_puts(out, "}");
 }
 
-static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth)
+static void describe(struct buf *out, const struct btf *btf, uint32_t id, int depth,
+		     uint32_t *looks)
 {
 	const struct btf_type *t = typed_resolve(btf, id);
 
 	if (!t || depth > 8) {
 		buf_puts(out, "?");
 	} else if (btf_is_array(t)) {
-		describe(out, btf, btf_array(t)->type, depth + 1);
+		describe(out, btf, btf_array(t)->type, depth + 1, looks);
 		buf_printf(out, "[%u]", btf_array(t)->nelems);
 	} else if (btf_is_composite(t) || btf_is_datasec(t)) {
-		describe_members(out, btf, t, depth);
+		describe_members(out, btf, t, depth, looks);
 	} else if (btf_is_any_enum(t)) {
-		buf_printf(out, "enum %s", typed_name(btf, t->name_off));
+		buf_printf(out, "enum %.64s", typed_name(btf, t->name_off));
 	} else if (btf_is_ptr(t)) {
 		buf_puts(out, "pointer");
 	} else {
 		const char *name = written_name(btf, id);
 
-		buf_puts(out, name[0] ? name : typed_name(btf, t->name_off));
+		buf_printf(out, "%.64s", name[0] ? name : typed_name(btf, t->name_off));
 	}
 }
 
 void ebpf_typed_describe(struct buf *out, const struct btf *btf, uint32_t type)
 {
+	uint32_t looks = MAX_DESCRIBED;
+
 	if (!btf || !type) {
 		buf_puts(out, "unknown");
 		return;
 	}
-	describe(out, btf, type, 0);
+	describe(out, btf, type, 0, &looks);
 }

@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "bpf/load/typed.h"
 
@@ -307,6 +309,59 @@ static void hostile_types_stay_inside(void **state)
 	btf__free(b);
 }
 
+/* Types whose members and names are far more than their bytes: looked at for milliseconds, not
+ * hours. */
+static void looking_at_hostile_types_ends(void **state)
+{
+	struct btf *b = btf__new_empty();
+	int i32 = btf__add_int(b, "int", 4, 0), knot, many, huge, all, array;
+	uint64_t begin = clock_cpu_ns();
+	char *text = malloc(900001), name[16];
+	uint8_t bytes[4096] = { 0 };
+	struct buf out = { 0 };
+	struct report r;
+
+	knot = btf__add_struct(b, "knot", 8); /* of itself, without a name, a hundred times */
+	for (int i = 0; i < 100; i++) {
+		btf__add_field(b, NULL, knot, 0, 0);
+	}
+	memset(text, 'n', 900000);
+	text[900000] = 0;
+	many = btf__add_struct(b, text, 4); /* one member inside, 60 000 outside */
+	for (int i = 0; i < 60000; i++) {
+		btf__add_field(b, "x", i32, 64, 0);
+	}
+	btf__add_field(b, "a", i32, 0, 0);
+	huge = btf__add_enum(b, "huge", 4);
+	for (int i = 0; i < 60000; i++) {
+		snprintf(name, sizeof(name), "e%d", i);
+		btf__add_enum_value(b, name, i + 1);
+	}
+	array = btf__add_array(b, i32, huge, 1024);
+	all = btf__add_array(b, i32, many, 1024);
+	for (int i = 0; i < 900000; i += 4) {
+		memcpy(text + i, "a=1,", 4);
+	}
+	text[899999] = 0;
+	report_init(&r);
+	assert_int_equal(ebpf_typed_parse(b, (uint32_t)knot, "{zzz=1}", bytes, 8, &r), -EINVAL);
+	report_finish(&r);
+	report_init(&r);
+	assert_int_equal(ebpf_typed_parse(b, (uint32_t)many, text, bytes, 4, &r), -EINVAL);
+	report_finish(&r);
+	assert_int_equal(ebpf_typed_print(&out, b, (uint32_t)all, bytes, 4096), 0);
+	assert_int_equal(ebpf_typed_print(&out, b, (uint32_t)array, bytes, 4096), 0);
+	assert_int_equal(ebpf_typed_print(&out, b, (uint32_t)knot, bytes, 8), 0);
+	buf_clear(&out);
+	ebpf_typed_describe(&out, b, (uint32_t)all);
+	ebpf_typed_describe(&out, b, (uint32_t)knot);
+	assert_in_range(out.len, 1, 4096);
+	print_message("%.1f ms\n", (double)(clock_cpu_ns() - begin) / 1e6);
+	buf_finish(&out);
+	free(text);
+	btf__free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +376,7 @@ int main(void)
 		cmocka_unit_test(a_refusal_says_what_the_type_looks_like),
 		cmocka_unit_test(parts_are_found_by_path),
 		cmocka_unit_test(hostile_types_stay_inside),
+		cmocka_unit_test(looking_at_hostile_types_ends),
 	};
 
 	return cmocka_run_group_tests(tests, make_types, drop_types);
