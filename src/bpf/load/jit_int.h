@@ -76,8 +76,10 @@ struct jit {
 	int helper_calls; /* real ones: the environment must survive them */
 	const struct ebpf_tail_at *tails;
 	uint32_t n_tails;
-	int tail_calls; /* there are some: roots keep count of them in a word of their stack */
-	int relax;	/* short jumps may be chosen in this pass */
+	/* there are some: roots keep count of them in a word of their stack. The entries that
+	 * their code spells out, or one */
+	uint32_t tail_calls;
+	int relax; /* short jumps may be chosen in this pass */
 	int exact; /* loops are aligned; before that, as much room as it may take is left for it */
 };
 

@@ -294,6 +294,20 @@ static uint8_t take_handle(struct jit *j, const struct known *k, unsigned reg)
 	return k->map[reg];
 }
 
+/* Each tail call spells its map's entries out: many calls through a large map would take seconds to
+ * compile, and more room than an image has. */
+#define MAX_TAIL_ENTRIES (1u << 16)
+
+static int plan_tail_call(struct jit *j, const struct known *k, struct jit_note *note)
+{
+	note->map = take_handle(j, k, 2);
+	for (uint32_t i = 0; i < j->n_tails; i++) {
+		j->tail_calls += note->map == JIT_NO_MAP || j->tails[i].map == note->map;
+	}
+	j->tail_calls += j->tail_calls == 0; /* one without entries, too */
+	return j->tail_calls > MAX_TAIL_ENTRIES ? -ENOTSUP : 0;
+}
+
 static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 {
 	const struct ebpf_insn *i = &j->insns[pc];
@@ -303,9 +317,7 @@ static int plan_call(struct jit *j, const struct known *k, uint32_t pc)
 
 	f->env = 1;
 	if (slot == EBPF_SLOT_bpf_tail_call) {
-		note->map = take_handle(j, k, 2);
-		j->tail_calls = 1;
-		return f->root ? 0 : -EINVAL;
+		return f->root ? plan_tail_call(j, k, note) : -EINVAL;
 	}
 	if (slot == EBPF_SLOT_bpf_map_lookup_elem && k->map[1] != JIT_NO_MAP &&
 	    j->maps[k->map[1]].type == GBPF_MAP_ARRAY &&

@@ -279,6 +279,27 @@ static void tables_are_checked(void **state)
 			 -ENOTSUP);
 }
 
+/* Each call spells the table out: this once took ten seconds, and the loader then had no memory. */
+static void many_calls_through_a_large_table_are_interpreted(void **state)
+{
+	enum { CALLS = 400, ENTRIES = 1000 };
+	static struct ebpf_insn insns[CALLS + 3];
+	static struct ebpf_tail_at large[ENTRIES];
+	struct ebpf_code code = { insns, CALLS + 3, large, ENTRIES };
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		insns[i] = (struct ebpf_insn){ .code = EBPF_JMP | EBPF_CALL, .imm = 12 };
+	}
+	insns[CALLS] = (struct ebpf_insn){ .code = EBPF_JMP | EBPF_EXIT };
+	insns[CALLS + 1] = (struct ebpf_insn){ .code = EBPF_ALU64 | EBPF_MOV | EBPF_K };
+	insns[CALLS + 2] = insns[CALLS];
+	for (unsigned i = 0; i < ENTRIES; i++) {
+		large[i] = (struct ebpf_tail_at){ 0, i, CALLS + 1 };
+	}
+	assert_int_equal(ebpf_jit_x86_code(&code, t.env.maps, 2, pool.plain, pool.cap, &pool.len),
+			 -ENOTSUP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +312,7 @@ int main(void)
 		cmocka_unit_test(roots_of_every_shape),
 		cmocka_unit_test(only_roots_make_tail_calls),
 		cmocka_unit_test(tables_are_checked),
+		cmocka_unit_test(many_calls_through_a_large_table_are_interpreted),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
