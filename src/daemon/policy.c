@@ -161,7 +161,7 @@ static void start_activate(struct request *q)
 				   (unsigned long long)q->o.version);
 		} else {
 			report_set(&q->report, -ENOENT, "not-found",
-				   "no other policy was active before");
+				   "there is no version to go back to");
 		}
 		report_hint(&q->report, "`gbpf policy list` shows the versions that are kept");
 		request_fail(q, 5);

@@ -171,7 +171,8 @@ void swap_flip(struct request *q)
 		}
 	}
 	if (first >= 0 && p->store.active[first]) {
-		p->store.previous = p->store.active[first];
+		/* What a watch has found bad does not come back by a plain rollback. */
+		p->store.previous = q->o.by_watch ? 0 : p->store.active[first];
 	}
 	for (int i = 0; i < (int)SCHED_MAX_GPUS; i++) {
 		if (q->o.gpu_mask & 1u << i) {

@@ -220,6 +220,7 @@ static void a_condition_that_holds_goes_back(void **state)
 {
 	struct gd *d = *state;
 	json_t *j, *watch;
+	struct gbpf *g;
 	struct fake f;
 	uint64_t since;
 
@@ -245,6 +246,11 @@ static void a_condition_that_holds_goes_back(void **state)
 	assert_non_null(strstr(json_string_value(json_object_get(j, "reason")), "it was"));
 	assert_int_equal(json_integer_value(json_object_get(j, "before")), 1);
 	json_decref(j);
+	/* A rollback that somebody asks for in alarm does not bring the bad version back. */
+	g = gd_open(d);
+	assert_int_equal(gbpf_policy_rollback(g, 0, NULL), -ENOENT);
+	gbpf_close(g);
+	assert_int_equal(load_seqcst(&f.dir->version[0]), 1);
 	fake_leave(&f);
 }
 
