@@ -17,7 +17,8 @@
 #define MAX_FOREIGN 32u	    /* of one user that is neither root nor the daemon's */
 #define OWN_CONNECTIONS 32u /* that the others leave to root and the daemon's user */
 #define MAX_LINE (1u << 20)
-#define LINES_AT_ONCE 64
+#define LINES_AT_ONCE                                                                              \
+	64 /* of those that wait behind a first one, when nobody else wants anything */
 #define TIME_AT_ONCE_NS 1000000u
 #define MAX_OUT (4u << 20)    /* while more waits to be read, no further request is looked at */
 #define MAX_FOLLOW (1u << 20) /* a follower that lags behind by so much is closed */
@@ -288,14 +289,13 @@ static void take_line(struct connection *c, const char *line, size_t len)
 }
 
 /* Some of the lines that have been received; true when there may be more of them. */
-static bool take_some(struct connection *c)
+static bool take_some(struct connection *c, int most)
 {
 	uint64_t begin = clock_now_ns();
 	size_t at = 0;
 	bool more = true;
 
-	for (int i = 0; i < LINES_AT_ONCE && more && clock_now_ns() - begin < TIME_AT_ONCE_NS;
-	     i++) {
+	for (int i = 0; i < most && more && clock_now_ns() - begin < TIME_AT_ONCE_NS; i++) {
 		const char *text = buf_text(&c->in) + at, *nl;
 
 		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
@@ -318,9 +318,9 @@ static bool take_some(struct connection *c)
 	return more;
 }
 
-static void take_lines(struct connection *c)
+static void take_lines(struct connection *c, int most)
 {
-	c->more = take_some(c);
+	c->more = take_some(c, most);
 	flush(c);
 	if (c->more && !c->ended && !c->closing && c->out.len < MAX_OUT) {
 		sd_event_source_set_enabled(c->again, SD_EVENT_ONESHOT); /* others first */
@@ -330,7 +330,7 @@ static void take_lines(struct connection *c)
 static int on_again(sd_event_source *src, void *arg)
 {
 	(void)src;
-	take_lines(arg);
+	take_lines(arg, LINES_AT_ONCE);
 	return 0;
 }
 
@@ -359,7 +359,7 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	(void)src;
 	(void)fd;
 	if (revents & EPOLLOUT) {
-		take_lines(c);
+		take_lines(c, 1);
 	}
 	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
 		return 0;
@@ -376,7 +376,7 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		end(c);
 		return 0;
 	}
-	take_lines(c);
+	take_lines(c, 1);
 	return 0;
 }
 
@@ -428,6 +428,8 @@ static void welcome(struct control *k, int sock)
 		return;
 	}
 	sd_event_source_set_enabled(c->again, SD_EVENT_OFF);
+	/* Many connections that send many lines each make nobody wait who sends one. */
+	sd_event_source_set_priority(c->again, SD_EVENT_PRIORITY_NORMAL + 1);
 	/* Of the same priority as sessions: who waits longest is next, so that a process which
 	 * sends without end cannot keep the operator out. */
 	c->next = k->first;

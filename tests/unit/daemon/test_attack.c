@@ -202,6 +202,65 @@ static void many_short_lines_take_no_memory_and_no_time(void **state)
 	close(sock);
 }
 
+/* Times of gbpfd's answers to status, in an answer of many. */
+static unsigned answers_before(int sock, unsigned wanted, json_int_t when)
+{
+	unsigned n = 0, before = 0;
+	size_t len = 0, cap = 1 << 20;
+	char *text = malloc(cap), *line, *nl;
+	ssize_t got;
+
+	assert_non_null(text);
+	while (n < wanted) {
+		got = read(sock, text + len, cap - 1 - len);
+		assert_true(got > 0);
+		len += (size_t)got;
+		text[len] = 0;
+		for (line = text; (nl = strchr(line, '\n')); line = nl + 1) {
+			const char *at = strstr(line, "\"uptime_ns\":");
+
+			before += at && at < nl && strtoll(at + 12, NULL, 10) < when;
+			n++;
+		}
+		len -= (size_t)(line - text);
+		memmove(text, line, len);
+	}
+	free(text);
+	return before;
+}
+
+/* Who asks once is answered before those that ask a hundred times. */
+static void many_who_ask_much_make_nobody_wait(void **state)
+{
+	enum { MANY = 24, LINES = 50 };
+	struct gd *d = *state;
+	static char lines[65536];
+	int sock[MANY];
+	size_t n = (size_t)sprintf(lines, "{\"method\":\"hello\",\"params\":{\"protocol\":1}}\n");
+	unsigned before = 0;
+	json_int_t when;
+
+	for (int i = 0; i < LINES; i++) {
+		n += (size_t)sprintf(lines + n, "{\"method\":\"status\"}\n");
+	}
+	answers_at_once(d);
+	for (int i = 0; i < MANY; i++) {
+		sock[i] = connect_to(d, "control.sock", SOCK_STREAM);
+	}
+	answers_at_once(d);
+	kill(d->pid, SIGSTOP);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(send(sock[i], lines, n, MSG_NOSIGNAL), n);
+	}
+	kill(d->pid, SIGCONT);
+	when = gd_number(d, "status", "uptime_ns");
+	for (int i = 0; i < MANY; i++) {
+		before += answers_before(sock[i], LINES + 1, when);
+		close(sock[i]);
+	}
+	assert_in_range(before, 0, MANY * 2);
+}
+
 static void *write_notes(void *arg)
 {
 	struct fake *f = arg;
@@ -397,6 +456,7 @@ int main(void)
 		T(passed_descriptors_do_not_hold_gbpfd_up),
 		T(unread_descriptors_do_not_hold_gbpfd_up),
 		T(many_short_lines_take_no_memory_and_no_time),
+		T(many_who_ask_much_make_nobody_wait),
 		T(a_flood_of_notes_leaves_the_control_socket_usable),
 		T(a_flood_of_changes_drops_nobody),
 		T(one_user_takes_not_all_device_numbers),
