@@ -72,7 +72,8 @@ static void print_kept(const json_t *w)
 		}
 	}
 	if (sep[0] == ',') {
-		puts(" (a percentile needs 10 requests, a rate a second)");
+		puts(". A percentile needs 10 requests; where hardly one ends, "
+		     "held[class=latency]>50% tells");
 	}
 }
 
