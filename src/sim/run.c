@@ -97,6 +97,10 @@ static int do_repeat(struct sim *s)
 	}
 	err = err ? err : sim_end(s);
 	for (uint64_t i = 0; !err && i < (s->dry ? 1 : n.v); i++) {
+		if (++s->steps > SIM_MAX_STEPS) { /* loops without a statement in them count, too */
+			sim_text_open(s, first);
+			return sim_wrong(s, s->at, NULL, "more than %u steps", SIM_MAX_STEPS);
+		}
 		err = name[0] ? add_variable(s, name, i) : 0;
 		err = err ? err : run_block(s, first + 1, last);
 	}

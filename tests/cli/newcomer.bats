@@ -105,3 +105,11 @@ load helper
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"= 7"* ]]
 }
+
+@test "loops with nothing in them end" {
+	printf 'repeat 1000000000 {\nrepeat 1000000000 {\n}\n}\n' >loops.scenario
+	run timeout 30 "$GBPF" policy test fair loops.scenario
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"more than 10000000 steps"* ]]
+}

@@ -1,12 +1,12 @@
 /* mypolicy: every hook, in the form of a struct of programs. It favours latency tenants and interactive streams, gives the
  * others GPU time by weight, and keeps a log.
  *
- *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
- *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
+ *	gbpf policy build    # compiles this file and checks it
+ *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
+ *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
  *	gbpf map dump accounts				what each tenant has used
  *	gbpf map watch journal				what happens, as it happens
- *	gbpf policy rollback				goes back to the one before
+ *	gbpf policy rollback    # goes back to the one before
  *
  * Take out what you do not need: a hook that is not filled is free of cost, and gBPF does what it does without a policy. */
 #include <gbpf/gbpf.bpf.h>

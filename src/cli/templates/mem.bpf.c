@@ -1,10 +1,10 @@
 /* mypolicy: counts what each tenant copies and sets, and holds copies back that exceed a budget.
  *
- *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
- *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
+ *	gbpf policy build    # compiles this file and checks it
+ *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
+ *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
  *	gbpf map dump traffic				shows what was copied
- *	gbpf policy rollback				goes back to the one before
+ *	gbpf policy rollback    # goes back to the one before
  *
  * gBPF does not call policies about allocations, faults or eviction: there are no hooks for memory. What a policy sees of
  * memory is the traffic: each copy and memset comes to submit with its bytes, and that is what this one counts and paces.

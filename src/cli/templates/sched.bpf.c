@@ -1,9 +1,9 @@
 /* mypolicy: tenants get GPU time by weight; who has used up his part waits for more.
  *
- *	gbpf policy build				compiles this file and checks it
- *	gbpf policy test mypolicy.bpf.o		runs it without a GPU
- *	gbpf policy swap mypolicy.bpf.o			makes it the active policy
- *	gbpf policy rollback				goes back to the one before
+ *	gbpf policy build    # compiles this file and checks it
+ *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
+ *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
+ *	gbpf policy rollback    # goes back to the one before
  *
  * How it works: every millisecond gbpfd adds to what each tenant may have used by now (allowed_ns); each tenant's own
  * programs add up what it has used (used_ns). Who is ahead by more than the slack has to wait. man 7 gbpf-policy has the
