@@ -76,7 +76,7 @@ static int cost_to(struct costs *c, struct loop *l, int64_t cost)
 	return 0;
 }
 
-static int add_loop(struct costs *out, const struct loop *l, int64_t before);
+static int add_loop(struct costs *out, struct loop *l, int64_t before);
 
 static int add_costs(struct costs *out, const struct costs *c, int64_t before)
 {
@@ -94,11 +94,31 @@ static int add_costs(struct costs *out, const struct costs *c, int64_t before)
 	return err;
 }
 
-/* Everything that may follow at a head of a loop of which all is known. */
-static int add_loop(struct costs *out, const struct loop *l, int64_t before)
+/* Says all that is known by now, once for all who ask: asking through eight loops each time would
+ * take 3^8 steps. */
+static int settle(struct costs *c)
 {
-	int err = add_costs(out, &l->after, plus(before, times(l->rounds, l->round)));
+	struct costs now = { .exit = -1 };
+	int known = 0, err;
 
+	for (uint32_t i = 0; i < c->n; i++) {
+		known |= c->to[i].loop->closed;
+	}
+	if (!known) {
+		return 0;
+	}
+	err = add_costs(&now, c, 0);
+	*c = now;
+	return err;
+}
+
+/* Everything that may follow at a head of a loop of which all is known. */
+static int add_loop(struct costs *out, struct loop *l, int64_t before)
+{
+	int err = settle(&l->after);
+
+	err = err ? err : settle(&l->broke);
+	err = err ? err : add_costs(out, &l->after, plus(before, times(l->rounds, l->round)));
 	return err || l->rounds < 1
 		       ? err
 		       : add_costs(out, &l->broke, plus(before, times(l->rounds - 1, l->round)));
