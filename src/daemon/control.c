@@ -312,6 +312,11 @@ static bool take_some(struct connection *c, int most)
 		more = nl != NULL;
 	}
 	buf_drop(&c->in, at);
+	if (more && (c->in.len <= c->scanned ||
+		     !memchr(buf_text(&c->in) + c->scanned, '\n', c->in.len - c->scanned))) {
+		c->scanned = c->in.len;
+		more = false;
+	}
 	if (!more && c->in.len > MAX_LINE) {
 		fatal(c, 0, "limit", "a line has more than 1 MiB");
 	}
@@ -358,7 +363,9 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 
 	(void)src;
 	(void)fd;
-	if (revents & EPOLLOUT) {
+	/* A hang-up cannot be masked: what waits goes on here, or the loop, woken by it again and
+	 * again, would never come to `again`, which has a lower priority. */
+	if (revents & EPOLLOUT || (c->more && revents & (EPOLLHUP | EPOLLERR))) {
 		take_lines(c, 1);
 	}
 	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {

@@ -261,6 +261,25 @@ static void many_who_ask_much_make_nobody_wait(void **state)
 	assert_in_range(before, 0, MANY * 2);
 }
 
+/* A hang-up that epoll reports all the time keeps nobody's later requests waiting. */
+static void who_asks_and_leaves_makes_nobody_wait(void **state)
+{
+	struct gd *d = *state;
+	static const char lines[] = "{\"method\":\"hello\",\"params\":{\"protocol\":1}}\n"
+				    "{\"method\":\"status\"}\n{\"method\":\"status\"}\n";
+
+	for (int i = 0; i < 20; i++) {
+		int sock = connect_to(d, "control.sock", SOCK_STREAM);
+
+		kill(d->pid, SIGSTOP);
+		assert_int_equal(send(sock, lines, sizeof(lines) - 1, MSG_NOSIGNAL),
+				 sizeof(lines) - 1);
+		close(sock);
+		kill(d->pid, SIGCONT);
+		answers_at_once(d);
+	}
+}
+
 static void *write_notes(void *arg)
 {
 	struct fake *f = arg;
@@ -457,6 +476,7 @@ int main(void)
 		T(unread_descriptors_do_not_hold_gbpfd_up),
 		T(many_short_lines_take_no_memory_and_no_time),
 		T(many_who_ask_much_make_nobody_wait),
+		T(who_asks_and_leaves_makes_nobody_wait),
 		T(a_flood_of_notes_leaves_the_control_socket_usable),
 		T(a_flood_of_changes_drops_nobody),
 		T(one_user_takes_not_all_device_numbers),
