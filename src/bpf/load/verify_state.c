@@ -304,7 +304,7 @@ int verify_push(struct verifier *v, int outcome)
 		return -ENOMEM;
 	}
 	v->todo = p;
-	v->work += verify_packed_work(p->state);
+	v->work += 2u * verify_packed_work(p->state); /* now, and when it is taken up */
 	v->at->open++;
 	v->bytes += sizeof(*p);
 	v->states++;
