@@ -4,8 +4,8 @@
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump accounts				what each tenant has used
- *	gbpf map watch journal				what happens, as it happens
+ *	gbpf map dump accounts    # what each tenant has used
+ *	gbpf map watch journal    # what happens, as it happens
  *	gbpf policy rollback    # goes back to the one before
  *
  * Take out what you do not need: a hook that is not filled is free of cost, and gBPF does what it does without a policy. */

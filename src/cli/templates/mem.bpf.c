@@ -3,7 +3,7 @@
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump traffic				shows what was copied
+ *	gbpf map dump traffic    # shows what was copied
  *	gbpf policy rollback    # goes back to the one before
  *
  * gBPF does not call policies about allocations, faults or eviction: there are no hooks for memory. What a policy sees of

@@ -3,9 +3,9 @@
  *	gbpf policy build    # compiles this file and checks it
  *	gbpf policy test mypolicy.bpf.o    # runs it without a GPU
  *	gbpf policy swap mypolicy.bpf.o    # makes it the active policy
- *	gbpf map dump kernels				how often each kernel ran, and for how long
- *	gbpf map dump durations				a histogram of what took how long
- *	gbpf map watch slow				slow work as it happens
+ *	gbpf map dump kernels    # how often each kernel ran, and for how long
+ *	gbpf map dump durations    # a histogram of what took how long
+ *	gbpf map watch slow    # slow work as it happens
  *	gbpf policy rollback    # goes back to the one before
  */
 #include <gbpf/gbpf.bpf.h>
