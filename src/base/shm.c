@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef MFD_EXEC
@@ -44,6 +46,7 @@ int shm_seal_future_write(int fd)
 
 long shm_checked_size(int fd, size_t max)
 {
+	struct statfs fs;
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
@@ -51,6 +54,11 @@ long shm_checked_size(int fd, size_t max)
 		return -EBADF;
 	}
 	if (fstat(fd, &st) < 0 || st.st_size <= 0) {
+		return -EINVAL;
+	}
+	/* Huge pages come from a pool: one that its owner gives back under us, and that is not
+	 * there when it is touched again, is a SIGBUS. */
+	if (fstatfs(fd, &fs) < 0 || fs.f_type == HUGETLBFS_MAGIC) {
 		return -EINVAL;
 	}
 	return (size_t)st.st_size > max ? -EFBIG : (long)st.st_size;

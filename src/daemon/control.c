@@ -17,11 +17,10 @@
 #define MAX_FOREIGN 32u	    /* of one user that is neither root nor the daemon's */
 #define OWN_CONNECTIONS 32u /* that the others leave to root and the daemon's user */
 #define MAX_LINE (1u << 20)
-#define LINES_AT_ONCE                                                                              \
-	64 /* of those that wait behind a first one, when nobody else wants anything */
-#define TIME_AT_ONCE_NS 1000000u
-#define MAX_OUT (4u << 20)    /* while more waits to be read, no further request is looked at */
-#define MAX_FOLLOW (1u << 20) /* a follower that lags behind by so much is closed */
+#define LINES_AT_ONCE 64
+#define TIME_AT_ONCE_NS 25000u /* many may send many lines: each has its turn, and it is short */
+#define MAX_OUT (4u << 20)     /* while more waits to be read, no further request is looked at */
+#define MAX_FOLLOW (1u << 20)  /* a follower that lags behind by so much is closed */
 
 struct connection {
 	struct connection *next;
@@ -289,13 +288,14 @@ static void take_line(struct connection *c, const char *line, size_t len)
 }
 
 /* Some of the lines that have been received; true when there may be more of them. */
-static bool take_some(struct connection *c, int most)
+static bool take_some(struct connection *c)
 {
 	uint64_t begin = clock_now_ns();
 	size_t at = 0;
 	bool more = true;
 
-	for (int i = 0; i < most && more && clock_now_ns() - begin < TIME_AT_ONCE_NS; i++) {
+	for (int i = 0; i < LINES_AT_ONCE && more && clock_now_ns() - begin < TIME_AT_ONCE_NS;
+	     i++) {
 		const char *text = buf_text(&c->in) + at, *nl;
 
 		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
@@ -312,30 +312,38 @@ static bool take_some(struct connection *c, int most)
 		more = nl != NULL;
 	}
 	buf_drop(&c->in, at);
-	if (more && (c->in.len <= c->scanned ||
-		     !memchr(buf_text(&c->in) + c->scanned, '\n', c->in.len - c->scanned))) {
-		c->scanned = c->in.len;
-		more = false;
-	}
 	if (!more && c->in.len > MAX_LINE) {
 		fatal(c, 0, "limit", "a line has more than 1 MiB");
 	}
 	return more;
 }
 
-static void take_lines(struct connection *c, int most)
+static int on_again(sd_event_source *src, void *arg);
+
+/* Others first: sd-event takes the source that has been waiting for longest. A deferred one that is
+ * used again counts as waiting since it was made, and so would always be the next; a new one is the
+ * last. */
+static void come_back(struct connection *c)
 {
-	c->more = take_some(c, most);
+	c->again = sd_event_source_disable_unref(c->again);
+	if (sd_event_add_defer(c->d->loop, &c->again, on_again, c) < 0) {
+		end(c);
+	}
+}
+
+static void take_lines(struct connection *c)
+{
+	c->more = take_some(c);
 	flush(c);
 	if (c->more && !c->ended && !c->closing && c->out.len < MAX_OUT) {
-		sd_event_source_set_enabled(c->again, SD_EVENT_ONESHOT); /* others first */
+		come_back(c);
 	}
 }
 
 static int on_again(sd_event_source *src, void *arg)
 {
 	(void)src;
-	take_lines(arg, LINES_AT_ONCE);
+	take_lines(arg);
 	return 0;
 }
 
@@ -363,10 +371,8 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 
 	(void)src;
 	(void)fd;
-	/* A hang-up cannot be masked: what waits goes on here, or the loop, woken by it again and
-	 * again, would never come to `again`, which has a lower priority. */
-	if (revents & EPOLLOUT || (c->more && revents & (EPOLLHUP | EPOLLERR))) {
-		take_lines(c, 1);
+	if (revents & EPOLLOUT) {
+		take_lines(c);
 	}
 	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
 		return 0;
@@ -383,7 +389,7 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		end(c);
 		return 0;
 	}
-	take_lines(c, 1);
+	take_lines(c);
 	return 0;
 }
 
@@ -429,14 +435,10 @@ static void welcome(struct control *k, int sock)
 	*c = (struct connection){
 		.d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number
 	};
-	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0 ||
-	    sd_event_add_defer(k->d->loop, &c->again, on_again, c) < 0) {
+	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0) {
 		destroy(c);
 		return;
 	}
-	sd_event_source_set_enabled(c->again, SD_EVENT_OFF);
-	/* Many connections that send many lines each make nobody wait who sends one. */
-	sd_event_source_set_priority(c->again, SD_EVENT_PRIORITY_NORMAL + 1);
 	/* Of the same priority as sessions: who waits longest is next, so that a process which
 	 * sends without end cannot keep the operator out. */
 	c->next = k->first;

@@ -155,6 +155,27 @@ void live_destroy_later(struct live *l)
 	worker_submit(&l->d->worker, &l->job);
 }
 
+/* One user cannot take from all others what their programs need to run under the policy. */
+static bool has_room(const struct live *l, uint32_t tenant, size_t bytes)
+{
+	const struct daemon *d = l->d;
+	const struct session *s = d->tenant[tenant];
+	uint64_t his = 0;
+
+	if (l->region_total + bytes > LIVE_MAX_TOTAL_BYTES ||
+	    l->region_total + d->unmapping_bytes + bytes > 2 * LIVE_MAX_TOTAL_BYTES) {
+		return false;
+	}
+	if (!s || s->peer.uid == 0 || s->peer.uid == d->uid) {
+		return true;
+	}
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		his += d->tenant[i] && d->tenant[i]->peer.uid == s->peer.uid ? l->region[i].bytes
+									     : 0;
+	}
+	return his + bytes <= LIVE_MAX_FOREIGN_BYTES;
+}
+
 int live_add_tenant(struct live *l, uint32_t tenant)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
@@ -163,7 +184,7 @@ int live_add_tenant(struct live *l, uint32_t tenant)
 	if (!bytes || l->region[tenant].map) {
 		return 0;
 	}
-	if (l->region_total + l->d->unmapping_bytes + bytes > LIVE_MAX_TOTAL_BYTES) {
+	if (!has_room(l, tenant, bytes)) {
 		return -E2BIG;
 	}
 	err = page_create(&l->region[tenant], "gbpf-tenant", bytes);
@@ -179,7 +200,7 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd)
 	size_t bytes = l->built->region_bytes[EBPF_REGION_TENANT];
 	struct page p;
 
-	if (!bytes || l->region[tenant].map || l->region_total + bytes > LIVE_MAX_TOTAL_BYTES) {
+	if (!bytes || l->region[tenant].map || !has_room(l, tenant, bytes)) {
 		return;
 	}
 	if (page_adopt(&p, *fd, bytes) < 0) {

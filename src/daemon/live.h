@@ -8,6 +8,8 @@
 
 #define LIVE_MAX_TENANT_BYTES (64u << 20)	 /* one tenant's instance of one policy */
 #define LIVE_MAX_TOTAL_BYTES (UINT64_C(4) << 30) /* all instances of one policy */
+#define LIVE_MAX_FOREIGN_BYTES                                                                     \
+	(UINT64_C(1) << 30) /* those of one user that is neither root nor the daemon's */
 
 struct live_tally {
 	uint64_t notes[SCHED_NOTES];
