@@ -83,6 +83,18 @@ static struct pin_slot *take_slot(void)
 	return NULL;
 }
 
+/* Also where the kernel forgets it for as long as a handler runs there (SS_AUTODISARM). */
+static bool on_alternate_stack(struct pin_slot *p, uintptr_t sp)
+{
+	stack_t alt;
+
+	if (sigaltstack(NULL, &alt) == 0 && !(alt.ss_flags & SS_DISABLE)) {
+		store_relaxed(&p->alt, (uintptr_t)alt.ss_sp);
+		store_relaxed(&p->alt_end, (uintptr_t)alt.ss_sp + alt.ss_size);
+	}
+	return sp >= load_relaxed(&p->alt) && sp < load_relaxed(&p->alt_end);
+}
+
 struct pin_slot *pin_enter_slow(void)
 {
 	struct pin_slot *p = key_made ? take_slot() : NULL;
@@ -97,22 +109,17 @@ struct pin_slot *pin_enter_slow(void)
 		return NULL;
 	}
 	store_relaxed(&p->tid, (uint32_t)syscall(SYS_gettid));
+	store_relaxed(&p->alt_end, (uintptr_t)0);
+	(void)on_alternate_stack(p, 0);
 	pin_mine = p;
 	fence_seqcst(); /* the slot is known before anything published is read */
 	return pin_enter();
 }
 
-static bool on_alternate_stack(void)
-{
-	stack_t alt;
-
-	return sigaltstack(NULL, &alt) == 0 && (alt.ss_flags & SS_ONSTACK);
-}
-
 struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)
 {
 	int saved = errno;
-	bool alternate = on_alternate_stack();
+	bool alternate = on_alternate_stack(p, sp);
 
 	errno = saved;
 	/* On an alternate stack addresses say nothing: then the outer one is taken to be there
@@ -186,7 +193,10 @@ static bool torn_away(const struct pin_slot *p)
 		return true; /* not by /proc, which need not be there */
 	}
 	at = sleeping_at(tid);
-	return (at > entered && ebpf_readable(entered, at));
+	if (at >= load_relaxed(&p->alt) && at < load_relaxed(&p->alt_end)) {
+		return false; /* a handler rests there, which may come back */
+	}
+	return at > entered && ebpf_readable(entered, at);
 }
 
 /* False: nothing has changed there as long as the patience lasts, and it will not be waited for

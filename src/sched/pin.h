@@ -19,11 +19,12 @@
 #define PIN_SLOTS 4096u
 
 struct pin_slot {
-	uint64_t seq;	/* odd: inside; its thread writes */
-	uintptr_t sp;	/* where on its stack it entered */
-	uint32_t used;	/* taken by a thread */
-	uint32_t tid;	/* of that thread */
-	uint64_t stuck; /* a seq that did not change for too long; who waits writes */
+	uint64_t seq;		/* odd: inside; its thread writes */
+	uintptr_t sp;		/* where on its stack it entered */
+	uint32_t used;		/* taken by a thread */
+	uint32_t tid;		/* of that thread */
+	uint64_t stuck;		/* a seq that did not change for too long; who waits writes */
+	uintptr_t alt, alt_end; /* the thread's alternate signal stack, as of its first pin */
 } ALIGNED(64);
 
 extern TLS_FAST struct pin_slot *pin_mine;

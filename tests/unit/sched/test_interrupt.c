@@ -304,6 +304,61 @@ static void a_torn_thread_that_runs_keeps_its_version(bool compiled)
 
 /* ---- the thread ends ---- */
 
+/* ---- a handler that rests on an alternate stack above the frame that entered ---- */
+
+enum { RESTING = 1, GO_ON };
+static int resting;
+
+static void rests(void)
+{
+	store_seqcst(&resting, RESTING);
+	while (load_seqcst(&resting) != GO_ON) {
+		usleep(1000);
+	}
+}
+
+static NOINLINE void enter_and_rest(void)
+{
+	struct pin_slot *p = pin_enter();
+
+	in_the_middle = rests;
+	raise(SIGUSR1);
+	pin_leave(p);
+}
+
+/* As languages' runtimes and thread-local buffers have it: in the thread's own mapping, above all
+ * of its frames. */
+static void *rest_above(void *arg)
+{
+	char room[65536];
+	stack_t alt = { .ss_sp = room, .ss_size = sizeof(room) };
+
+	sigaltstack(&alt, NULL);
+	enter_and_rest();
+	alt.ss_flags = SS_DISABLE;
+	sigaltstack(&alt, NULL);
+	return arg;
+}
+
+static void who_rests_on_another_stack_is_inside(bool compiled)
+{
+	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
+	pthread_t thread;
+
+	begin(compiled);
+	sigaction(SIGUSR1, &act, NULL);
+	store_seqcst(&resting, 0);
+	assert_int_equal(pthread_create(&thread, NULL, rest_above, NULL), 0);
+	while (load_seqcst(&resting) != RESTING) {
+		usleep(1000);
+	}
+	assert_false(pin_wait_all());
+	store_seqcst(&resting, GO_ON);
+	pthread_join(thread, NULL);
+	assert_true(pin_wait_all());
+	finish();
+}
+
 static void ends_the_thread(void)
 {
 	pthread_exit((void *)7);
@@ -391,6 +446,7 @@ BOTH(a_handler_on_its_own_stack_calls_a_hook)
 BOTH(after_a_jump_the_next_call_is_as_ever)
 BOTH(a_torn_thread_that_sleeps_delays_nobody)
 BOTH(a_torn_thread_that_runs_keeps_its_version)
+BOTH(who_rests_on_another_stack_is_inside)
 BOTH(a_thread_that_ends_inside_is_gone)
 BOTH(a_child_goes_on_inside)
 #define TESTS(name) cmocka_unit_test(name##_compiled), cmocka_unit_test(name##_interpreted)
@@ -403,6 +459,7 @@ int main(void)
 		TESTS(after_a_jump_the_next_call_is_as_ever),
 		TESTS(a_torn_thread_that_sleeps_delays_nobody),
 		TESTS(a_torn_thread_that_runs_keeps_its_version),
+		TESTS(who_rests_on_another_stack_is_inside),
 		TESTS(a_thread_that_ends_inside_is_gone),
 		TESTS(a_child_goes_on_inside),
 	};
