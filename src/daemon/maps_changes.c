@@ -121,7 +121,7 @@ static bool look_instance(struct maps_watch *w, struct buf *out, uint32_t tenant
 bool watch_changes(struct maps_watch *w)
 {
 	uint32_t end = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + WATCH_LOOK_NS;
+	uint64_t deadline_ns = watch_deadline_ns(w);
 	struct buf out;
 	bool done = true;
 

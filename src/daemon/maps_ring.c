@@ -85,7 +85,7 @@ static bool take(struct maps_watch *w, struct buf *out, uint32_t tenant, uint64_
 bool watch_rings(struct maps_watch *w)
 {
 	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
-	uint64_t deadline_ns = clock_now_ns() + WATCH_LOOK_NS;
+	uint64_t deadline_ns = watch_deadline_ns(w);
 	struct buf out;
 	bool done = true;
 

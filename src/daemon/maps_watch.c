@@ -77,6 +77,21 @@ static void say_end(struct maps_watch *w, const char *why)
 
 /* ---- time ---- */
 
+static unsigned count(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	for (const struct maps_watch *w = d->maps_watches; w; w = w->next) {
+		n++;
+	}
+	return n;
+}
+
+uint64_t watch_deadline_ns(const struct maps_watch *w)
+{
+	return clock_now_ns() + WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
+}
+
 /* Between two pieces of a look others get their turn. */
 static uint64_t next_look_us(const struct maps_watch *w, bool done, size_t waiting)
 {
@@ -174,16 +189,6 @@ void maps_watch_close(struct daemon *d)
 	while (d->maps_watches) {
 		destroy(d->maps_watches);
 	}
-}
-
-static unsigned count(const struct daemon *d)
-{
-	unsigned n = 0;
-
-	for (const struct maps_watch *w = d->maps_watches; w; w = w->next) {
-		n++;
-	}
-	return n;
 }
 
 /* A ring has one reader. A caller that has gone is not one any more. */

@@ -6,7 +6,7 @@
 #include "daemon/consts.h"
 #include "daemon/maps_watch.h"
 
-#define WATCH_LOOK_NS 500000u
+#define WATCH_LOOK_NS 500000u		 /* one look; many share four times that */
 #define WATCH_SEEN_BYTES (1u << 20)	 /* of a map whose changes are watched */
 #define WATCH_WAITING_BYTES (256u << 10) /* not read yet by the caller: no further look */
 
@@ -35,6 +35,9 @@ static inline bool watches_ring(const struct maps_watch *w)
 {
 	return w->v.def->type == GBPF_MAP_RINGBUF;
 }
+
+/* When a look that begins now has to stop. */
+uint64_t watch_deadline_ns(const struct maps_watch *w);
 
 void watch_line_begin(struct buf *out, const struct maps_watch *w, int tenant);
 bool watch_line_end(struct buf *out, const struct maps_watch *w);
