@@ -14,9 +14,9 @@
 #include "daemon/text.h"
 
 #define MAX_CONNECTIONS 256u
-#define MAX_FOREIGN 32u	    /* of one user that is neither root nor the daemon's */
-#define OWN_CONNECTIONS 32u /* that the others leave to root and the daemon's user */
-#define MAX_LINE (1u << 20)
+#define MAX_FOREIGN 32u	      /* of one user that is neither root nor the daemon's */
+#define OWN_CONNECTIONS 32u   /* that the others leave to root and the daemon's user */
+#define MAX_LINE (256u << 10) /* understanding a megabyte takes 10 ms and more */
 #define LINES_AT_ONCE 64
 #define TIME_AT_ONCE_NS 25000u /* many may send many lines: each has its turn, and it is short */
 #define MAX_OUT (4u << 20)     /* while more waits to be read, no further request is looked at */
@@ -313,7 +313,7 @@ static bool take_some(struct connection *c)
 	}
 	buf_drop(&c->in, at);
 	if (!more && c->in.len > MAX_LINE) {
-		fatal(c, 0, "limit", "a line has more than 1 MiB");
+		fatal(c, 0, "limit", "a line has more than 256 KiB");
 	}
 	return more;
 }

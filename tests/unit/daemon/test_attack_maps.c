@@ -96,6 +96,25 @@ static void what_tenants_write_into_threads_is_told_quickly(void **state)
 	}
 }
 
+static void a_long_key_is_understood_quickly_or_not_at_all(void **state)
+{
+	static const char begin[] = "{\"map\":\"names\",\"key\":\"", one[] = "group=1,";
+	struct gd *d = *state;
+	struct buf b;
+
+	load(d, "kinds");
+	for (unsigned n = 25000; n <= 100000; n += 75000) { /* 200 000 bytes, 800 000 */
+		buf_init(&b);
+		buf_puts(&b, begin);
+		for (unsigned i = 0; i < n; i++) {
+			buf_puts(&b, one);
+		}
+		buf_puts(&b, "\"}");
+		took_little("long key", cost_of(d, "map.get", buf_text(&b)));
+		buf_finish(&b);
+	}
+}
+
 static void freeing_what_they_filled_is_not_the_loops_work(void **state)
 {
 	struct gd *d = *state;
@@ -169,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
 		T(what_tenants_write_into_threads_is_told_quickly),
+		T(a_long_key_is_understood_quickly_or_not_at_all),
 		T(freeing_what_they_filled_is_not_the_loops_work),
 		T(who_fails_and_dies_is_not_counted),
 #undef T
