@@ -11,6 +11,10 @@
 #define SWAP_SUB 32u		      /* buckets a power of two: 3 % wide */
 #define SWAP_BUCKETS (36u * SWAP_SUB) /* up to a minute */
 
+/* Calls in a row that take about as long as the first call on a new version: what the machine does
+ * to that length of time without a swap. */
+#define SWAP_RUN 16u
+
 enum swap_kind { SWAP_CONTROL, SWAP_SWAPS, SWAP_KINDS };
 
 struct swap_caller {	/* its process writes */
@@ -21,6 +25,7 @@ struct swap_caller {	/* its process writes */
 	/* By window: the longest call; and of a window with a swap the first call on the new
 	 * version, 0: none. */
 	uint32_t *longest[SWAP_KINDS], *first;
+	uint32_t *run; /* by control window: SWAP_RUN calls in a row */
 } __attribute__((aligned(64)));
 
 enum swap_state { SWAP_STARTING, SWAP_CALLING, SWAP_DONE, SWAP_FAILED };

@@ -213,11 +213,15 @@ static int connect_session(struct session *s)
 
 /* ---- calling ---- */
 
+#define RUN_AT 1000u /* away from the window's beginning */
+
 struct loop {
 	struct swap_caller *c;
 	uint32_t window;
 	uint32_t longest;
 	uint64_t version;
+	uint32_t calls; /* in this window */
+	uint64_t run;	/* ns of the calls RUN_AT to RUN_AT + SWAP_RUN */
 };
 
 static void next_window(struct loop *l, uint32_t window)
@@ -227,6 +231,8 @@ static void next_window(struct loop *l, uint32_t window)
 	}
 	l->window = window;
 	l->longest = 0;
+	l->calls = 0;
+	l->run = 0;
 }
 
 static inline void account(struct loop *l, const struct sched_verdict *v, uint64_t took)
@@ -237,6 +243,13 @@ static inline void account(struct loop *l, const struct sched_verdict *v, uint64
 	c->calls[kind]++;
 	c->hist[kind][swap_bucket(took)]++;
 	l->longest = MAX(l->longest, ns);
+	l->calls++;
+	if (l->calls > RUN_AT && l->calls <= RUN_AT + SWAP_RUN) {
+		l->run += took;
+		if (l->calls == RUN_AT + SWAP_RUN && kind == SWAP_CONTROL) {
+			c->run[(l->window - 1) / 2] = (uint32_t)MIN(l->run, UINT32_MAX);
+		}
+	}
 	c->lost += v->version == 0 || v->failed;
 	c->mixed += v->version && !v->failed && v->hold_ns != v->version;
 	if (unlikely(v->version != l->version)) {

@@ -69,10 +69,17 @@ static int take_maps(struct ebpf_policy *p, const struct ebpf_image_header *h)
 	return ebpf_maps_layout(p->defs, h->n_maps, p->env.maps, p->region_bytes) ? -EINVAL : 0;
 }
 
-static void prefault(void *mem, size_t bytes)
+/* So that no call pays for it: the page is there, and marked as used, or as written where it will
+ * be (the processor's first mark of each kind costs a call some hundred nanoseconds). Adding
+ * nothing changes nothing for those who write at the same time. */
+static void prefault(void *mem, size_t bytes, int writable)
 {
 	for (size_t i = 0; i < bytes; i += PAGE) {
-		(void)load_relaxed((volatile uint8_t *)mem + i);
+		if (writable) {
+			(void)add_relaxed((uint64_t *)(void *)((char *)mem + i), (uint64_t)0);
+		} else {
+			(void)load_relaxed((volatile uint8_t *)mem + i);
+		}
 	}
 }
 
@@ -98,7 +105,7 @@ static int map_region(struct ebpf_policy *p, enum ebpf_region region, int fd, in
 	if (!base) {
 		return -errno;
 	}
-	prefault(base, bytes);
+	prefault(base, bytes, writable);
 	p->region[region] = base;
 	ebpf_maps_bind(p->env.maps, p->env.n_maps, region, base);
 	return 0;
