@@ -74,9 +74,9 @@ struct daemon {
 	struct ticker *ticker;	   /* owned */
 	sd_event_source *failure_timer;
 	uint64_t dump_last_ns, dump_left_ns; /* maps_dump.c: time that dumps may take yet */
-	struct maps_watch *maps_watches; /* owned; maps_watch.c */
-	struct watch *watches;	   /* owned; watch.c */
-	struct control *control;   /* owned */
+	struct maps_watch *maps_watches;     /* owned; maps_watch.c */
+	struct watch *watches;		     /* owned; watch.c */
+	struct control *control;	     /* owned */
 };
 
 static inline struct sched_directory *daemon_directory(struct daemon *d)

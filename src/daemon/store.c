@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -99,13 +100,21 @@ int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_rem
 	return 0;
 }
 
+/* Whoever put a pipe there would make gbpfd wait for its writer. */
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static json_t *read_json(const char *path)
 {
 	struct buf b;
 	json_t *j = NULL;
 
 	buf_init(&b);
-	if (buf_read_file(&b, path, META_MAX) == 0 && b.len) {
+	if (is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
 		j = json_loadb(b.data, b.len, 0, NULL);
 	}
 	buf_finish(&b);
@@ -205,7 +214,7 @@ static void read_version(struct store *s, const char *file)
 		return;
 	}
 	file_path(path, s->dir, n, ".bpf.o");
-	if (access(path, R_OK) < 0) {
+	if (!is_file(path) || access(path, R_OK) < 0) {
 		return;
 	}
 	if (!has_room(s, n)) {

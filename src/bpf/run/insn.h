@@ -116,7 +116,7 @@ struct ebpf_code {
 #define EBPF_STACK_BYTES 512u /* of one frame */
 #define EBPF_MAX_FRAMES 8u
 #define EBPF_MAX_TAIL_CALLS 33u /* of one run */
-#define EBPF_MAX_INSNS 65536u /* of one program with its subprograms */
+#define EBPF_MAX_INSNS 65536u	/* of one program with its subprograms */
 #define EBPF_MAX_MAPS 64u
 #define EBPF_MAX_HOOKS 32u
 

@@ -281,6 +281,26 @@ static void the_store_is_read_back(void **state)
 	store_close(&s);
 }
 
+static void a_pipe_in_the_store_holds_nobody_up(void **state)
+{
+	char path[4300];
+	struct store s;
+
+	(void)state;
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(store_write_object(s.dir, 1, "one", 3, "{\"name\":\"first\"}"), 0);
+	assert_int_equal(store_write_object(s.dir, 2, "two", 3, "{\"name\":\"second\"}"), 0);
+	snprintf(path, sizeof(path), "%s/1.bpf.o", s.dir);
+	assert_int_equal(unlink(path) | mkfifo(path, 0600), 0);
+	snprintf(path, sizeof(path), "%s/state.json", s.dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	store_close(&s);
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_null(store_find(&s, 1));
+	assert_non_null(store_find(&s, 2));
+	store_close(&s);
+}
+
 static void a_full_store_gives_up_the_oldest_that_is_not_in_use(void **state)
 {
 	struct store s;
@@ -389,6 +409,7 @@ int main(void)
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
+		IN_FOLDER(a_pipe_in_the_store_holds_nobody_up),
 		IN_FOLDER(a_full_store_gives_up_the_oldest_that_is_not_in_use),
 		IN_FOLDER(too_many_files_never_cost_what_is_in_use),
 		cmocka_unit_test(a_disk_that_cannot_be_written_is_told),
