@@ -30,10 +30,10 @@ print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
 	run timeout 60 gbpf policy swap "$GBPF_RUNTIME_DIR/lc_last.bpf.o" --watch 50s \
-		--rollback-if "p50[class=latency]>$((2 * good))us"
+		--rollback-if "p50[class=latency]>$((2 * good))us or held[class=latency]>30%"
 	echo "$output"
 	[ "$status" -eq 9 ]
-	[[ "$output" == *"rolled back"*"p50[class=latency]"* ]]
+	[[ "$output" == *"rolled back"*"[class=latency]"* ]]
 	gbpf --json policy list | python3 -c '
 import json, sys
 d = json.load(sys.stdin)

@@ -71,8 +71,9 @@ static void jump_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 	}
 }
 
-void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
+void ebpf_insn_text(const struct ebpf_insn *insns, uint32_t n, uint32_t pc, struct buf *out)
 {
+	const struct ebpf_insn *in = &insns[pc];
 	const char *s = EBPF_MODE(in->code) == EBPF_MEMSX ? "s" : "u";
 
 	switch (EBPF_CLASS(in->code)) {
@@ -101,7 +102,9 @@ void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out)
 		}
 		break;
 	default:
-		if (in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_CONST) {
+		if (in->code == EBPF_LD_IMM64 && pc + 1 >= n) {
+			buf_printf(out, "r%u = half of a 64-bit load", in->dst);
+		} else if (in->code == EBPF_LD_IMM64 && in->src == EBPF_PSEUDO_CONST) {
 			buf_printf(out, "r%u = 0x%llx ll", in->dst,
 				   (unsigned long long)((uint32_t)in[0].imm |
 							(uint64_t)(uint32_t)in[1].imm << 32));

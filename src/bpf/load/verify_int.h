@@ -297,7 +297,8 @@ void verify_log_state(struct verifier *v);
 /* Where a loop's states were joined. */
 void verify_log_join(struct verifier *v);
 /* insn_text.c */
-void ebpf_insn_text(const struct ebpf_insn *in, uint32_t pc, struct buf *out);
+/* Instruction pc of n, of any bytes. */
+void ebpf_insn_text(const struct ebpf_insn *insns, uint32_t n, uint32_t pc, struct buf *out);
 
 /* verify_state.c: nodes, pending branches, liveness. */
 int verify_start(struct verifier *v);

@@ -198,7 +198,7 @@ static void detail(struct verifier *v, uint32_t pc)
 	} else {
 		buf_printf(out, "  insn %u: ", pc);
 	}
-	ebpf_insn_text(&v->prog->insns[pc], pc, out);
+	ebpf_insn_text(v->prog->insns, v->prog->n_insns, pc, out);
 	if (v->log.len) {
 		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1,
 			   buf_text(&v->log));
@@ -362,7 +362,7 @@ void verify_log_state(struct verifier *v)
 	}
 	log_line(v);
 	buf_printf(&v->log, "  %*s%u: ", (int)v->depth * 2, "", v->pc);
-	ebpf_insn_text(in, v->pc, &v->log);
+	ebpf_insn_text(v->prog->insns, v->prog->n_insns, v->pc, &v->log);
 	buf_puts(&v->log, " ;");
 	if (in->code == (EBPF_JMP | EBPF_EXIT)) {
 		log_reg(v, "r", 0);

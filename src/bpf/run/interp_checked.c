@@ -158,7 +158,7 @@ static int call_allowed(const struct checked *s, unsigned frame, const uint64_t 
 	const struct ebpf_map *map = NULL;
 
 	for (unsigned i = 0; i < 5; i++) {
-		uint64_t v = r[i + 1], bytes = i < 4 ? r[i + 2] : 0;
+		uint64_t v = r[i + 1], bytes = i < 4 ? r[i + 2] : 0, aligned = 1;
 		int write = 0;
 
 		switch (helper_args[slot][i]) {
@@ -199,17 +199,17 @@ static int call_allowed(const struct checked *s, unsigned frame, const uint64_t 
 		case ARG_ITER_NEW:
 		case ARG_ITER:
 		case ARG_ITER_END:
-			bytes = 8;
+			bytes = aligned = 8;
 			write = 1;
 			break;
 		case ARG_LOCK:
-			bytes = 4;
+			bytes = aligned = 4;
 			write = 1;
 			break;
 		default:
 			continue;
 		}
-		if (!allowed(s, frame, v, bytes, write)) {
+		if (v % aligned || !allowed(s, frame, v, bytes, write)) {
 			return 0;
 		}
 	}

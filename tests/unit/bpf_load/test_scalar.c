@@ -338,8 +338,10 @@ static void ranges_stay_narrow(void **state)
 		}
 		hull(z, results, &want);
 		/* results that lie far apart have wrapped */
-		if (!plain || want.umax - want.umin > 100000 || want.smax - want.smin > 100000 ||
-		    want.u32max - want.u32min > 100000 || want.s32max - want.s32min > 100000) {
+		if (!plain || want.umax - want.umin > 100000 ||
+		    (uint64_t)want.smax - (uint64_t)want.smin > 100000 ||
+		    want.u32max - want.u32min > 100000 ||
+		    (int64_t)want.s32max - want.s32min > 100000) {
 			continue;
 		}
 		tried++;

@@ -337,7 +337,7 @@ static void explain(const struct world *w, uint64_t seed, const char *what)
 	buf_init(&text);
 	for (uint32_t pc = 0; pc < w->prog->n_insns; pc++) {
 		buf_printf(&text, "%u: ", pc);
-		ebpf_insn_text(&w->prog->insns[pc], pc, &text);
+		ebpf_insn_text(w->prog->insns, w->prog->n_insns, pc, &text);
 		buf_puts(&text, "\n");
 		pc += w->prog->insns[pc].code == EBPF_LD_IMM64;
 	}
