@@ -23,6 +23,19 @@ int bench_program(struct cli *c, const char *name, char path[BENCH_PATH])
 			"%s: the program is missing: %s", name, path);
 }
 
+int bench_exec(struct cli *c, const char *verb, char **argv)
+{
+	char name[32], path[BENCH_PATH];
+
+	snprintf(name, sizeof(name), "bench-%s", verb);
+	if (bench_program(c, name, path)) {
+		return CLI_FAILED;
+	}
+	execv(path, argv);
+	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench %s: %s: %s", verb, path,
+			strerror(errno));
+}
+
 void bench_push(char **argv, int *n, const char *flag, const char *value)
 {
 	argv[(*n)++] = (char *)(uintptr_t)flag;
@@ -42,7 +55,7 @@ static const struct cli_option hook_options[] = {
 
 static int cmd_hook(struct cli *c)
 {
-	char policies[PATH_MAX], path[BENCH_PATH];
+	char policies[PATH_MAX];
 	char *argv[24];
 	uint64_t v;
 	int n = 0;
@@ -65,11 +78,7 @@ static int cmd_hook(struct cli *c)
 	for (int i = 0; i < c->n_args && n < 20; i++) {
 		bench_push(argv, &n, c->arg[i], NULL);
 	}
-	if (bench_program(c, "bench-hook", path)) {
-		return CLI_FAILED;
-	}
-	execv(path, argv);
-	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench hook: %s: %s", path, strerror(errno));
+	return bench_exec(c, "hook", argv);
 }
 
 const struct cli_verb verb_bench_hook = {

@@ -1,9 +1,7 @@
 /* `gbpf bench policy`: what policies cost, against controls in the same run. The program of
  * src/bench does it, with the objects and native code that are installed beside it. */
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/paths.h"
 #include "cli/bench.h"
@@ -19,7 +17,7 @@ static const struct cli_option options[] = {
 
 static int cmd_policy(struct cli *c)
 {
-	char policies[PATH_MAX], set[PATH_MAX], path[BENCH_PATH];
+	char policies[PATH_MAX], set[PATH_MAX];
 	char *argv[24];
 	uint64_t v;
 	int n = 0;
@@ -41,11 +39,7 @@ static int cmd_policy(struct cli *c)
 	if (c->json) {
 		bench_push(argv, &n, "--json", NULL);
 	}
-	if (bench_program(c, "bench-policy", path)) {
-		return CLI_FAILED;
-	}
-	execv(path, argv);
-	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench policy: %s: %s", path, strerror(errno));
+	return bench_exec(c, "policy", argv);
 }
 
 const struct cli_verb verb_bench_policy = {

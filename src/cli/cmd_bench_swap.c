@@ -1,6 +1,5 @@
 /* `gbpf bench swap`: what a swap does to those who call hooks meanwhile. The program of src/bench
  * does it, with a gbpfd of its own. */
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@ static const char *processes_of(char out[16])
 
 static int cmd_swap(struct cli *c)
 {
-	char object[PATH_MAX], daemon[PATH_MAX], path[BENCH_PATH], processes[16];
+	char object[PATH_MAX], daemon[PATH_MAX], processes[16];
 	char *argv[16];
 	uint64_t v;
 	int n = 0;
@@ -51,11 +50,7 @@ static int cmd_swap(struct cli *c)
 	if (c->json) {
 		bench_push(argv, &n, "--json", NULL);
 	}
-	if (bench_program(c, "bench-swap", path)) {
-		return CLI_FAILED;
-	}
-	execv(path, argv);
-	return cli_fail(c, CLI_FAILED, "exec", NULL, "bench swap: %s: %s", path, strerror(errno));
+	return bench_exec(c, "swap", argv);
 }
 
 const struct cli_verb verb_bench_swap = {
