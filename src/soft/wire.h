@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 2u
+#define SOFT_VERSION 3u
 
 #define SOFT_MAX_CLIENTS 64u
 #define SOFT_MAX_CONTEXTS 16u /* of one client */
@@ -34,6 +34,8 @@
 #define SOFT_RING_BYTES (1u << 20)
 #define SOFT_RECORD_MAX 8192u
 #define SOFT_STAGING_BYTES (4u << 20)
+#define SOFT_PRINT_BYTES (1u << 20) /* of printf output that waits for the client */
+#define SOFT_MAX_GPUS 8u
 
 /* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither
  * programs nor libraries are mapped (AddressSanitizer and its shadow included), so that a device
@@ -63,6 +65,9 @@ struct soft_shared {
 	ALIGNED(64)
 	uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
 	ALIGNED(64) uint32_t context_error[SOFT_MAX_CONTEXTS]; /* server: sticky CUresult */
+	ALIGNED(64) uint32_t print_head; /* server: bytes that kernels have printed, modulo 2^32 */
+	ALIGNED(64) uint32_t print_tail; /* client: bytes written to standard output */
+	uint8_t print[SOFT_PRINT_BYTES];
 	struct soft_stream_word streams[SOFT_MAX_STREAMS];
 	struct soft_event_word events[SOFT_MAX_EVENTS];
 	ALIGNED(4096) uint8_t ring[SOFT_RING_BYTES];
@@ -102,6 +107,9 @@ struct soft_record_stream {
 	uint64_t pad;
 };
 
+#define SOFT_LAUNCH_COOPERATIVE 1u /* all blocks must be resident together; gets a grid barrier */
+#define SOFT_LAUNCH_PRIORITY 2u
+
 struct soft_record_launch {
 	struct soft_record r;
 	uint32_t function;
@@ -109,7 +117,9 @@ struct soft_record_launch {
 	uint32_t block[3];
 	uint32_t shared_bytes;
 	uint32_t param_bytes;
-	uint32_t pad[3];
+	uint32_t flags;	  /* SOFT_LAUNCH_* */
+	int32_t priority; /* with SOFT_LAUNCH_PRIORITY instead of the stream's */
+	uint32_t pad;
 	uint8_t params[];
 };
 
@@ -180,11 +190,11 @@ struct soft_record_value {
 enum soft_request_op {
 	SOFT_REQ_HELLO = 1, /* reply carries: shared page, doorbell, event socket */
 	SOFT_REQ_STATS,
-	SOFT_REQ_CONTEXT_CREATE,
+	SOFT_REQ_CONTEXT_CREATE, /* index: GPU */
 	SOFT_REQ_CONTEXT_DESTROY,
 	SOFT_REQ_ALLOC, /* reply carries the memfd when the kind is pinned */
 	SOFT_REQ_FREE,
-	SOFT_REQ_MEMORY,
+	SOFT_REQ_MEMORY,      /* index: GPU */
 	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the PTX */
 	SOFT_REQ_MODULE_UNLOAD,
 	SOFT_REQ_FUNCTION,
@@ -222,8 +232,10 @@ struct soft_hello {
 	uint32_t magic, version;
 	uint32_t sms;
 	uint32_t workers;
-	uint64_t memory_bytes;
+	uint64_t memory_bytes; /* of each GPU */
 	int32_t pid;
+	uint32_t gpus;
+	uint32_t clock_khz; /* that the device attributes tell */
 	uint32_t pad;
 };
 

@@ -44,6 +44,9 @@ static int check_launch(const struct soft_record_launch *l)
 		return -EPROTO;
 	}
 	threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+	if (l->flags & ~(SOFT_LAUNCH_COOPERATIVE | SOFT_LAUNCH_PRIORITY)) {
+		return -EPROTO;
+	}
 	return threads == 0 || threads > 1024 ? -EPROTO : 0;
 }
 

@@ -66,6 +66,12 @@ const struct exec_function *exec_module_function_at(const struct exec_module *m,
 						    unsigned i); /* entries only */
 const struct exec_function_info *exec_function_info(const struct exec_function *f);
 
+/* What kernels ask of the world outside; called from any worker, without the device's lock. */
+struct exec_host {
+	void (*print)(void *arg, const char *text, size_t n); /* formatted output of vprintf */
+	void *arg;
+};
+
 struct exec_launch {
 	const struct exec_function *function;
 	uint32_t grid[3], block[3];
@@ -74,6 +80,9 @@ struct exec_launch {
 	const struct exec_space *space;
 	uint32_t sm_count; /* for %nsmid */
 	uint64_t grid_id;
+	uint64_t grid_workspace; /* of a cooperative launch: device address of its grid barrier,
+				    which %envreg1 and %envreg2 tell; 0: none */
+	const struct exec_host *host; /* borrowed; NULL: what programs print is dropped */
 };
 
 enum exec_status {

@@ -58,6 +58,8 @@ static CUresult attach(struct client *c, struct answer *a)
 					      dev->opt.workers,
 					      dev->opt.memory_bytes,
 					      getpid(),
+					      1,
+					      1000000,
 					      0 };
 	a->len += sizeof(a->reply.hello);
 	return CUDA_SUCCESS;

@@ -108,6 +108,9 @@ static int decode_insn(struct decoder *d, const struct ptx_insn *insn)
 	if (err == 0 && !opcode) {
 		err = dec_fail(d, "unknown instruction");
 	}
+	if (err == 0 && !opcode->decode) {
+		err = dec_fail(d, "not supported: %s", opcode->missing);
+	}
 	if (err == 0) {
 		err = opcode->decode(d, opcode->a, opcode->b);
 	}

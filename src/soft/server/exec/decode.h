@@ -167,8 +167,9 @@ int dec_shape(struct decoder *d, const char *name,
 /* One function for each group of opcodes. */
 struct dec_opcode {
 	const char *name;
-	int (*decode)(struct decoder *d, int a, int b);
+	int (*decode)(struct decoder *d, int a, int b); /* NULL: known, not there */
 	int a, b;
+	const char *missing; /* why it is not there */
 };
 const struct dec_opcode *dec_opcode_find(const char *name);
 
