@@ -263,6 +263,9 @@ struct soft_stats {
 	uint64_t operations, launches, blocks_resident;
 	uint64_t descriptors; /* open in the server */
 	uint64_t refused;     /* clients dropped for what they sent */
+	/* Of all blocks since the server started; a lane instruction is an instruction of one lane
+	 * that stands at it. run_ns: time in blocks, summed over execution threads. */
+	uint64_t warp_instructions, lane_instructions, run_ns;
 };
 
 struct soft_counters {

@@ -85,6 +85,9 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	ret->operations = dev->operations;
 	ret->launches = dev->launches;
 	ret->refused = dev->refused;
+	ret->warp_instructions = dev->warp_instructions;
+	ret->lane_instructions = dev->lane_instructions;
+	ret->run_ns = dev->run_ns;
 	list_each (&dev->groups, g, struct group, in_device) {
 		ret->allocations += g->memory.n;
 		ret->blocks_resident += g->resident_blocks;

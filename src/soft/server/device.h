@@ -201,6 +201,7 @@ struct device {
 	uint64_t next_grid_id;
 	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */
 	uint64_t operations, launches, refused, contexts, streams, modules;
+	uint64_t warp_instructions, lane_instructions, run_ns;
 	uint64_t last_busy_ns; /* when the last client left */
 };
 

@@ -116,5 +116,8 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
  * warp instructions executed. */
 enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used,
 				struct exec_fault *ret_fault);
+/* Lane instructions of the last call of exec_block_run: warp instructions times the lanes that
+ * stood at them. */
+uint64_t exec_block_lanes(const struct exec_block *b);
 
 #endif

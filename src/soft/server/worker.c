@@ -304,7 +304,7 @@ static void run_block(struct device *dev, struct work *w)
 	struct group *g = w->group;
 	struct exec_fault fault = { 0 };
 	enum exec_status status = EXEC_NO_MEMORY;
-	uint64_t used = 0, begin, ns;
+	uint64_t used = 0, lanes = 0, begin, ns;
 
 	pthread_mutex_unlock(&dev->lock);
 	begin = clock_now_ns();
@@ -316,11 +316,15 @@ static void run_block(struct device *dev, struct work *w)
 			exec_block_reset(b->block, w->index, w->sm);
 		}
 		status = exec_block_run(b->block, w->budget, &used, &fault);
+		lanes = exec_block_lanes(b->block);
 	}
 	ns = clock_now_ns() - begin;
 	pthread_mutex_lock(&dev->lock);
 	measure(dev, ns, used);
 	g->counters.run_ns += ns;
+	dev->run_ns += ns;
+	dev->warp_instructions += used;
+	dev->lane_instructions += lanes;
 	l->running--;
 	g->running--;
 	g->running_blocks--;

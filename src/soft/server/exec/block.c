@@ -273,6 +273,7 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 {
 	uint64_t used = 0;
 
+	b->lanes = 0;
 	while (b->status == EXEC_BUDGET && used < budget) {
 		struct warp *w = next_ready(b);
 
@@ -288,4 +289,9 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 		*ret_fault = b->fault;
 	}
 	return b->status;
+}
+
+uint64_t exec_block_lanes(const struct exec_block *b)
+{
+	return b->lanes;
 }

@@ -241,6 +241,7 @@ struct exec_block {
 	uint8_t *block_slots;
 	struct barrier barriers[EXEC_BARRIERS];
 	uint32_t barriers_used;	 /* those at which somebody has arrived */
+	uint64_t lanes;		 /* lane instructions of the last run */
 	enum exec_status status; /* EXEC_BUDGET while it can run */
 	struct exec_fault fault;
 };

@@ -157,6 +157,7 @@ bool exec_warp_ready(const struct warp *w)
 static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct op *code = w->code;
+	const uint64_t lanes = (uint64_t)__builtin_popcount(w->mask);
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
@@ -178,6 +179,7 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 		}
 	}
 	*ret_done = done;
+	w->block->lanes += done * lanes;
 	w->clock += done;
 	w->streak += (uint32_t)done;
 	return step;
