@@ -79,15 +79,10 @@ CUABI_ENUM(CUfilter_mode);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesScope);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesTarget);
 CUABI_ENUM(CUfunctionLoadingState);
-CUABI_ENUM(CUgraphExecUpdateResult);
-CUABI_ENUM(CUgraphMem_attribute);
-CUABI_ENUM(CUgraphNodeType);
-CUABI_ENUM(CUkernelNodeAttrID);
 CUABI_ENUM(CUmemRangeHandleType);
 CUABI_ENUM(CUmem_range_attribute);
 CUABI_ENUM(CUmulticastGranularity_flags);
 CUABI_ENUM(CUprocessState);
-CUABI_ENUM(CUstreamAttrID);
 CUABI_ENUM(CUtensorMapDataType);
 CUABI_ENUM(CUtensorMapFloatOOBfill);
 CUABI_ENUM(CUtensorMapIm2ColWideMode);
@@ -102,7 +97,6 @@ CUABI_OPAQUE(CUDA_ARRAY3D_DESCRIPTOR_v1);
 CUABI_OPAQUE(CUDA_ARRAY_DESCRIPTOR_v1);
 CUABI_OPAQUE(CUDA_ARRAY_MEMORY_REQUIREMENTS);
 CUABI_OPAQUE(CUDA_ARRAY_SPARSE_PROPERTIES);
-CUABI_OPAQUE(CUDA_BATCH_MEM_OP_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_BUFFER_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_HANDLE_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC);
@@ -111,10 +105,7 @@ CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
 CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_WAIT_NODE_PARAMS);
-CUABI_OPAQUE(CUDA_HOST_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_MEMCPY3D_BATCH_OP);
-CUABI_OPAQUE(CUDA_MEMSET_NODE_PARAMS);
-CUABI_OPAQUE(CUDA_MEM_ALLOC_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_RESOURCE_DESC);
 CUABI_OPAQUE(CUDA_RESOURCE_VIEW_DESC);
 CUABI_OPAQUE(CUDA_TEXTURE_DESC);
@@ -125,9 +116,6 @@ CUABI_OPAQUE(CUcheckpointLockArgs);
 CUABI_OPAQUE(CUcheckpointRestoreArgs);
 CUABI_OPAQUE(CUcheckpointUnlockArgs);
 CUABI_OPAQUE(CUdevResource);
-CUABI_OPAQUE(CUgraphEdgeData);
-CUABI_OPAQUE(CUgraphExecUpdateResultInfo);
-CUABI_OPAQUE(CUgraphNodeParams);
 CUABI_OPAQUE(CUmemDecompressParams);
 CUABI_OPAQUE(CUmemPoolPtrExportData);
 CUABI_OPAQUE(CUmulticastObjectProp);
@@ -224,6 +212,8 @@ typedef union CUlaunchAttributeValue_union {
 	unsigned int sharedMemCarveout;
 	unsigned int nvlinkUtilCentricScheduling;
 } CUlaunchAttributeValue;
+typedef CUlaunchAttributeID CUkernelNodeAttrID;
+typedef CUlaunchAttributeID CUstreamAttrID;
 typedef CUlaunchAttributeValue CUkernelNodeAttrValue;
 typedef CUlaunchAttributeValue CUstreamAttrValue;
 
@@ -441,6 +431,96 @@ typedef union CUstreamBatchMemOpParams_union {
 	} barrier; /* memory barrier and flush of remote writes */
 	uint64_t pad[6];
 } CUstreamBatchMemOpParams;
+
+/* Graphs. */
+
+typedef struct CUgraphEdgeData_st {
+	unsigned char from_port, to_port, type;
+	unsigned char reserved[5];
+} CUgraphEdgeData;
+
+typedef struct CUDA_HOST_NODE_PARAMS_st {
+	CUhostFn fn;
+	void *userData;
+} CUDA_HOST_NODE_PARAMS;
+
+typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned int value, elementSize;
+	size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS;
+
+typedef struct CUDA_MEMSET_NODE_PARAMS_v2_st {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned int value, elementSize;
+	size_t width, height;
+	CUcontext ctx;
+} CUDA_MEMSET_NODE_PARAMS_v2;
+
+typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
+	int flags, reserved;
+	CUcontext copyCtx;
+	CUDA_MEMCPY3D copyParams;
+} CUDA_MEMCPY_NODE_PARAMS;
+
+typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
+	CUcontext ctx;
+	unsigned int count;
+	CUstreamBatchMemOpParams *paramArray;
+	unsigned int flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
+
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
+	CUmemPoolProps poolProps;
+	const CUmemAccessDesc *accessDescs;
+	size_t accessDescCount;
+	size_t bytesize;
+	CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+typedef struct CUDA_CHILD_GRAPH_NODE_PARAMS_st {
+	CUgraph graph;
+	unsigned int ownership;
+} CUDA_CHILD_GRAPH_NODE_PARAMS;
+
+typedef struct CUgraphNodeParams_st {
+	CUgraphNodeType type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_KERNEL_NODE_PARAMS kernel;
+		CUDA_MEMCPY_NODE_PARAMS memcpy;
+		CUDA_MEMSET_NODE_PARAMS_v2 memset;
+		CUDA_HOST_NODE_PARAMS host;
+		CUDA_CHILD_GRAPH_NODE_PARAMS graph;
+		struct {
+			CUevent event;
+		} eventWait, eventRecord;
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		struct {
+			CUdeviceptr dptr;
+		} free;
+		CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+	};
+	long long reserved2;
+} CUgraphNodeParams;
+
+typedef struct CUgraphExecUpdateResultInfo_st {
+	CUgraphExecUpdateResult result;
+	CUgraphNode errorNode, errorFromNode;
+} CUgraphExecUpdateResultInfo;
+
+_Static_assert(sizeof(CUgraphEdgeData) == 8, "as the driver's");
+_Static_assert(sizeof(CUDA_HOST_NODE_PARAMS) == 16, "as the driver's");
+_Static_assert(sizeof(CUDA_MEMSET_NODE_PARAMS) == 40, "as the driver's");
+_Static_assert(sizeof(CUDA_MEMSET_NODE_PARAMS_v2) == 48, "as the driver's");
+_Static_assert(sizeof(CUDA_MEMCPY_NODE_PARAMS) == 216, "as the driver's");
+_Static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "as the driver's");
+_Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "as the driver's");
+_Static_assert(sizeof(CUgraphNodeParams) == 256, "as the driver's");
+_Static_assert(sizeof(CUgraphExecUpdateResultInfo) == 24, "as the driver's");
 
 /* A frame of an EGL stream; passed by value. */
 typedef struct CUeglFrame_st {

@@ -32,6 +32,10 @@ enum object_kind {
 	OBJECT_FUNCTION,
 	OBJECT_LIBRARY,
 	OBJECT_KERNEL,
+	OBJECT_GRAPH,
+	OBJECT_NODE,
+	OBJECT_EXEC,
+	OBJECT_USER,
 };
 
 /* The first member of whatever a handle points to. Objects are recycled but never given back to

@@ -30,7 +30,7 @@ struct thread_state {
 
 static __thread struct thread_state *thread;
 static pthread_key_t thread_key;
-static struct object *free_objects[8];
+static struct object *free_objects[32];
 
 static void thread_end(void *p)
 {
@@ -228,7 +228,7 @@ CUresult soft_stream(CUstream h, int pt, CUstream *ret)
 
 void *object_new(enum object_kind kind, size_t size)
 {
-	struct object **list = &free_objects[kind & 7];
+	struct object **list = &free_objects[kind & 31];
 	struct object *o = *list;
 
 	if (o) {
@@ -246,7 +246,7 @@ void *object_new(enum object_kind kind, size_t size)
 void object_delete(void *object)
 {
 	struct object *o = object;
-	struct object **list = &free_objects[o->kind & 7];
+	struct object **list = &free_objects[o->kind & 31];
 
 	o->kind = OBJECT_FREE;
 	o->next_free = *list;
