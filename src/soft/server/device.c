@@ -19,12 +19,18 @@ int device_init(struct device *dev, const struct device_options *opt)
 	memset(dev, 0, sizeof(*dev));
 	dev->opt = *opt;
 	pthread_mutex_init(&dev->lock, NULL);
-	pthread_cond_init(&dev->work, NULL);
 	pthread_cond_init(&dev->settled, NULL);
 	list_init(&dev->clients);
-	list_init(&dev->groups);
-	list_init(&dev->copies);
-	dev->ns_per_kinsn = FIRST_NS_PER_KINSN;
+	for (unsigned i = 0; i < opt->gpus; i++) {
+		struct gpu *gpu = &dev->gpus[i];
+
+		gpu->dev = dev;
+		gpu->index = i;
+		pthread_cond_init(&gpu->work, NULL);
+		list_init(&gpu->groups);
+		list_init(&gpu->copies);
+		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
+	}
 	dev->pinned_limit = MAX(4 * opt->memory_bytes, 1ull << 30);
 	/* Four times the memory in addresses, so that freed holes seldom matter. */
 	dev->device_window_bytes =
@@ -53,7 +59,9 @@ void device_kick(struct device *dev)
 	if (write(dev->kick, &one, sizeof(one)) < 0) {
 		(void)read(dev->kick, &one, sizeof(one)); /* full after 2^64 kicks: never */
 	}
-	pthread_cond_signal(&dev->work);
+	for (unsigned i = 0; i < dev->opt.gpus; i++) {
+		pthread_cond_signal(&dev->gpus[i].work);
+	}
 }
 
 static uint64_t count_descriptors(void)
@@ -79,8 +87,6 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	ret->contexts = dev->contexts;
 	ret->streams = dev->streams;
 	ret->modules = dev->modules;
-	ret->memory_used = dev->memory_used;
-	ret->memory_total = dev->opt.memory_bytes;
 	ret->pinned_used = dev->pinned_used;
 	ret->operations = dev->operations;
 	ret->launches = dev->launches;
@@ -88,9 +94,13 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	ret->warp_instructions = dev->warp_instructions;
 	ret->lane_instructions = dev->lane_instructions;
 	ret->run_ns = dev->run_ns;
-	list_each (&dev->groups, g, struct group, in_device) {
-		ret->allocations += g->memory.n;
-		ret->blocks_resident += g->resident_blocks;
+	for (unsigned i = 0; i < dev->opt.gpus; i++) {
+		ret->memory_used += dev->gpus[i].memory_used;
+		ret->memory_total += dev->opt.memory_bytes;
+		list_each (&dev->gpus[i].groups, g, struct group, in_gpu) {
+			ret->allocations += g->memory.n;
+			ret->blocks_resident += g->resident_blocks;
+		}
 	}
 	list_each (&dev->clients, c, struct client, in_device) {
 		ret->functions += c->n_functions;

@@ -13,23 +13,29 @@
 #include "soft/server/list.h"
 #include "soft/wire.h"
 
-#define DEVICE_THREADS_PER_SM 2048u
-#define DEVICE_BLOCKS_PER_SM 32u
+#define DEVICE_THREADS_PER_SM 1536u
+#define DEVICE_BLOCKS_PER_SM 16u
 #define DEVICE_SHARED_PER_SM (100u << 10)
 #define DEVICE_SHARED_PER_BLOCK (99u << 10)
 #define DEVICE_MAX_BLOCK_THREADS 1024u
 #define DEVICE_MAX_WORKERS 64u
 
 struct device_options {
-	unsigned sms;
-	unsigned workers;
+	unsigned gpus;
+	unsigned sms;	  /* of each GPU, like everything here */
+	unsigned workers; /* threads that run blocks */
+	unsigned copy_engines;
 	uint64_t memory_bytes;
+	uint64_t copy_bytes_s; /* of all its engines together; 0: as fast as memory */
 	uint64_t slice_ns;
+	uint64_t switch_ns;   /* nothing runs for so long when another group gets the GPU */
+	unsigned clock_khz;   /* what attributes and %clock tell */
 	unsigned idle_exit_s; /* 0: never */
 	int cpu;	      /* -1: any */
 };
 
 struct client;
+struct gpu;
 struct group;
 struct stream;
 struct launch;
@@ -45,6 +51,7 @@ struct alloc {
  * without it. */
 struct memory {
 	struct exec_space space;
+	struct gpu *gpu; /* whose memory it is */
 	uint8_t *pages;
 	uint64_t device_pages; /* the first part of the window; pinned host memory follows */
 	struct alloc *allocs;  /* owned, sorted by page */
@@ -122,7 +129,8 @@ struct launch {
 };
 
 struct group {
-	struct list in_device; /* device.groups, the run list */
+	struct list in_gpu; /* gpu.groups, the run list */
+	struct gpu *gpu;
 	struct client *client;
 	uint32_t slot;
 	struct memory memory;
@@ -179,27 +187,36 @@ struct client {
 	uint32_t n_functions, functions_cap;
 };
 
+/* One soft GPU of the machine. */
+struct gpu {
+	struct device *dev;
+	unsigned index;
+	struct list groups; /* the run list, current group first */
+	struct group *current;
+	uint64_t slice_end_ns;
+	struct list copies; /* of struct op, of this GPU's groups */
+	uint64_t memory_used;
+	pthread_cond_t work; /* idle workers other than the poller */
+	unsigned idle_workers;
+	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */
+};
+
+/* The machine: clients, and what its GPUs share. */
 struct device {
 	struct device_options opt;
+	struct gpu gpus[SOFT_MAX_GPUS];
 	pthread_mutex_t lock;
-	pthread_cond_t work;	/* idle workers other than the poller */
 	pthread_cond_t settled; /* a dead group's running count fell to 0; a client left */
 	int epoll, kick;
 	bool polling; /* a worker waits in epoll; clients ring their bells */
 	bool stop;
-	unsigned idle_workers; /* that wait for work */
 	struct list clients;
 	unsigned n_clients;
-	struct list groups; /* the run list, current group first */
-	struct group *current;
-	uint64_t slice_end_ns;
-	struct list copies; /* of struct op */
-	unsigned values;    /* operations that poll memory */
-	uint64_t memory_used, pinned_used, pinned_limit;
+	unsigned values; /* operations that poll memory */
+	uint64_t pinned_used, pinned_limit;
 	uint32_t pinned; /* allocations */
 	uint64_t window_bytes, device_window_bytes;
 	uint64_t next_grid_id;
-	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */
 	uint64_t operations, launches, refused, contexts, streams, modules;
 	uint64_t warp_instructions, lane_instructions, run_ns;
 	uint64_t last_busy_ns; /* when the last client left */
@@ -212,7 +229,7 @@ void device_kick(
 void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
 
 /* memory.c: lock held. Sizes come from outside and are checked. */
-int memory_init(struct memory *m, struct device *dev, uint32_t slot);
+int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot);
 void memory_finish(struct memory *m, struct device *dev);
 /* Address or 0 with *ret_err = -ENOMEM / -EINVAL / -ENOSPC. fd: backing of pinned memory, -1 for
  * device memory. */
@@ -245,7 +262,7 @@ void launch_submit(struct launch *l, int priority);
 void launch_try_retire(struct launch *l);
 
 /* group.c: lock held. */
-struct group *group_create(struct client *c, uint32_t slot);
+struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot);
 /* The group is dead: drops everything, waits until no worker holds a part of it, frees it. */
 void group_destroy(struct group *g);
 /* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to
@@ -262,8 +279,8 @@ void copy_release(struct op *op); /* lock held */
 bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes);
 
 /* worker.c */
-void *worker_main(void *device);
-void worker_preempt(struct device *dev, struct group *g); /* lock held */
+void *worker_main(void *gpu);
+void worker_preempt(struct group *g); /* lock held */
 
 /* client.c */
 void client_attach(struct client *c); /* said hello: its ring is served from now on */

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "soft/server/device.h"
 
-struct group *group_create(struct client *c, uint32_t slot)
+struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 {
 	struct device *dev = c->dev;
 	struct group *g = calloc(1, sizeof(*g));
@@ -16,18 +16,19 @@ struct group *group_create(struct client *c, uint32_t slot)
 	if (!g) {
 		return NULL;
 	}
-	if (memory_init(&g->memory, dev, slot) < 0) {
+	if (memory_init(&g->memory, gpu, slot) < 0) {
 		free(g);
 		return NULL;
 	}
 	g->client = c;
+	g->gpu = gpu;
 	g->slot = slot;
 	g->enabled = true;
 	g->slice_ns = dev->opt.slice_ns;
 	list_init(&g->streams);
 	list_init(&g->launches);
 	list_init(&g->resident);
-	list_append(&dev->groups, &g->in_device);
+	list_append(&gpu->groups, &g->in_gpu);
 	dev->contexts++;
 	c->groups[slot] = g;
 	store_release(&c->shared->context_error[slot], 0u);
@@ -98,10 +99,14 @@ static void drop_modules(struct client *c, struct group *g)
 /* Copies of other contexts that read or write this one end here: theirs may be switched off. */
 static void cut_copies(struct group *g)
 {
-	list_each_safe(&g->client->dev->copies, op, struct op, in_copies)
-	{
-		if (!op->running && (op->copy.dst_group == g || op->copy.src_group == g)) {
-			op_retire(op);
+	struct device *dev = g->client->dev;
+
+	for (unsigned i = 0; i < dev->opt.gpus; i++) {
+		list_each_safe(&dev->gpus[i].copies, op, struct op, in_copies)
+		{
+			if (!op->running && (op->copy.dst_group == g || op->copy.src_group == g)) {
+				op_retire(op);
+			}
 		}
 	}
 }
@@ -116,10 +121,10 @@ void group_destroy(struct group *g)
 		g->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	abort_running(g);
-	if (dev->current == g) {
-		dev->current = NULL;
+	if (g->gpu->current == g) {
+		g->gpu->current = NULL;
 	}
-	list_remove(&g->in_device);
+	list_remove(&g->in_gpu);
 	cut_copies(g);
 	while (g->running) {
 		pthread_cond_wait(&dev->settled, &dev->lock);

@@ -316,10 +316,10 @@ static void serve(struct server *s)
 
 static int start_workers(struct device *dev)
 {
-	for (unsigned i = 0; i < dev->opt.workers; i++) {
+	for (unsigned i = 0; i < dev->opt.gpus * dev->opt.workers; i++) {
 		pthread_t t;
 
-		if (pthread_create(&t, NULL, worker_main, dev) != 0) {
+		if (pthread_create(&t, NULL, worker_main, &dev->gpus[i % dev->opt.gpus]) != 0) {
 			return -EAGAIN;
 		}
 		pthread_detach(t);
@@ -352,7 +352,10 @@ static void set_up_process(const struct device_options *o)
 int main(int argc, char **argv)
 {
 	static struct server s = { .listener = -1, .life = -1, .ready = -1 };
-	struct device_options o = { .sms = 4,
+	struct device_options o = { .gpus = 1,
+				    .clock_khz = 1000000,
+				    .copy_engines = 1,
+				    .sms = 4,
 				    .workers = 1,
 				    .memory_bytes = 1ull << 30,
 				    .slice_ns = SLICE_DEFAULT_US * 1000ull,

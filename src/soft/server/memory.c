@@ -18,11 +18,13 @@ static void *reserve(uint64_t bytes, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-int memory_init(struct memory *m, struct device *dev, uint32_t slot)
+int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
 {
+	struct device *dev = gpu->dev;
 	uint64_t bytes = dev->window_bytes;
 
 	memset(m, 0, sizeof(*m));
+	m->gpu = gpu;
 	m->device_pages = dev->device_window_bytes / EXEC_PAGE_BYTES;
 	m->space.base = SOFT_WINDOW_FIRST + slot * SOFT_WINDOW_STRIDE;
 	m->space.bytes = bytes;
@@ -40,7 +42,7 @@ int memory_init(struct memory *m, struct device *dev, uint32_t slot)
 static void account(struct memory *m, struct device *dev, const struct alloc *a, int sign)
 {
 	uint64_t bytes = (uint64_t)a->pages * EXEC_PAGE_BYTES;
-	uint64_t *used = a->kind == SOFT_MEMORY_DEVICE ? &dev->memory_used : &dev->pinned_used;
+	uint64_t *used = a->kind == SOFT_MEMORY_DEVICE ? &m->gpu->memory_used : &dev->pinned_used;
 
 	*used = sign > 0 ? *used + bytes : *used - bytes;
 	if (a->kind == SOFT_MEMORY_PINNED) {
@@ -131,7 +133,7 @@ uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
 	struct alloc a;
 	int64_t at;
 
-	free_bytes = kind == SOFT_MEMORY_DEVICE ? dev->opt.memory_bytes - dev->memory_used
+	free_bytes = kind == SOFT_MEMORY_DEVICE ? dev->opt.memory_bytes - m->gpu->memory_used
 						: dev->pinned_limit - dev->pinned_used;
 	if (bytes == 0 || bytes > free_bytes) {
 		return 0;

@@ -52,15 +52,9 @@ static CUresult attach(struct client *c, struct answer *a)
 	c->shared->version = SOFT_VERSION;
 	c->shared->asleep = 1;
 	client_attach(c);
-	a->reply.hello = (struct soft_hello){ SOFT_MAGIC,
-					      SOFT_VERSION,
-					      dev->opt.sms,
-					      dev->opt.workers,
-					      dev->opt.memory_bytes,
-					      getpid(),
-					      1,
-					      1000000,
-					      0 };
+	a->reply.hello = (struct soft_hello){ SOFT_MAGIC,	SOFT_VERSION,	       dev->opt.sms,
+					      dev->opt.workers, dev->opt.memory_bytes, getpid(),
+					      dev->opt.gpus,	dev->opt.clock_khz,    0 };
 	a->len += sizeof(a->reply.hello);
 	return CUDA_SUCCESS;
 }
@@ -80,15 +74,18 @@ struct group *request_group(struct client *c, const struct soft_request *q)
 	return q->context < SOFT_MAX_CONTEXTS ? c->groups[q->context] : NULL;
 }
 
-static CUresult context_create(struct client *c, struct answer *a)
+static CUresult context_create(struct client *c, const struct soft_request *q, struct answer *a)
 {
+	if (q->index >= c->dev->opt.gpus) {
+		return CUDA_ERROR_INVALID_DEVICE;
+	}
 	for (uint32_t slot = 0; slot < SOFT_MAX_CONTEXTS; slot++) {
 		struct group *g;
 
 		if (c->groups[slot]) {
 			continue;
 		}
-		g = group_create(c, slot);
+		g = group_create(c, &c->dev->gpus[q->index], slot);
 		if (!g) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
@@ -200,7 +197,7 @@ static CUresult group_control(struct client *c, const struct soft_request *q, st
 		a->reply.value = g->slice_ns / 1000;
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_PREEMPT:
-		worker_preempt(c->dev, g);
+		worker_preempt(g);
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_SCHEDULE:
 		g->enabled = q->value != 0;
@@ -221,7 +218,7 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 {
 	switch (q->op) {
 	case SOFT_REQ_CONTEXT_CREATE:
-		return context_create(c, a);
+		return context_create(c, q, a);
 	case SOFT_REQ_CONTEXT_DESTROY:
 		if (!request_group(c, q)) {
 			return CUDA_ERROR_INVALID_CONTEXT;
@@ -233,7 +230,10 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 	case SOFT_REQ_FREE:
 		return memory_release(c, q);
 	case SOFT_REQ_MEMORY:
-		a->reply.value = c->dev->opt.memory_bytes - c->dev->memory_used;
+		if (q->index >= c->dev->opt.gpus) {
+			return CUDA_ERROR_INVALID_DEVICE;
+		}
+		a->reply.value = c->dev->opt.memory_bytes - c->dev->gpus[q->index].memory_used;
 		a->reply.bytes = c->dev->opt.memory_bytes;
 		return CUDA_SUCCESS;
 	case SOFT_REQ_MODULE_UNLOAD:

@@ -37,12 +37,14 @@ static void drain_all(struct device *dev, bool *any)
 			client_drop(c, err == -ENOMEM ? "no memory" : "a malformed ring record");
 		}
 	}
-	list_each (&dev->groups, g, struct group, in_device) {
-		if (dev->values) {
-			g->dirty = true;
+	for (unsigned i = 0; i < dev->opt.gpus; i++) {
+		list_each (&dev->gpus[i].groups, g, struct group, in_gpu) {
+			if (dev->values) {
+				g->dirty = true;
+			}
+			group_progress(g);
+			*any = *any || (g->dirty && (g->enabled || g->error));
 		}
-		group_progress(g);
-		*any = *any || (g->dirty && (g->enabled || g->error));
 	}
 }
 
@@ -55,15 +57,16 @@ static void set_asleep(struct device *dev, uint32_t value)
 }
 
 /* Nothing to do: the first idle worker waits for doorbells, others for it. */
-static void rest(struct device *dev)
+static void rest(struct gpu *gpu)
 {
+	struct device *dev = gpu->dev;
 	struct epoll_event e[8];
 	bool any = false;
 
-	dev->idle_workers++;
+	gpu->idle_workers++;
 	if (dev->polling) {
-		pthread_cond_wait(&dev->work, &dev->lock);
-		dev->idle_workers--;
+		pthread_cond_wait(&gpu->work, &dev->lock);
+		gpu->idle_workers--;
 		return;
 	}
 	dev->polling = true;
@@ -78,12 +81,12 @@ static void rest(struct device *dev)
 	}
 	dev->polling = false;
 	set_asleep(dev, 0);
-	dev->idle_workers--;
+	gpu->idle_workers--;
 }
 
-static struct group *next_runnable(struct device *dev, const struct group *except)
+static struct group *next_runnable(struct gpu *gpu, const struct group *except)
 {
-	list_each (&dev->groups, g, struct group, in_device) {
+	list_each (&gpu->groups, g, struct group, in_gpu) {
 		if (g != except && group_runnable(g)) {
 			return g;
 		}
@@ -91,40 +94,40 @@ static struct group *next_runnable(struct device *dev, const struct group *excep
 	return NULL;
 }
 
-static void switch_to(struct device *dev, struct group *g, uint64_t now)
+static void switch_to(struct gpu *gpu, struct group *g, uint64_t now)
 {
-	if (dev->current != g) {
+	if (gpu->current != g) {
 		g->counters.switches_in++;
 	}
-	dev->current = g;
-	dev->slice_end_ns = now + g->slice_ns;
+	gpu->current = g;
+	gpu->slice_end_ns = now + g->slice_ns;
 }
 
 /* The group whose slice it is; NULL when nobody may run here now. */
-static struct group *choose_group(struct device *dev, uint64_t now)
+static struct group *choose_group(struct gpu *gpu, uint64_t now)
 {
-	struct group *cur = dev->current, *next;
+	struct group *cur = gpu->current, *next;
 	bool has_device = cur && (group_runnable(cur) || cur->running_blocks);
 
-	if (has_device && now < dev->slice_end_ns) {
+	if (has_device && now < gpu->slice_end_ns) {
 		return group_runnable(cur) ? cur : NULL;
 	}
-	next = next_runnable(dev, cur);
+	next = next_runnable(gpu, cur);
 	if (next) {
 		if (has_device) {
 			cur->counters.preempted++;
 		}
 		if (cur) {
-			list_remove(&cur->in_device);
-			list_append(&dev->groups, &cur->in_device);
+			list_remove(&cur->in_gpu);
+			list_append(&gpu->groups, &cur->in_gpu);
 		}
-		switch_to(dev, next, now);
+		switch_to(gpu, next, now);
 		return next;
 	}
 	if (!cur || !group_runnable(cur)) {
 		return NULL;
 	}
-	switch_to(dev, cur, now);
+	switch_to(gpu, cur, now);
 	return cur;
 }
 
@@ -171,13 +174,13 @@ static void take_new(struct group *g, struct launch *l, struct resident *b, stru
 
 /* A block of the group: the most urgent; a started one before a new one, unless it has been running
  * for long (it may wait for a block that has not started). */
-static bool choose_block(struct device *dev, struct group *g, struct work *w)
+static bool choose_block(struct gpu *gpu, struct group *g, struct work *w)
 {
 	struct resident *old = best_resident(g), *b;
 	struct launch *l =
 		list_empty(&g->launches) ? NULL : list_first(&g->launches, struct launch, in_group);
 
-	if (l && has_room(dev, g, l) &&
+	if (l && has_room(gpu->dev, g, l) &&
 	    (!old || l->priority < old->launch->priority ||
 	     (l->priority == old->launch->priority && old->turns >= LONG_TURNS))) {
 		if (!list_empty(&l->spare)) {
@@ -210,9 +213,9 @@ static bool choose_block(struct device *dev, struct group *g, struct work *w)
 	return true;
 }
 
-static bool choose_copy(struct device *dev, struct work *w)
+static bool choose_copy(struct gpu *gpu, struct work *w)
 {
-	list_each (&dev->copies, op, struct op, in_copies) {
+	list_each (&gpu->copies, op, struct op, in_copies) {
 		struct group *g = op->stream->group;
 
 		if (!op->running && g->enabled && !g->error) {
@@ -225,23 +228,23 @@ static bool choose_copy(struct device *dev, struct work *w)
 	return false;
 }
 
-static bool choose(struct device *dev, struct work *w, bool copy_first)
+static bool choose(struct gpu *gpu, struct work *w, bool copy_first)
 {
 	uint64_t now = clock_now_ns(), left;
 	struct group *g;
 
 	memset(w, 0, sizeof(*w));
-	if (copy_first && choose_copy(dev, w)) {
+	if (copy_first && choose_copy(gpu, w)) {
 		return true;
 	}
-	g = choose_group(dev, now);
-	if (g && choose_block(dev, g, w)) {
-		left = dev->slice_end_ns > now ? dev->slice_end_ns - now : 0;
-		w->budget = MIN(left, TURN_NS) * 1024 / dev->ns_per_kinsn;
+	g = choose_group(gpu, now);
+	if (g && choose_block(gpu, g, w)) {
+		left = gpu->slice_end_ns > now ? gpu->slice_end_ns - now : 0;
+		w->budget = MIN(left, TURN_NS) * 1024 / gpu->ns_per_kinsn;
 		w->budget = MAX(w->budget, MIN_BUDGET);
 		return true;
 	}
-	return choose_copy(dev, w);
+	return choose_copy(gpu, w);
 }
 
 static const struct {
@@ -272,12 +275,12 @@ static void report_fault(struct group *g, const char *kernel, enum exec_status s
 	}
 }
 
-static void measure(struct device *dev, uint64_t ns, uint64_t used)
+static void measure(struct gpu *gpu, uint64_t ns, uint64_t used)
 {
 	if (used >= MIN_BUDGET) {
 		uint64_t now = MIN(MAX(ns * 1024 / used, 100u), 10000000u);
 
-		dev->ns_per_kinsn = (dev->ns_per_kinsn * 7 + now) / 8;
+		gpu->ns_per_kinsn = (gpu->ns_per_kinsn * 7 + now) / 8;
 	}
 }
 
@@ -297,7 +300,7 @@ static void leave(struct group *g, struct launch *l, struct resident *b, bool ke
 	free(b);
 }
 
-static void run_block(struct device *dev, struct work *w)
+static void run_block(struct gpu *gpu, struct work *w)
 {
 	struct resident *b = w->block;
 	struct launch *l = w->launch;
@@ -306,7 +309,7 @@ static void run_block(struct device *dev, struct work *w)
 	enum exec_status status = EXEC_NO_MEMORY;
 	uint64_t used = 0, lanes = 0, begin, ns;
 
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&gpu->dev->lock);
 	begin = clock_now_ns();
 	if (!b->block) {
 		b->block = exec_block_create(&l->exec);
@@ -319,12 +322,12 @@ static void run_block(struct device *dev, struct work *w)
 		lanes = exec_block_lanes(b->block);
 	}
 	ns = clock_now_ns() - begin;
-	pthread_mutex_lock(&dev->lock);
-	measure(dev, ns, used);
+	pthread_mutex_lock(&gpu->dev->lock);
+	measure(gpu, ns, used);
 	g->counters.run_ns += ns;
-	dev->run_ns += ns;
-	dev->warp_instructions += used;
-	dev->lane_instructions += lanes;
+	gpu->dev->run_ns += ns;
+	gpu->dev->warp_instructions += used;
+	gpu->dev->lane_instructions += lanes;
 	l->running--;
 	g->running--;
 	g->running_blocks--;
@@ -351,20 +354,20 @@ static void run_block(struct device *dev, struct work *w)
 	launch_try_retire(l);
 settled:
 	if (g->dead && g->running == 0) {
-		pthread_cond_broadcast(&dev->settled);
+		pthread_cond_broadcast(&gpu->dev->settled);
 	}
 }
 
-static void run_copy(struct device *dev, struct work *w)
+static void run_copy(struct gpu *gpu, struct work *w)
 {
 	struct op *op = w->copy;
 	struct group *g = w->group;
 	uint64_t bytes;
 	bool last, cut;
 
-	pthread_mutex_unlock(&dev->lock);
+	pthread_mutex_unlock(&gpu->dev->lock);
 	last = copy_part(op, COPY_PART, &bytes);
-	pthread_mutex_lock(&dev->lock);
+	pthread_mutex_lock(&gpu->dev->lock);
 	op->running = false;
 	g->counters.bytes_copied += bytes;
 	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
@@ -372,25 +375,26 @@ static void run_copy(struct device *dev, struct work *w)
 		op_retire(op);
 	} else {
 		list_remove(&op->in_copies);
-		list_append(&dev->copies, &op->in_copies);
+		list_append(&gpu->copies, &op->in_copies);
 	}
 }
 
-void worker_preempt(struct device *dev, struct group *g)
+void worker_preempt(struct group *g)
 {
-	if (dev->current == g) {
-		dev->slice_end_ns = 0;
+	if (g->gpu->current == g) {
+		g->gpu->slice_end_ns = 0;
 	}
 }
 
-static bool more_work(const struct device *dev)
+static bool more_work(const struct gpu *gpu)
 {
-	return !list_empty(&dev->copies) || (dev->current && group_runnable(dev->current));
+	return !list_empty(&gpu->copies) || (gpu->current && group_runnable(gpu->current));
 }
 
-void *worker_main(void *device)
+void *worker_main(void *arg)
 {
-	struct device *dev = device;
+	struct gpu *gpu = arg;
+	struct device *dev = gpu->dev;
 	uint64_t last_work = clock_now_ns();
 	bool copy_first = true, any;
 	struct work w;
@@ -399,15 +403,15 @@ void *worker_main(void *device)
 	while (!dev->stop) {
 		any = false;
 		drain_all(dev, &any);
-		if (choose(dev, &w, copy_first)) {
-			if (dev->idle_workers && more_work(dev)) {
+		if (choose(gpu, &w, copy_first)) {
+			if (gpu->idle_workers && more_work(gpu)) {
 				device_kick(dev);
 			}
 			copy_first = !w.copy;
 			if (w.copy) {
-				run_copy(dev, &w);
+				run_copy(gpu, &w);
 			} else {
-				run_block(dev, &w);
+				run_block(gpu, &w);
 			}
 			last_work = clock_now_ns();
 			continue;
@@ -418,7 +422,7 @@ void *worker_main(void *device)
 			pthread_mutex_lock(&dev->lock);
 			continue;
 		}
-		rest(dev);
+		rest(gpu);
 		last_work = clock_now_ns();
 	}
 	pthread_mutex_unlock(&dev->lock);
