@@ -1,5 +1,7 @@
 /* Arithmetic, logic and bits. */
 #include "soft/server/exec/decode.h"
+#include "soft/server/exec/decode_half.h"
+#include "soft/server/exec/half.h"
 
 #include <errno.h>
 #include <string.h>
@@ -67,26 +69,6 @@ static int emit_rounded(struct decoder *d, int slow, enum exec_type t, int round
 	return emit_n(d, op_round, t, t, n, &op);
 }
 
-static int emit_half(struct decoder *d, int which, int n)
-{
-	struct op op = dec_op(d, NULL);
-
-	op.sub = (uint8_t)which;
-	op.type = TY_F16;
-	op.n = strcmp(d->insn->modifiers[d->insn->n_modifiers - 1], ".f16x2") == 0 ? 2 : 1;
-	op.flags = (uint8_t)((dec_has(d, ".ftz") ? FLAG_FTZ : 0) |
-			     (dec_has(d, ".sat") ? FLAG_SAT : 0));
-	dec_has(d, ".rn");
-	return emit_n(d, op_f16, op.n == 2 ? TY_U32 : TY_U16, op.n == 2 ? TY_U32 : TY_U16, n, &op);
-}
-
-static bool is_half(const struct decoder *d)
-{
-	const char *last = d->insn->n_modifiers ? d->insn->modifiers[d->insn->n_modifiers - 1] : "";
-
-	return strcmp(last, ".f16") == 0 || strcmp(last, ".f16x2") == 0;
-}
-
 /* add, sub, min, max, abs, neg, rem, sad ... : integers and floats. */
 int dec_arith(struct decoder *d, int which, int n)
 {
@@ -98,8 +80,8 @@ int dec_arith(struct decoder *d, int which, int n)
 	bool ftz, sat;
 	int round;
 
-	if (is_half(d)) {
-		return emit_half(d, which, n);
+	if (dec_half_here(d)) {
+		return dec_half(d, which, n);
 	}
 	if (dec_has(d, ".cc")) {
 		op.sub = which == ALU_ADD ? CARRY_ADD : CARRY_SUB;
@@ -191,9 +173,14 @@ int dec_float_op(struct decoder *d, int which, int n)
 {
 	struct op op = dec_op(d, NULL);
 	enum exec_type t = dec_take_type(d);
-	bool ftz = dec_has(d, ".ftz");
-	int round = rounding(d);
+	bool ftz;
+	int round;
 
+	if (dec_half_here(d)) {
+		return dec_half(d, which, n);
+	}
+	ftz = dec_has(d, ".ftz");
+	round = rounding(d);
 	dec_has(d, ".approx");
 	if (round > ROUND_RN) {
 		if (which != ALU_RCP && which != ALU_SQRT) {
@@ -231,8 +218,8 @@ int dec_fma(struct decoder *d, int a, int b)
 	int round;
 	bool ftz, sat;
 
-	if (is_half(d)) {
-		return emit_half(d, ALU_FMA, 3);
+	if (dec_half_here(d)) {
+		return dec_half(d, ALU_FMA, 3);
 	}
 	round = rounding(d);
 	ftz = dec_has(d, ".ftz");

@@ -1,5 +1,6 @@
 /* Moves, comparisons, selections, conversions. */
 #include "soft/server/exec/decode.h"
+#include "soft/server/exec/decode_half.h"
 
 #include <errno.h>
 #include <string.h>
@@ -259,24 +260,28 @@ int dec_slct(struct decoder *d, int unused, int unused2)
 	return err < 0 ? err : emit_selp(d, to, a, b, (uint16_t)p, 0, dec_is_wide(t));
 }
 
-/* The comparison of setp and set: handler, boolean word and type into op. */
-static int comparison(struct decoder *d, struct op *op, enum exec_type t)
+/* The comparison of setp and set: handler, boolean word and type into op; *t: of the operands. */
+static int comparison(struct decoder *d, struct op *op, enum exec_type *t)
 {
 	static const char *const cmps[] = { ".eq",  ".ne",  ".lt",  ".le",  ".gt",  ".ge",
 					    ".equ", ".neu", ".ltu", ".leu", ".gtu", ".geu",
 					    ".num", ".nan", ".lo",  ".ls",  ".hi",  ".hs" };
 	static const char *const bools[] = { NULL, ".and", ".or", ".xor" };
 	int cmp = dec_pick(d, cmps, ARRAY_SIZE(cmps), -1);
+	enum exec_type as = *t;
 
+	op->sub = (uint8_t)dec_pick(d, bools, 4, BOOL_NONE);
+	if (dec_half_here(d)) {
+		return dec_half_comparison(d, op, cmp, t);
+	}
 	if (cmp > CMP_NAN) {
 		cmp = cmp - (CMP_NAN + 1) + CMP_LT;
-		t = t == TY_S32 ? TY_U32 : t == TY_S64 ? TY_U64 : t == TY_S16 ? TY_U16 : t;
+		as = as == TY_S32 ? TY_U32 : as == TY_S64 ? TY_U64 : as == TY_S16 ? TY_U16 : as;
 	}
-	op->sub = (uint8_t)dec_pick(d, bools, 4, BOOL_NONE);
-	if (t == TY_F32 && dec_has(d, ".ftz")) {
-		t = TY_F32Z;
+	if (as == TY_F32 && dec_has(d, ".ftz")) {
+		as = TY_F32Z;
 	}
-	op->fn = cmp < 0 || t >= TY_COUNT ? NULL : d->h->setp[cmp][t];
+	op->fn = cmp < 0 || as >= TY_COUNT ? NULL : d->h->setp[cmp][as];
 	return op->fn ? 0 : dec_fail(d, "this comparison of this type is not supported");
 }
 
@@ -302,7 +307,7 @@ int dec_setp(struct decoder *d, int a, int b)
 	const struct ptx_operand *in = d->insn->operands;
 	struct op op = dec_op(d, NULL);
 	enum exec_type t = dec_take_type(d);
-	int err = comparison(d, &op, t);
+	int err = comparison(d, &op, &t);
 
 	if (err == 0) {
 		err = comparison_sources(d, &op, t);
@@ -319,28 +324,79 @@ int dec_setp(struct decoder *d, int a, int b)
 	return err < 0 ? err : dec_emit(d, &op);
 }
 
-/* set d: all ones or 1.0f. */
+/* What set gives for true: all ones or 1.0, in one or two halves. 0: no such result. */
+static uint32_t set_true(const char *word, unsigned halves)
+{
+	static const struct {
+		const char *word;
+		uint8_t halves;
+		uint32_t yes;
+	} results[] = { { ".u32", 1, ~0u },	 { ".s32", 1, ~0u },	  { ".f32", 1, 0x3f800000 },
+			{ ".u16", 1, 0xffff },	 { ".s16", 1, 0xffff },	  { ".f16", 1, 0x3c00 },
+			{ ".bf16", 1, 0x3f80 },	 { ".u32", 2, 0xffff },	  { ".s32", 2, 0xffff },
+			{ ".f16x2", 2, 0x3c00 }, { ".bf16x2", 2, 0x3f80 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(results); i++) {
+		if (results[i].halves == halves && strcmp(word, results[i].word) == 0) {
+			return results[i].yes;
+		}
+	}
+	return 0;
+}
+
+/* to = the predicates p and, above it, q, as numbers. */
+static int emit_set(struct decoder *d, const struct op *cmp, uint32_t to, uint32_t yes)
+{
+	struct op pack = dec_op(d, d->h->alu[ALU_PACK][TY_U32]);
+	uint32_t one = 0, none = 0;
+	int err = dec_constant(d, yes, false, &one);
+
+	if (err == 0) {
+		err = dec_constant(d, 0, false, &none);
+	}
+	if (err < 0 || cmp->q == EXEC_NO_PRED) {
+		return err < 0 ? err : emit_selp(d, to, one, none, cmp->p, 0, false);
+	}
+	err = dec_new_register(d, TY_U32, &pack.a);
+	if (err == 0) {
+		err = dec_new_register(d, TY_U32, &pack.b);
+	}
+	if (err == 0) {
+		err = emit_selp(d, pack.a, one, none, cmp->p, 0, false);
+	}
+	if (err == 0) {
+		err = emit_selp(d, pack.b, one, none, cmp->q, 0, false);
+	}
+	pack.d = to;
+	return err < 0 ? err : dec_emit(d, &pack);
+}
+
 int dec_set(struct decoder *d, int unused, int unused2)
 {
 	struct op op = dec_op(d, NULL);
-	enum exec_type td = dec_take_type(d), t = dec_take_type(d);
-	uint32_t to = 0, yes = 0, no = 0, p = 0;
-	int err = comparison(d, &op, t);
+	enum exec_type td, t;
+	uint32_t to = 0, p = 0, q = EXEC_NO_PRED, yes = 0;
+	const char *word = "";
+	int err;
 
+	for (unsigned i = 0; i < d->insn->n_modifiers && !*word; i++) {
+		word = dec_type(d->insn->modifiers[i]) != TY_COUNT ? d->insn->modifiers[i] : "";
+	}
+	td = dec_take_type(d);
+	t = dec_take_type(d);
+	err = comparison(d, &op, &t);
 	if (err == 0) {
 		err = comparison_sources(d, &op, t);
 	}
-	if (err == 0 && dec_type_bytes(td) != 4) {
-		err = dec_fail(d, "the result is .u32, .s32 or .f32");
-	}
 	if (err == 0) {
-		err = dec_constant(d, td == TY_F32 ? 0x3f800000 : 0xffffffff, false, &yes);
-	}
-	if (err == 0) {
-		err = dec_constant(d, 0, false, &no);
+		yes = set_true(word, op.n);
+		err = yes ? 0 : dec_fail(d, "this result of a comparison is not supported");
 	}
 	if (err == 0) {
 		err = dec_new_register(d, TY_PRED, &p);
+	}
+	if (err == 0 && op.n == 2) {
+		err = dec_new_register(d, TY_PRED, &q);
 	}
 	if (err == 0) {
 		err = dec_dest(d, &d->insn->operands[0], td, &to);
@@ -349,82 +405,9 @@ int dec_set(struct decoder *d, int unused, int unused2)
 		return err;
 	}
 	op.p = (uint16_t)p;
-	op.q = EXEC_NO_PRED;
+	op.q = (uint16_t)q;
 	err = dec_emit(d, &op);
-	return err < 0 ? err : emit_selp(d, to, yes, no, (uint16_t)p, 0, false);
-}
-
-/* The handlers in the table expect registers of the types' own size, no .sat, and the usual
- * rounding. */
-static op_fn quick_cvt(struct decoder *d, const struct op *op, int round)
-{
-	enum exec_type to = op->type, from = op->type2;
-	bool int_round = op->flags & FLAG_INT_ROUND;
-
-	if (op->flags & FLAG_SAT || (op->wide & WIDE_A) != (dec_is_wide(from) ? WIDE_A : 0) ||
-	    (op->wide & WIDE_D) != (dec_is_wide(to) ? WIDE_D : 0)) {
-		return NULL;
-	}
-	if (dec_is_float(from) && !dec_is_float(to)) {
-		return int_round && round == ROUND_RZ && !(op->flags & FLAG_FTZ)
-			       ? d->h->cvt[to][from]
-			       : NULL;
-	}
-	if (int_round && from == to && !(op->flags & FLAG_FTZ)) {
-		return d->h->alu[ALU_ROUND_N + round][to];
-	}
-	if (int_round || (round > ROUND_RN) || (op->flags & FLAG_FTZ && from == TY_F64)) {
-		return NULL;
-	}
-	if (op->flags & FLAG_FTZ && from == TY_F32) {
-		from = TY_F32Z;
-	}
-	return d->h->cvt[to][from];
-}
-
-int dec_cvt(struct decoder *d, int a, int b)
-{
-	static const char *const rounds[] = { ".rn", ".rz", ".rm", ".rp" };
-	static const char *const int_rounds[] = { ".rni", ".rzi", ".rmi", ".rpi" };
-	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, op_cvt_any);
-	bool wide_to = false, wide_from = false;
-	int round = dec_pick(d, rounds, 4, -1), int_round = dec_pick(d, int_rounds, 4, -1), err;
-	op_fn quick;
-
-	op.type = dec_take_type(d);
-	op.type2 = dec_take_type(d);
-	if (dec_has(d, ".ftz")) {
-		op.flags |= FLAG_FTZ;
-	}
-	if (dec_has(d, ".sat")) {
-		op.flags |= FLAG_SAT;
-	}
-	err = dec_operands(d, 2);
-	if (err == 0 &&
-	    (op.type >= TY_COUNT || op.type2 >= TY_COUNT || op.type == TY_PRED ||
-	     op.type2 == TY_PRED || strstr(d->insn->modifiers[d->insn->n_modifiers - 1], "bf16") ||
-	     strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "16x2") ||
-	     strstr(d->insn->modifiers[d->insn->n_modifiers - 2], "bf16"))) {
-		err = dec_fail(d, "a conversion between these types is not supported");
-	}
-	if (err == 0) {
-		err = dec_source_any(d, &in[1], op.type2, &op.a, &wide_from);
-	}
-	if (err == 0) {
-		err = dec_dest_any(d, &in[0], op.type, &op.d, &wide_to);
-	}
-	if (err < 0) {
-		return err;
-	}
-	op.wide = (uint8_t)((wide_from ? WIDE_A : 0) | (wide_to ? WIDE_D : 0));
-	op.flags |= int_round >= 0 ? FLAG_INT_ROUND : 0;
-	op.n = (uint8_t)(int_round >= 0 ? int_round : round >= 0 ? round : ROUND_RN);
-	quick = quick_cvt(d, &op, op.n);
-	if (quick) {
-		op.fn = quick;
-	}
-	return dec_emit(d, &op);
+	return err < 0 ? err : emit_set(d, &op, to, yes);
 }
 
 static enum exec_space_kind space_word(struct decoder *d)

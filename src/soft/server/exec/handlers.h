@@ -115,8 +115,6 @@ void exec_handlers_force(const struct handlers *h); /* for tests, before modules
 /* slow.c: what needs no speed. */
 int op_round(struct warp *w, const struct op *o,
 	     uint32_t m); /* directed rounding: sub = enum slow_round */
-int op_cvt_any(struct warp *w, const struct op *o,
-	       uint32_t m); /* any conversion: n = rounding, flags */
 enum slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
 int op_testp(struct warp *w, const struct op *o, uint32_t m);
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
@@ -131,8 +129,6 @@ enum { LOGIC_MOV, LOGIC_NOT, LOGIC_AND, LOGIC_OR, LOGIC_XOR, LOGIC_SET };
 int op_isspacep(struct warp *w, const struct op *o, uint32_t m);
 int op_nop(struct warp *w, const struct op *o, uint32_t m);
 int op_fence(struct warp *w, const struct op *o, uint32_t m);
-int op_f16(struct warp *w, const struct op *o,
-	   uint32_t m); /* sub = enum alu, type TY_F16, n = 1 or 2 halves */
 
 /* atom.c */
 enum {
