@@ -295,7 +295,7 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 	static const char names[] = "abce", outs[] = "dq";
 	struct buf *o = &c->ptx;
 
-	buf_puts(o, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry test(");
+	buf_puts(o, ".version 8.5\n.target sm_90\n.address_size 64\n.visible .entry test(");
 	for (unsigned i = 0; i < c->n_buffers; i++) {
 		buf_printf(o, "%s.param .u64 p%u", i ? ", " : "", i);
 	}
