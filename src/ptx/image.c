@@ -1,0 +1,324 @@
+/* Which part of an image is used: the best PTX of each container that can be unpacked and is not
+ * too new; of machine code only that it is there is noticed. */
+#include "ptx/image.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "ptx/fatbin.h"
+#include "ptx/lex.h"
+#include "ptx/merge.h"
+#include "ptx/module.h"
+
+#define CHOICES_MAX 64u /* PTX entries of one container that are looked at */
+#define PARTS_MAX 256u	/* containers behind each other */
+
+struct opener {
+	const uint8_t *image;
+	size_t len, max;
+	unsigned arch;
+	const char *name;
+	struct report *report;
+	struct ptx_image_text *parts; /* owned; one of each container that has PTX */
+	uint32_t n_parts, n_containers;
+	size_t bytes; /* of all parts */
+	bool code;    /* images other than PTX were there */
+	bool too_new;
+};
+
+static int fail(struct opener *o, int err, const char *what)
+{
+	report_place(o->report, "%s", o->name);
+	return report_set(o->report, err, "image", "%s", what);
+}
+
+unsigned ptx_text_arch(const char *text, size_t len)
+{
+	const char *t = memmem(text, MIN(len, (size_t)4096), ".target", 7);
+	const char *end = text + len;
+	unsigned arch = 0;
+
+	while (t && t < end && *t != '\n' && (*t < '0' || *t > '9')) {
+		t++;
+	}
+	for (; t && t < end && *t >= '0' && *t <= '9' && arch < 10000; t++) {
+		arch = arch * 10 + (unsigned)(*t - '0');
+	}
+	return arch;
+}
+
+unsigned ptx_text_version(const char *text, size_t len)
+{
+	struct ptx_lexer x;
+	struct ptx_token t;
+	unsigned major = 0, minor = 0;
+
+	ptx_lexer_init(&x, text, len);
+	ptx_lexer_next(&x, &t);
+	if (t.kind != PTX_TOK_DOT || t.len != 8 || memcmp(t.text, ".version", 8) != 0) {
+		return 0;
+	}
+	while (x.pos < x.end && (*x.pos == ' ' || *x.pos == '\t')) {
+		x.pos++;
+	}
+	for (; x.pos < x.end && *x.pos >= '0' && *x.pos <= '9' && major < 1000; x.pos++) {
+		major = major * 10 + (unsigned)(*x.pos - '0');
+	}
+	if (x.pos + 1 < x.end && *x.pos == '.' && x.pos[1] >= '0' && x.pos[1] <= '9') {
+		minor = (unsigned)(x.pos[1] - '0');
+	}
+	return major * 10 + minor;
+}
+
+/* Code for one architecture and no other (sm_90a) uses instructions of its own. */
+static bool is_for_one(const char *text, size_t len)
+{
+	const char *t = memmem(text, MIN(len, (size_t)4096), ".target", 7);
+	const char *end = text + len;
+
+	if (!t) {
+		return false;
+	}
+	for (t += 7; t < end && *t != '\n' && *t != ','; t++) {
+		if (*t >= '0' && *t <= '9' && t + 1 < end && (t[1] == 'a' || t[1] == 'f')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static size_t trimmed(const char *text, size_t len)
+{
+	while (len && text[len - 1] == 0) {
+		len--;
+	}
+	return len;
+}
+
+static int add_part(struct opener *o, char *text, size_t bytes)
+{
+	struct ptx_image_text *grown;
+
+	if (bytes > o->max - o->bytes) {
+		free(text);
+		return fail(o, -EFBIG, "the PTX of all parts together is too long");
+	}
+	grown = realloc(o->parts, (o->n_parts + 1) * sizeof(*grown));
+	if (!grown) {
+		free(text);
+		return fail(o, -ENOMEM, "no memory for the PTX");
+	}
+	o->parts = grown;
+	o->parts[o->n_parts++] = (struct ptx_image_text){ text, bytes };
+	o->bytes += bytes;
+	return 0;
+}
+
+/* PTX entries of one container, best first. */
+static int choices(struct opener *o, struct fatbin_walk *w, struct fatbin_entry *list, unsigned *n)
+{
+	struct fatbin_entry e;
+	unsigned at;
+	int more;
+
+	*n = 0;
+	while ((more = fatbin_next(w, &e)) == 1) {
+		if (e.kind != FATBIN_PTX) {
+			o->code = true;
+			continue;
+		}
+		if (*n == CHOICES_MAX) {
+			return fail(o, -EFBIG, "a container has too many PTX images");
+		}
+		for (at = (*n)++; at > 0 && fatbin_better(&e, &list[at - 1], o->arch); at--) {
+			list[at] = list[at - 1];
+		}
+		list[at] = e;
+	}
+	return more < 0 ? fail(o, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
+}
+
+/* The first that is not too new; what is for one architecture alone only when there is no other. */
+static int take_best(struct opener *o, const struct fatbin_entry *list, unsigned n)
+{
+	char *kept = NULL, *text;
+	size_t kept_bytes = 0, bytes;
+
+	for (unsigned i = 0; i < n; i++) {
+		int err = fatbin_unpack(&list[i], o->max, &text, &bytes);
+		unsigned version;
+
+		if (err < 0) {
+			free(kept);
+			return fail(o, err,
+				    err == -EFBIG ? "the PTX is too long"
+				    : err == -ENOMEM
+					    ? "no memory to unpack the PTX"
+					    : "compressed PTX of the fat binary is broken");
+		}
+		bytes = trimmed(text, bytes);
+		version = ptx_text_version(text, bytes);
+		if (version / 10 > PTX_VERSION_MAX) {
+			o->too_new = true;
+			free(text);
+			continue;
+		}
+		if (!is_for_one(text, bytes)) {
+			free(kept);
+			return add_part(o, text, bytes);
+		}
+		if (kept) {
+			free(text);
+		} else {
+			kept = text;
+			kept_bytes = bytes;
+		}
+	}
+	return kept ? add_part(o, kept, kept_bytes) : 0;
+}
+
+static int open_containers(struct opener *o)
+{
+	struct fatbin_entry list[CHOICES_MAX];
+	size_t at = 0, bytes;
+
+	while (o->len - at >= FATBIN_HEADER_BYTES) {
+		struct fatbin_walk w;
+		uint32_t magic;
+		unsigned n;
+		int err;
+
+		memcpy(&magic, o->image + at, sizeof(magic));
+		if (magic != FATBIN_MAGIC && at) {
+			break; /* padding of a file */
+		}
+		if (fatbin_open(&w, o->image + at, o->len - at, &bytes) < 0) {
+			return fail(o, -EINVAL, "the fat binary is longer than its data");
+		}
+		if (++o->n_containers > PARTS_MAX) {
+			return fail(o, -EFBIG, "too many fat binaries behind each other");
+		}
+		err = choices(o, &w, list, &n);
+		err = err ? err : take_best(o, list, n);
+		if (err < 0) {
+			return err;
+		}
+		at = MIN(ROUND_UP(at + bytes, (size_t)8), o->len);
+	}
+	return o->len < FATBIN_HEADER_BYTES ? fail(o, -EINVAL, "the fat binary is cut off") : 0;
+}
+
+static int open_text(struct opener *o)
+{
+	size_t bytes = trimmed((const char *)o->image, o->len);
+	char *text;
+
+	if (bytes > o->max) {
+		return fail(o, -EFBIG, "the PTX is too long");
+	}
+	if (ptx_text_version((const char *)o->image, bytes) / 10 > PTX_VERSION_MAX) {
+		o->too_new = true;
+		return 0;
+	}
+	text = malloc(bytes + 1);
+	if (!text) {
+		return fail(o, -ENOMEM, "no memory for the PTX");
+	}
+	memcpy(text, o->image, bytes);
+	text[bytes] = 0;
+	return add_part(o, text, bytes);
+}
+
+/* ELF of the machine CUDA; other ELF files are no images at all. */
+static int open_elf(struct opener *o)
+{
+	uint16_t machine;
+
+	if (o->len < 64 || o->image[4] != 2) {
+		return fail(o, -EINVAL, "an ELF file that is no cubin");
+	}
+	memcpy(&machine, o->image + 18, sizeof(machine));
+	if (machine != 190) {
+		return fail(o, -EINVAL, "an ELF file that is no cubin");
+	}
+	o->code = true;
+	return 0;
+}
+
+static int merge_parts(struct opener *o, struct ptx_image_text *ret)
+{
+	struct ptx_merge m;
+	struct buf out;
+	int err = 0;
+
+	ptx_merge_init(&m, o->report);
+	buf_init(&out);
+	for (uint32_t i = 0; i < o->n_parts && err == 0; i++) {
+		err = ptx_merge_add(&m, o->parts[i].text, o->parts[i].bytes, o->name);
+	}
+	err = err ? err : ptx_merge_finish(&m, &out);
+	ptx_merge_free(&m);
+	if (err == 0 && out.len > o->max) {
+		err = fail(o, -EFBIG, "the merged PTX is too long");
+	}
+	if (err == 0) {
+		ret->bytes = out.len;
+		ret->text = buf_steal(&out);
+	}
+	buf_finish(&out);
+	return err == 0 || err == -ENOMEM || err == -EFBIG ? err : -EBADMSG;
+}
+
+static int finish(struct opener *o, struct ptx_image_text *ret)
+{
+	if (o->n_parts == 1) {
+		*ret = o->parts[0];
+		o->n_parts = 0;
+		return 0;
+	}
+	if (o->n_parts > 1) {
+		return merge_parts(o, ret);
+	}
+	if (o->too_new) {
+		return fail(o, -EOPNOTSUPP, "its PTX is of a .version newer than 9.x");
+	}
+	return fail(o, -ENOENT,
+		    o->code ? "it has machine code of other devices and no PTX; build it with "
+			      "-gencode arch=compute_75,code=compute_75"
+			    : "it holds no image");
+}
+
+int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, unsigned arch,
+		   size_t max, const char *name, struct report *r)
+{
+	struct opener o = {
+		.image = image, .len = len, .max = max, .arch = arch, .name = name, .report = r
+	};
+	uint32_t magic = 0;
+	int err;
+
+	*ret = (struct ptx_image_text){ 0 };
+	memcpy(&magic, image, MIN(len, sizeof(magic)));
+	if (magic == FATBIN_MAGIC) {
+		err = open_containers(&o);
+	} else if (magic == 0x464c457fu) {
+		err = open_elf(&o);
+	} else {
+		err = open_text(&o);
+	}
+	err = err ? err : finish(&o, ret);
+	while (o.n_parts) {
+		free(o.parts[--o.n_parts].text);
+	}
+	free(o.parts);
+	return err;
+}
+
+void ptx_image_close(struct ptx_image_text *t)
+{
+	free(t->text);
+	*t = (struct ptx_image_text){ 0 };
+}
