@@ -300,9 +300,9 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 		buf_printf(o, "%s.param .u64 p%u", i ? ", " : "", i);
 	}
 	buf_puts(o,
-		 ")\n{\n.reg .pred %guard, %p<4>; .reg .b16 %h<8>; .reg .b32 %tid, %t<8>; .reg "
+		 ")\n{\n.reg .pred %guard, %p<4>; .reg .b16 %h<8>; .reg .b32 %id, %t<8>; .reg "
 		 ".b64 %w<8>;\n"
-		 ".reg .f32 %f<4>; .reg .f64 %g<4>;\nmov.u32 %tid, %tid.x;\nand.b32 %t0, %tid, 1;\n"
+		 ".reg .f32 %f<4>; .reg .f64 %g<4>;\nmov.u32 %id, %tid.x;\nand.b32 %t0, %id, 1;\n"
 		 "setp.eq.u32 %guard, %t0, 0;\n");
 	for (unsigned i = 0; i < c->n_buffers; i++) {
 		enum ptxt_kind k = c->buffers[i].kind;
@@ -310,7 +310,7 @@ static void make_insn_kernel(struct ptxt_case *c, const char *insn, unsigned n_i
 
 		buf_printf(o, ".reg .%s %%%c; .reg .b64 %%at%u;\nld.param.u64 %%at%u, [p%u];\n",
 			   kinds[k].reg, name, i, i, i);
-		buf_printf(o, "mad.wide.u32 %%at%u, %%tid, %u, %%at%u;\n", i, kinds[k].bytes, i);
+		buf_printf(o, "mad.wide.u32 %%at%u, %%id, %u, %%at%u;\n", i, kinds[k].bytes, i);
 		if (k == PTXT_PRED) {
 			buf_printf(o, "ld.global.u32 %%t0, [%%at%u];\nsetp.ne.u32 %%%c, %%t0, 0;\n",
 				   i, name);
