@@ -92,7 +92,8 @@ const struct cli_verb verb_bench_hook = {
 };
 
 static const struct cli_verb *const subs[] = { &verb_bench_launch, &verb_bench_hook,
-					       &verb_bench_policy, &verb_bench_swap, NULL };
+					       &verb_bench_policy, &verb_bench_soft,
+					       &verb_bench_swap,   NULL };
 
 const struct cli_verb verb_bench = {
 	.name = "bench",

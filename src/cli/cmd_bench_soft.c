@@ -1,0 +1,91 @@
+/* `gbpf bench soft`: how fast the soft GPU is. The program of src/bench does it, with a server of
+ * its own unless the running one is wanted. */
+#include <limits.h>
+#include <string.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/run_env.h"
+#include "cli/verbs.h"
+
+enum { S_ROUNDS, S_MS, S_KILLS, S_RUNNING };
+
+static const struct cli_option options[] = {
+	[S_ROUNDS] = { "rounds", 'r', "N", "of which the fastest counts (default 7)" },
+	[S_MS] = { "ms", 'm', "N", "length of a measurement, about (default 1000)" },
+	[S_KILLS] = { "kills", 'k', "N", "clients killed at random (default 100)" },
+	[S_RUNNING] = { "running", 0, NULL, "measure the server that runs, not one of its own" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static int check_numbers(struct cli *c)
+{
+	uint64_t v;
+
+	return (c->opt[S_ROUNDS] && cli_number(c, "--rounds", c->opt[S_ROUNDS], 1, 1000, &v)) ||
+	       (c->opt[S_MS] && cli_number(c, "--ms", c->opt[S_MS], 1, 100000, &v)) ||
+	       (c->opt[S_KILLS] && cli_number(c, "--kills", c->opt[S_KILLS], 0, 1000000, &v));
+}
+
+static int cmd_soft(struct cli *c)
+{
+	static const char *const sections[] = { "fma",	  "samples", "empty", "copy",
+						"slices", "many",    "kills" };
+	char library[RUN_PATH], server[PATH_MAX], samples[PATH_MAX];
+	char *argv[32];
+	int n = 0;
+
+	if (check_numbers(c)) {
+		return CLI_USAGE;
+	}
+	for (int i = 0; i < c->n_args; i++) {
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(sections) && strcmp(sections[k], c->arg[i]) != 0) {
+			k++;
+		}
+		if (k == ARRAY_SIZE(sections)) {
+			return cli_fail(c, CLI_USAGE, "usage",
+					"Sections: fma samples empty copy slices many kills",
+					"bench soft: there is no section %s", c->arg[i]);
+		}
+	}
+	if (run_find_soft(library) < 0) {
+		return cli_fail(
+			c, CLI_FAILED, "install",
+			"Is gBPF installed whole? GBPF_LIBDIR can say where its libraries are",
+			"bench soft: the soft GPU's library is missing: %s", library);
+	}
+	if (path_program(server, sizeof(server), "gbpf-softgpu") < 0 ||
+	    path_lib(samples, sizeof(samples), "samples/kernels") < 0) {
+		return cli_fail(c, CLI_FAILED, "install", NULL,
+				"bench soft: the path of gBPF is too long");
+	}
+	bench_push(argv, &n, "bench-soft", NULL);
+	bench_push(argv, &n, "--libcuda", library);
+	bench_push(argv, &n, "--server", server);
+	bench_push(argv, &n, "--samples", samples);
+	bench_push(argv, &n, "--rounds", c->opt[S_ROUNDS] ? c->opt[S_ROUNDS] : "7");
+	bench_push(argv, &n, "--ms", c->opt[S_MS] ? c->opt[S_MS] : "1000");
+	bench_push(argv, &n, "--kills", c->opt[S_KILLS] ? c->opt[S_KILLS] : "100");
+	if (c->opt[S_RUNNING]) {
+		bench_push(argv, &n, "--running", NULL);
+	}
+	if (c->json) {
+		bench_push(argv, &n, "--json", NULL);
+	}
+	for (int i = 0; i < c->n_args; i++) {
+		bench_push(argv, &n, c->arg[i], NULL);
+	}
+	return bench_exec(c, "soft", argv);
+}
+
+const struct cli_verb verb_bench_soft = {
+	.name = "soft",
+	.args = "[SECTION]...",
+	.doc = "how fast the soft GPU is, and how fair",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.max_args = 7,
+	.run = cmd_soft,
+};
