@@ -43,6 +43,7 @@ static bool same_variables(const struct ptx_variable *a, const struct ptx_variab
 		    !same_text(a[i].attributes, b[i].attributes) || a[i].align != b[i].align ||
 		    a[i].ptr_align != b[i].ptr_align || a[i].vector != b[i].vector ||
 		    !same_text(a[i].type, b[i].type) || !same_text(a[i].name, b[i].name) ||
+		    a[i].has_bank != b[i].has_bank || a[i].bank != b[i].bank ||
 		    a[i].has_range != b[i].has_range || a[i].range != b[i].range ||
 		    a[i].open_array != b[i].open_array || a[i].n_dims != b[i].n_dims ||
 		    memcmp(a[i].dims, b[i].dims, sizeof(a[i].dims)) != 0 ||
@@ -59,9 +60,9 @@ static bool same_list(const struct ptx_list *a, const struct ptx_list *b);
 static bool same_function(const struct ptx_function *a, const struct ptx_function *b)
 {
 	return same_text(a->linkage, b->linkage) && a->is_entry == b->is_entry &&
-	       a->has_body == b->has_body && same_text(a->name, b->name) &&
-	       a->n_returns == b->n_returns && a->n_params == b->n_params &&
-	       same_variables(a->returns, b->returns, a->n_returns) &&
+	       a->has_body == b->has_body && same_text(a->attributes, b->attributes) &&
+	       same_text(a->name, b->name) && a->n_returns == b->n_returns &&
+	       a->n_params == b->n_params && same_variables(a->returns, b->returns, a->n_returns) &&
 	       same_variables(a->params, b->params, a->n_params) &&
 	       same_list(&a->tuning, &b->tuning) && same_list(&a->body, &b->body);
 }
@@ -100,6 +101,9 @@ static bool same_item(const struct ptx_item *a, const struct ptx_item *b)
 		return same_list(&((struct ptx_scope *)a)->body, &((struct ptx_scope *)b)->body);
 	case PTX_TARGETS:
 		return same_targets((struct ptx_targets *)a, (struct ptx_targets *)b);
+	case PTX_PROTOTYPE:
+		return same_function(&((struct ptx_prototype *)a)->function,
+				     &((struct ptx_prototype *)b)->function);
 	}
 	return false;
 }

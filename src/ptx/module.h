@@ -30,6 +30,7 @@ enum ptx_item_kind {
 	PTX_INSN,      /* struct ptx_insn */
 	PTX_SCOPE,     /* struct ptx_scope */
 	PTX_TARGETS,   /* struct ptx_targets */
+	PTX_PROTOTYPE, /* struct ptx_prototype */
 };
 
 /* The head of every thing in a list. line is where it stood in the text, 0 for what a pass has
@@ -115,6 +116,8 @@ struct ptx_variable {
 	uint8_t vector;	     /* 0, 2 or 4 */
 	const char *type;    /* ".u32" */
 	const char *name;
+	bool has_bank; /* .const[bank] */
+	uint8_t bank;
 	bool has_range;
 	bool open_array; /* the first dimension is [] */
 	uint32_t range;
@@ -128,6 +131,7 @@ struct ptx_function {
 	const char *linkage;
 	bool is_entry;
 	bool has_body;
+	const char *attributes; /* ".attribute(...)" before the results, or "" */
 	const char *name;
 	uint32_t n_returns, n_params;
 	struct ptx_variable *returns;
@@ -156,6 +160,13 @@ struct ptx_targets {
 	const char *directive;
 	uint32_t n;
 	const char **names;
+};
+
+/* .callprototype; the label before it names it. function has no body, and what stands in its place
+ * as a name. */
+struct ptx_prototype {
+	struct ptx_item item;
+	struct ptx_function function;
 };
 
 struct ptx_module {

@@ -150,10 +150,40 @@ static int parse_tuning(struct ptx_parser *p, struct ptx_function *f)
 	return 0;
 }
 
+int ptx_parse_signature(struct ptx_parser *p, struct ptx_function *f)
+{
+	int err = f->is_entry ? 0 : ptx_parse_params(p, &f->returns, &f->n_returns);
+
+	if (err == 0) {
+		err = ptx_parse_word(p, "the function's name", &f->name);
+	}
+	if (err == 0) {
+		err = ptx_parse_params(p, &f->params, &f->n_params);
+	}
+	return err < 0 ? err : parse_tuning(p, f);
+}
+
+static int parse_attributes(struct ptx_parser *p, struct ptx_function *f)
+{
+	struct buf text;
+	int err = 0;
+
+	buf_init(&text);
+	while (err == 0 && ptx_parse_is_dot(p, ".attribute")) {
+		err = ptx_parse_attribute(p, &text);
+	}
+	f->attributes = ptx_arena_text(&p->module->arena, buf_text(&text), text.len);
+	if (err == 0 && (!f->attributes || text.failed)) {
+		err = ptx_parse_no_memory(p);
+	}
+	buf_finish(&text);
+	return err;
+}
+
 static int parse_function(struct ptx_parser *p, const char *linkage)
 {
 	struct ptx_function *f = ptx_parse_item(p, PTX_FUNCTION, sizeof(*f));
-	int err = 0;
+	int err;
 
 	if (!f) {
 		return ptx_parse_no_memory(p);
@@ -161,17 +191,9 @@ static int parse_function(struct ptx_parser *p, const char *linkage)
 	f->linkage = linkage;
 	f->is_entry = ptx_parse_is_dot(p, ".entry");
 	ptx_parse_next(p);
-	if (!f->is_entry) {
-		err = ptx_parse_params(p, &f->returns, &f->n_returns);
-	}
+	err = parse_attributes(p, f);
 	if (err == 0) {
-		err = ptx_parse_word(p, "the function's name", &f->name);
-	}
-	if (err == 0) {
-		err = ptx_parse_params(p, &f->params, &f->n_params);
-	}
-	if (err == 0) {
-		err = parse_tuning(p, f);
+		err = ptx_parse_signature(p, f);
 	}
 	if (err < 0) {
 		return err;

@@ -63,6 +63,28 @@ static int parse_targets(struct ptx_parser *p, struct ptx_list *list)
 	return 0;
 }
 
+static int parse_prototype(struct ptx_parser *p, struct ptx_list *list)
+{
+	struct ptx_prototype *t = ptx_parse_item(p, PTX_PROTOTYPE, sizeof(*t));
+	int err;
+
+	if (!t) {
+		return ptx_parse_no_memory(p);
+	}
+	t->function.item = (struct ptx_item){ .kind = PTX_FUNCTION, .line = t->item.line };
+	t->function.linkage = t->function.attributes = "";
+	ptx_parse_next(p);
+	err = ptx_parse_signature(p, &t->function);
+	if (err == 0) {
+		err = ptx_parse_expect(p, ';');
+	}
+	if (err < 0) {
+		return err;
+	}
+	ptx_list_append(list, &t->item);
+	return 0;
+}
+
 static int parse_modifiers(struct ptx_parser *p, struct ptx_insn *insn)
 {
 	const char *words[PTX_MODIFIERS_MAX], **copy;
@@ -170,6 +192,9 @@ static int parse_dot_statement(struct ptx_parser *p, struct ptx_list *list)
 	}
 	if (ptx_parse_is_dot(p, ".branchtargets") || ptx_parse_is_dot(p, ".calltargets")) {
 		return parse_targets(p, list);
+	}
+	if (ptx_parse_is_dot(p, ".callprototype")) {
+		return parse_prototype(p, list);
 	}
 	return ptx_parse_directive(p, list);
 }

@@ -34,6 +34,25 @@ bool ptx_parse_at_linkage(const struct ptx_parser *p)
 	       ptx_parse_is_dot(p, ".weak") || ptx_parse_is_dot(p, ".common");
 }
 
+int ptx_parse_attribute(struct ptx_parser *p, struct buf *text)
+{
+	unsigned depth = 0;
+
+	buf_puts(text, text->len ? " .attribute" : ".attribute");
+	ptx_parse_next(p);
+	do {
+		if (p->token.kind == PTX_TOK_END || p->token.kind == PTX_TOK_BAD ||
+		    (depth == 0 && !ptx_parse_is(p, '('))) {
+			return ptx_parse_unexpected(p, "'(' or ')' of an attribute");
+		}
+		depth += ptx_parse_is(p, '(');
+		depth -= ptx_parse_is(p, ')');
+		buf_add(text, p->token.text, p->token.len);
+		ptx_parse_next(p);
+	} while (depth > 0);
+	return 0;
+}
+
 /* Words between space and name: alignment, vector, type; others are kept as attributes. */
 static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct buf *attributes,
 			   bool *in_ptr)
@@ -68,18 +87,21 @@ static int parse_qualifier(struct ptx_parser *p, struct ptx_variable *v, struct 
 		buf_puts(attributes, " ");
 	}
 	buf_add(attributes, t.text, t.len);
-	if (strcmp(word, ".attribute") == 0) {
-		while (p->token.kind != PTX_TOK_END && p->token.kind != PTX_TOK_BAD) {
-			bool last = ptx_parse_is(p, ')');
-
-			buf_add(attributes, p->token.text, p->token.len);
-			ptx_parse_next(p);
-			if (last) {
-				break;
-			}
-		}
-	}
 	return 0;
+}
+
+/* "bank]": history, since PTX 2.2 there is one bank. */
+static int parse_bank(struct ptx_parser *p, struct ptx_variable *v)
+{
+	uint32_t bank;
+	int err = ptx_parse_u32(p, "a bank's number", &bank);
+
+	if (err == 0 && bank > 10) {
+		return ptx_parse_fail(p, -EINVAL, "banks have the numbers 0 to 10");
+	}
+	v->has_bank = true;
+	v->bank = (uint8_t)bank;
+	return err < 0 ? err : ptx_parse_expect(p, ']');
 }
 
 /* ".space qualifiers": everything but the name. */
@@ -94,9 +116,14 @@ static int parse_head(struct ptx_parser *p, struct ptx_variable *v)
 		return ptx_parse_unexpected(p, "a state space such as .param");
 	}
 	ptx_parse_next(p);
+	if (v->space == PTX_CONST && ptx_parse_take(p, '[')) {
+		err = parse_bank(p, v);
+	}
 	buf_init(&attributes);
 	while (err == 0 && p->token.kind == PTX_TOK_DOT) {
-		err = parse_qualifier(p, v, &attributes, &in_ptr);
+		err = ptx_parse_is_dot(p, ".attribute")
+			      ? ptx_parse_attribute(p, &attributes)
+			      : parse_qualifier(p, v, &attributes, &in_ptr);
 	}
 	v->attributes = ptx_arena_text(&p->module->arena, buf_text(&attributes), attributes.len);
 	if (err == 0 && (!v->attributes || attributes.failed)) {
@@ -133,8 +160,13 @@ static int parse_dims(struct ptx_parser *p, struct ptx_variable *v)
 
 static int parse_declarator(struct ptx_parser *p, struct ptx_variable *v)
 {
-	int err = ptx_parse_word(p, "a name", &v->name);
+	int err = 0;
 
+	if (v->space == PTX_PARAM && (ptx_parse_is(p, ',') || ptx_parse_is(p, ')'))) {
+		v->name = "_"; /* of a prototype */
+	} else {
+		err = ptx_parse_word(p, "a name", &v->name);
+	}
 	if (err == 0 && v->space == PTX_REG && ptx_parse_take(p, '<')) {
 		v->has_range = true;
 		err = ptx_parse_u32(p, "a count of registers", &v->range);

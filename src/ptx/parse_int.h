@@ -41,6 +41,12 @@ int ptx_parse_variables(struct ptx_parser *p, const char *linkage, struct ptx_li
 /* "( .param .u32 a, ... )" when a parenthesis comes; nothing otherwise. */
 int ptx_parse_params(struct ptx_parser *p, struct ptx_variable **ret, uint32_t *ret_n);
 
+/* ".attribute(...)" at the token: appended to text, with a blank before it. */
+int ptx_parse_attribute(struct ptx_parser *p, struct buf *text);
+
+/* parse.c: results, name, parameters and tuning of a function or prototype. */
+int ptx_parse_signature(struct ptx_parser *p, struct ptx_function *f);
+
 /* parse_operand.c */
 int ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *ret, unsigned depth);
 /* operand, operand, ... up to the closing character, which is taken. */

@@ -108,6 +108,9 @@ void ptx_insn_print(const struct ptx_insn *insn, struct buf *out)
 static void print_variable(const struct ptx_variable *v, struct buf *out)
 {
 	buf_printf(out, "%s%s%s", v->linkage, *v->linkage ? " " : "", space_names[v->space]);
+	if (v->has_bank) {
+		buf_printf(out, "[%u]", v->bank);
+	}
 	/* A .ptr parameter's type comes first: ".param .u64 .ptr .global .align 4 name". */
 	if (v->align) {
 		buf_printf(out, " .align %u", v->align);
@@ -151,6 +154,31 @@ static void print_targets(const struct ptx_targets *t, struct buf *out)
 	buf_puts(out, ";\n");
 }
 
+static void print_params(const struct ptx_variable *params, uint32_t n, struct buf *out)
+{
+	buf_puts(out, "(\n");
+	for (uint32_t i = 0; i < n; i++) {
+		buf_puts(out, "\t");
+		print_variable(&params[i], out);
+		buf_puts(out, i + 1 < n ? ",\n" : "\n");
+	}
+	buf_puts(out, ")");
+}
+
+/* Results, name, parameters, tuning. */
+static void print_signature(const struct ptx_function *f, struct buf *out)
+{
+	if (f->n_returns) {
+		print_params(f->returns, f->n_returns, out);
+		buf_puts(out, " ");
+	}
+	buf_puts(out, f->name);
+	print_params(f->params, f->n_params, out);
+	ptx_each (&f->tuning, it) {
+		buf_printf(out, "\n%s", ((struct ptx_directive *)it)->text);
+	}
+}
+
 static void print_body(const struct ptx_list *list, struct buf *out)
 {
 	ptx_each (list, it) {
@@ -179,36 +207,25 @@ static void print_body(const struct ptx_list *list, struct buf *out)
 		case PTX_TARGETS:
 			print_targets((struct ptx_targets *)it, out);
 			break;
+		case PTX_PROTOTYPE:
+			buf_puts(out, ".callprototype ");
+			print_signature(&((struct ptx_prototype *)it)->function, out);
+			buf_puts(out, ";\n");
+			break;
 		default:
 			break;
 		}
 	}
 }
 
-static void print_params(const struct ptx_variable *params, uint32_t n, struct buf *out)
-{
-	buf_puts(out, "(\n");
-	for (uint32_t i = 0; i < n; i++) {
-		buf_puts(out, "\t");
-		print_variable(&params[i], out);
-		buf_puts(out, i + 1 < n ? ",\n" : "\n");
-	}
-	buf_puts(out, ")");
-}
-
 static void print_function(const struct ptx_function *f, struct buf *out)
 {
 	buf_printf(out, "%s%s%s ", f->linkage, *f->linkage ? " " : "",
 		   f->is_entry ? ".entry" : ".func");
-	if (f->n_returns) {
-		print_params(f->returns, f->n_returns, out);
-		buf_puts(out, " ");
+	if (*f->attributes) {
+		buf_printf(out, "%s ", f->attributes);
 	}
-	buf_puts(out, f->name);
-	print_params(f->params, f->n_params, out);
-	ptx_each (&f->tuning, it) {
-		buf_printf(out, "\n%s", ((struct ptx_directive *)it)->text);
-	}
+	print_signature(f, out);
 	if (!f->has_body) {
 		buf_puts(out, ";\n");
 		return;

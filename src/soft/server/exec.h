@@ -68,7 +68,11 @@ const struct exec_function_info *exec_function_info(const struct exec_function *
 
 /* What kernels ask of the world outside; called from any worker, without the device's lock. */
 struct exec_host {
-	void (*print)(void *arg, const char *text, size_t n); /* formatted output of vprintf */
+	void (*print)(void *arg, const char *text, size_t n);	 /* formatted output of vprintf */
+	void (*complain)(void *arg, const char *text, size_t n); /* a failed assertion */
+	/* The heap of malloc: a device address or 0; -ENOENT for what it has not given. */
+	uint64_t (*allocate)(void *arg, uint64_t bytes);
+	int (*release)(void *arg, uint64_t address);
 	void *arg;
 };
 
@@ -92,6 +96,7 @@ enum exec_status {
 	EXEC_FAULT_ALIGN,
 	EXEC_FAULT_TRAP, /* trap, or a barrier that can never be passed */
 	EXEC_FAULT_INSN, /* reached something that cannot be executed */
+	EXEC_FAULT_ASSERT,
 	EXEC_NO_MEMORY,
 };
 

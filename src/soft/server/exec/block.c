@@ -87,6 +87,8 @@ static void block_special(struct exec_block *b)
 	fill32(b->block_slots, BLOCK_NSMID, l->sm_count);
 	fill32(b->block_slots, BLOCK_GRIDID32, (uint32_t)l->grid_id);
 	fill64(b->block_slots, BLOCK_GRIDID, l->grid_id);
+	fill32(b->block_slots, BLOCK_ENVREG1, (uint32_t)(l->grid_workspace >> 32));
+	fill32(b->block_slots, BLOCK_ENVREG2, (uint32_t)l->grid_workspace);
 	fill32(b->block_slots, BLOCK_DYN_SMEM, l->dynamic_shared_bytes);
 	fill32(b->block_slots, BLOCK_TOTAL_SMEM, b->shared_bytes);
 }

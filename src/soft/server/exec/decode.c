@@ -82,7 +82,7 @@ int dec_shape(struct decoder *d, const char *name, uint32_t *ret)
 	d->shapes = more;
 	more[d->n_shapes] = (struct function_shape){ .f = f };
 	*ret = d->n_shapes++;
-	if (strmap_add(d->reached, name, (void *)f) == -ENOMEM) {
+	if (strmap_add(d->reached, f->name, (void *)f) == -ENOMEM) {
 		return dec_no_memory(d);
 	}
 	return 0;
@@ -132,7 +132,7 @@ static int check_directive(struct decoder *d, const struct ptx_directive *dir)
 
 static int decode_targets(struct decoder *d, const struct ptx_targets *t, const char *label)
 {
-	struct symbol *s = label ? dec_find(d, label) : NULL;
+	struct symbol *s = label ? strmap_get(&d->scope->symbols, label) : NULL;
 	struct exec_table table = { .n = t->n };
 	struct label_use use = { .pc = UINT32_MAX };
 
@@ -384,11 +384,12 @@ static bool chain(struct decoder *d, uint32_t index)
 	return true;
 }
 
-/* Functions that call each other in a circle get EXEC_CALL_DEPTH frames of the largest size. */
+/* Functions that call each other in a circle get as many frames of the largest size as fit into
+ * EXEC_CALL_BYTES. */
 static void chain_recursive(struct decoder *d)
 {
 	struct function_shape *first = &d->shapes[0];
-	uint64_t n32 = 0, n64 = 0, n_pred = 0, local = 0;
+	uint64_t n32 = 0, n64 = 0, n_pred = 0, local = 0, frame, depth;
 
 	for (uint32_t i = 0; i < d->n_shapes; i++) {
 		const struct function_shape *s = &d->shapes[i];
@@ -398,11 +399,14 @@ static void chain_recursive(struct decoder *d)
 		n_pred = MAX(n_pred, s->n_pred);
 		local = MAX(local, ROUND_UP(s->local_bytes, 16u));
 	}
-	first->chain32 = (uint32_t)(n32 * (EXEC_CALL_DEPTH + 1));
-	first->chain64 = (uint32_t)(n64 * (EXEC_CALL_DEPTH + 1));
-	first->chain_pred = (uint32_t)(n_pred * (EXEC_CALL_DEPTH + 1));
-	first->chain_local = (uint32_t)(local * (EXEC_CALL_DEPTH + 1));
-	first->chain_depth = EXEC_CALL_DEPTH;
+	frame = n32 * EXEC_SLOT32 + n64 * EXEC_SLOT64 + n_pred * sizeof(uint32_t) +
+		local * EXEC_LANES + 1;
+	depth = MAX(MIN(EXEC_CALL_BYTES / frame, EXEC_CALL_DEPTH_MAX), EXEC_CALL_DEPTH);
+	first->chain32 = (uint32_t)(n32 * (depth + 1));
+	first->chain64 = (uint32_t)(n64 * (depth + 1));
+	first->chain_pred = (uint32_t)(n_pred * (depth + 1));
+	first->chain_local = (uint32_t)MIN(local * (depth + 1), (uint64_t)UINT32_MAX);
+	first->chain_depth = (uint32_t)depth;
 }
 
 static void patch_calls(struct decoder *d)
@@ -412,11 +416,16 @@ static void patch_calls(struct decoder *d)
 	for (size_t i = 0; i < d->calls.len / sizeof(*calls); i++) {
 		const struct function_shape *caller = &d->shapes[calls[i].caller];
 
-		calls[i].target = d->shapes[calls[i].callee].start;
+		calls[i].target = calls[i].layout ? 0 : d->shapes[calls[i].callee].start;
 		calls[i].step32 = caller->n32 * EXEC_SLOT32;
 		calls[i].step64 = caller->n64 * EXEC_SLOT64;
 		calls[i].step_pred = caller->n_pred;
 		calls[i].step_local = ROUND_UP(caller->local_bytes, 16u);
+	}
+	for (uint32_t i = 0; i < d->n_callees; i++) {
+		if (d->callees[i].layout) {
+			d->callees[i].target = d->shapes[d->callees[i].shape].start;
+		}
 	}
 }
 
@@ -509,6 +518,9 @@ static void decoder_finish(struct decoder *d)
 	 */
 	out->calls = steal(&d->calls, sizeof(struct exec_call), &out->n_calls);
 	out->tables = steal(&d->tables, sizeof(struct exec_table), &out->n_tables);
+	out->callees = d->callees;
+	out->n_callees = d->n_callees;
+	strmap_finish(&d->layouts);
 	while (d->scope) {
 		dec_scope_close(d);
 	}

@@ -25,7 +25,9 @@ enum symbol_kind {
 	SYM_SHARED,
 	SYM_LOCAL,
 	SYM_PARAM,
-	SYM_TABLE
+	SYM_TABLE,
+	SYM_PROTOTYPE,
+	SYM_CALL_TARGETS
 };
 
 struct symbol {
@@ -38,6 +40,7 @@ struct symbol {
 	bool extern_array;   /* shared memory of the launch's size */
 	bool in_frame;	     /* SYM_PARAM: in the frame, not a kernel's parameter */
 	uint64_t offset, bytes;
+	const struct ptx_item *item; /* of prototypes and tables of call targets */
 	struct symbol *next_owned;
 };
 
@@ -64,6 +67,13 @@ struct label_use {
 	uint32_t label;
 };
 
+/* The functions whose address the module takes somewhere. */
+struct taken {
+	struct strmap index;		  /* name -> number + 1 */
+	const struct ptx_function **list; /* owned */
+	uint32_t n;
+};
+
 struct decoder {
 	const struct ptx_module *ptx;
 	struct exec_module *module;
@@ -78,7 +88,11 @@ struct decoder {
 	struct strmap constant_index; /* value and width -> offset + 1 */
 	struct strmap *module_shared; /* name -> struct ptx_variable */
 	struct strmap *reached;	      /* names of functions that some kernel calls */
-	struct scope *root;	      /* module-scope shared variables that this kernel uses */
+	const struct taken *taken;
+	struct exec_callee *callees; /* of this kernel, when it calls through pointers */
+	uint32_t n_callees, n_layouts;
+	struct strmap layouts; /* of parameters -> number */
+	struct scope *root;    /* module-scope shared variables that this kernel uses */
 	struct symbol *owned;
 	uint32_t shared_bytes, shared_align;
 	uint32_t ranges; /* registers declared so far */
@@ -156,6 +170,11 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret,
  * variable. */
 int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
 		struct op *op);
+
+/* decode_special.c: a special register read as that type. 0; 1: there is none of this name and
+ * size.
+ */
+int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t *ret);
 
 /* decode.c */
 int dec_emit(struct decoder *d, const struct op *op);

@@ -187,49 +187,19 @@ static int immediate(struct decoder *d, const struct ptx_operand *o, enum exec_t
 	return dec_constant(d, bits, dec_is_wide(t), ret);
 }
 
-static const struct {
-	const char *name;
-	uint32_t ref;
-} specials[] = {
-	{ "%tid.x", REF_SLOT32(WARP_TID_X, REF_WARP) },
-	{ "%tid.y", REF_SLOT32(WARP_TID_Y, REF_WARP) },
-	{ "%tid.z", REF_SLOT32(WARP_TID_Z, REF_WARP) },
-	{ "%laneid", REF_SLOT32(WARP_LANEID, REF_WARP) },
-	{ "%warpid", REF_SLOT32(WARP_WARPID, REF_WARP) },
-	{ "%lanemask_eq", REF_SLOT32(WARP_MASK_EQ, REF_WARP) },
-	{ "%lanemask_le", REF_SLOT32(WARP_MASK_LE, REF_WARP) },
-	{ "%lanemask_lt", REF_SLOT32(WARP_MASK_LT, REF_WARP) },
-	{ "%lanemask_ge", REF_SLOT32(WARP_MASK_GE, REF_WARP) },
-	{ "%lanemask_gt", REF_SLOT32(WARP_MASK_GT, REF_WARP) },
-	{ "%ntid.x", REF_SLOT32(BLOCK_NTID_X, REF_BLOCK) },
-	{ "%ntid.y", REF_SLOT32(BLOCK_NTID_Y, REF_BLOCK) },
-	{ "%ntid.z", REF_SLOT32(BLOCK_NTID_Z, REF_BLOCK) },
-	{ "%ctaid.x", REF_SLOT32(BLOCK_CTAID_X, REF_BLOCK) },
-	{ "%ctaid.y", REF_SLOT32(BLOCK_CTAID_Y, REF_BLOCK) },
-	{ "%ctaid.z", REF_SLOT32(BLOCK_CTAID_Z, REF_BLOCK) },
-	{ "%nctaid.x", REF_SLOT32(BLOCK_NCTAID_X, REF_BLOCK) },
-	{ "%nctaid.y", REF_SLOT32(BLOCK_NCTAID_Y, REF_BLOCK) },
-	{ "%nctaid.z", REF_SLOT32(BLOCK_NCTAID_Z, REF_BLOCK) },
-	{ "%nwarpid", REF_SLOT32(BLOCK_NWARPID, REF_BLOCK) },
-	{ "%smid", REF_SLOT32(BLOCK_SMID, REF_BLOCK) },
-	{ "%nsmid", REF_SLOT32(BLOCK_NSMID, REF_BLOCK) },
-	{ "%dynamic_smem_size", REF_SLOT32(BLOCK_DYN_SMEM, REF_BLOCK) },
-	{ "%total_smem_size", REF_SLOT32(BLOCK_TOTAL_SMEM, REF_BLOCK) },
-};
-
-static bool special(const char *name, bool wide, uint32_t *ret)
+static int function_address(struct decoder *d, const char *name, int64_t offset, bool wide,
+			    uint32_t *ret)
 {
-	if (strcmp(name, "%gridid") == 0) {
-		*ret = REF_SLOT32(wide ? BLOCK_GRIDID : BLOCK_GRIDID32, REF_BLOCK);
-		return true;
+	const struct ptx_function *f = strmap_get(d->functions, name);
+	uintptr_t index = (uintptr_t)strmap_get(&d->taken->index, f->name);
+
+	if (!wide || offset || index == 0) {
+		return dec_fail(d, "the address of %s cannot be used here", name);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(specials) && !wide; i++) {
-		if (strcmp(specials[i].name, name) == 0) {
-			*ret = specials[i].ref;
-			return true;
-		}
+	if (!f->has_body) {
+		return dec_fail(d, "%s has no body in this module, and nothing links it", name);
 	}
-	return false;
+	return dec_constant(d, d->module->code_base + (index - 1) * EXEC_CODE_STEP, true, ret);
 }
 
 /* The address of a variable, in its own space. */
@@ -287,7 +257,7 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 					  wide, ret);
 	}
 	if (!s && strmap_get(d->functions, name)) {
-		return dec_fail(d, "the address of a function is not supported");
+		return function_address(d, name, offset, wide, ret);
 	}
 	if (s) {
 		return dec_fail(d, "%s cannot be used as a value", name);
@@ -326,8 +296,14 @@ static int source(struct decoder *d, const struct ptx_operand *o, enum exec_type
 		*ret_wide = dec_is_wide(have);
 		return 0;
 	}
-	if (special(o->name, *ret_wide, ret)) {
-		return 0;
+	if (o->name[0] == '%') {
+		err = dec_special(d, o->name, t, ret);
+		if (err <= 0) {
+			return err;
+		}
+	}
+	if (strcmp(o->name, "WARP_SZ") == 0 && !o->offset) {
+		return dec_constant(d, EXEC_LANES, *ret_wide, ret);
 	}
 	if (o->name[0] == '%' && !dec_find(d, o->name)) {
 		return dec_fail(d, "%s is not declared, and no special register of this size",

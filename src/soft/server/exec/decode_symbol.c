@@ -285,6 +285,16 @@ int dec_declare(struct decoder *d, const struct ptx_variable *v)
 	}
 }
 
+static enum symbol_kind label_kind(const struct ptx_item *next)
+{
+	const struct ptx_targets *t = (const struct ptx_targets *)next;
+
+	if (next && next->kind == PTX_TARGETS) {
+		return strcmp(t->directive, ".branchtargets") == 0 ? SYM_TABLE : SYM_CALL_TARGETS;
+	}
+	return next && next->kind == PTX_PROTOTYPE ? SYM_PROTOTYPE : SYM_LABEL;
+}
+
 /* Labels are known in their whole scope, also before they come. */
 int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 {
@@ -297,12 +307,11 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list)
 			continue;
 		}
 		d->line = it->line;
-		s = dec_symbol_new(d, ((struct ptx_label *)it)->name,
-				   it->next && it->next->kind == PTX_TARGETS ? SYM_TABLE
-									     : SYM_LABEL);
+		s = dec_symbol_new(d, ((struct ptx_label *)it)->name, label_kind(it->next));
 		if (!s) {
 			return -EINVAL;
 		}
+		s->item = it->next;
 		if (s->kind == SYM_LABEL) {
 			s->ref = (uint32_t)(d->labels.len / sizeof(uint32_t));
 			if (buf_add(&d->labels, &unknown, sizeof(unknown)) < 0) {

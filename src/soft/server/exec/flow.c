@@ -110,17 +110,13 @@ static void copy_all(struct warp *w, const struct exec_call *call, const struct 
 	}
 }
 
-int op_call(struct warp *w, const struct op *o, uint32_t m)
+/* Those lanes of the group enter the callee; the others have been left behind. */
+static int enter(struct warp *w, const struct op *o, const struct exec_call *call, uint32_t target,
+		 uint32_t m)
 {
-	const struct exec_call *call = &w->block->f->calls[o->e];
-
 	if (w->depth == w->block->f->depth) {
 		return exec_fault_set(w, o, EXEC_FAULT_INSN, (unsigned)__builtin_ctz(m), 0,
 				      "calls are nested too deeply");
-	}
-	if (m != w->mask) {
-		/* Behind op_call_out: those lanes do not call. */
-		leave_behind(w, w->mask & ~m, w->pc + 1);
 	}
 	copy_all(w, call, call->in, call->n_in, true, m);
 	each_lane (m, lane) {
@@ -132,8 +128,46 @@ int op_call(struct warp *w, const struct op *o, uint32_t m)
 	w->off_pred += call->step_pred;
 	w->frame += call->step_local;
 	exec_frame_set(w);
-	w->pc = call->target;
+	w->pc = target;
 	return w->n_groups ? STEP_SWITCH : STEP_NEXT;
+}
+
+int op_call(struct warp *w, const struct op *o, uint32_t m)
+{
+	const struct exec_call *call = &w->block->f->calls[o->e];
+
+	if (m != w->mask) {
+		/* Behind op_call_out: those lanes do not call. */
+		leave_behind(w, w->mask & ~m, w->pc + 1);
+	}
+	return enter(w, o, call, call->target, m);
+}
+
+/* Lanes with the first one's pointer call; the others come back to this operation. */
+int op_call_pointer(struct warp *w, const struct op *o, uint32_t m)
+{
+	const struct exec_function *f = w->block->f;
+	const struct exec_call *call = &f->calls[o->e];
+	const uint64_t *a = REF(const uint64_t, w, o->a);
+	unsigned first = (unsigned)__builtin_ctz(m);
+	uint64_t off = a[first] - f->module->code_base, index = off / EXEC_CODE_STEP;
+	uint32_t same = 0;
+
+	if (off % EXEC_CODE_STEP || index >= f->n_callees ||
+	    f->callees[index].layout != call->layout) {
+		return exec_fault_set(w, o, EXEC_FAULT_INSN, first, a[first],
+				      "a call through what is no pointer to such a function");
+	}
+	each_lane (m, lane) {
+		same |= (uint32_t)(a[lane] == a[first]) << lane;
+	}
+	if (w->mask & ~m) {
+		leave_behind(w, w->mask & ~m, w->pc + 1);
+	}
+	if (m & ~same) {
+		leave_behind(w, m & ~same, w->pc - 1);
+	}
+	return enter(w, o, call, f->callees[index].target, same);
 }
 
 int op_call_out(struct warp *w, const struct op *o, uint32_t m)

@@ -159,6 +159,8 @@ int op_warp_sync(struct warp *w, const struct op *o, uint32_t m);
 int op_bra(struct warp *w, const struct op *o, uint32_t m);  /* e: pc */
 int op_brx(struct warp *w, const struct op *o, uint32_t m);  /* e: table, a: index */
 int op_call(struct warp *w, const struct op *o, uint32_t m); /* e: call */
+int op_call_pointer(struct warp *w, const struct op *o,
+		    uint32_t m); /* e: call, a: address of a function */
 int op_call_out(struct warp *w, const struct op *o,
 		uint32_t m); /* stands behind op_call: e: call */
 int op_ret(struct warp *w, const struct op *o, uint32_t m);
@@ -166,6 +168,12 @@ int op_exit(struct warp *w, const struct op *o, uint32_t m);
 int op_trap(struct warp *w, const struct op *o, uint32_t m);
 int op_bar(struct warp *w, const struct op *o, uint32_t m); /* a: number, b: count when WIDE_B */
 enum { BAR_SYNC, BAR_ARRIVE, BAR_RED_POPC, BAR_RED_AND, BAR_RED_OR };
+
+/* print.c: functions that the device offers. */
+int op_vprintf(struct warp *w, const struct op *o, uint32_t m);
+int op_assertfail(struct warp *w, const struct op *o, uint32_t m);
+int op_malloc(struct warp *w, const struct op *o, uint32_t m);
+int op_free(struct warp *w, const struct op *o, uint32_t m);
 
 /* True when every lane that this mask names is in the group or has ended; otherwise the group
  * waits: return STEP_SWITCH. */

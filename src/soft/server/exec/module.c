@@ -10,6 +10,9 @@
 #define IMAGE_MAX (UINT64_C(256) << 20)	 /* bytes of variables with initial values */
 #define GLOBALS_MAX (UINT64_C(64) << 30) /* bytes of all variables */
 
+/* So that a pointer to a function means nothing in another module. */
+static uint32_t next_module;
+
 struct loader {
 	struct exec_module *m;
 	struct ptx_module *ptx;
@@ -17,6 +20,8 @@ struct loader {
 	struct strmap functions; /* struct ptx_function */
 	struct strmap shared;	 /* struct ptx_variable */
 	struct strmap reached;
+	struct taken taken;
+	struct buf taken_list;
 	struct buf relocs; /* struct exec_init_reloc */
 	uint32_t line;
 };
@@ -45,6 +50,7 @@ static void function_free(struct exec_function *f)
 		free(f->tables[i].targets);
 	}
 	free(f->calls);
+	free(f->callees);
 	free(f->tables);
 	free(f->code);
 	free(f->constants);
@@ -83,6 +89,20 @@ void exec_module_unref(struct exec_module *m)
 	}
 }
 
+/* The address of a function as a value; bits may hold a mask. */
+static bool function_value(const struct loader *l, const struct ptx_operand *o, uint64_t *bits)
+{
+	const struct ptx_function *f = strmap_get(&l->functions, o->name);
+	uintptr_t index = f ? (uintptr_t)strmap_get(&l->taken.index, f->name) : 0;
+	uint64_t address = l->m->code_base + (index - 1) * EXEC_CODE_STEP;
+
+	if (index == 0 || !f->has_body || o->offset) {
+		return false;
+	}
+	*bits = o->kind == PTX_MASK ? *bits & address : address;
+	return true;
+}
+
 /* One value at image + at. */
 static int write_value(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
 		       uint64_t at, unsigned bytes)
@@ -118,6 +138,10 @@ static int write_value(struct loader *l, const struct ptx_operand *o, const stru
 	case PTX_NAME:
 	case PTX_GENERIC:
 		target = strmap_get(&l->m->variables, o->name);
+		if (!target && function_value(l, o, &bits)) {
+			bits >>= r.shift;
+			break;
+		}
 		if (!target) {
 			return load_fail(l, "its initial value names something that has no address",
 					 v->name);
@@ -296,6 +320,89 @@ static int load_names(struct loader *l)
 	return 0;
 }
 
+static int take_address(struct loader *l, const char *name)
+{
+	const struct ptx_function *f = name ? strmap_get(&l->functions, name) : NULL;
+	int err;
+
+	if (!f || strmap_get(&l->taken.index, f->name)) {
+		return 0;
+	}
+	if (l->taken.n == EXEC_CODE_FUNCTIONS) {
+		return load_fail(l, "the addresses of too many functions are taken", name);
+	}
+	err = buf_add(&l->taken_list, &f, sizeof(f)) < 0
+		      ? -ENOMEM
+		      : strmap_add(&l->taken.index, f->name, (void *)(uintptr_t)++l->taken.n);
+	return err < 0 ? load_no_memory(l) : 0;
+}
+
+/* As deep as operands nest, which the parser bounds. */
+static int take_operands(struct loader *l, const struct ptx_operand *o, uint32_t n)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; err == 0 && i < n; i++) {
+		err = o[i].kind == PTX_ADDRESS ? 0 : take_address(l, o[i].name);
+		if (err == 0) {
+			err = take_operands(l, o[i].args, o[i].n_args);
+		}
+	}
+	return err;
+}
+
+/* Names in instructions other than the one that a call names. As deep as scopes nest. */
+static int take_in_body(struct loader *l, const struct ptx_list *list)
+{
+	int err = 0;
+
+	for (const struct ptx_item *it = list->first; err == 0 && it; it = it->next) {
+		const struct ptx_insn *insn = (const struct ptx_insn *)it;
+		const struct ptx_targets *t = (const struct ptx_targets *)it;
+
+		l->line = it->line;
+		switch (it->kind) {
+		case PTX_SCOPE:
+			err = take_in_body(l, &((const struct ptx_scope *)it)->body);
+			break;
+		case PTX_TARGETS:
+			for (uint32_t i = 0; err == 0 && i < t->n; i++) {
+				err = take_address(l, t->names[i]);
+			}
+			break;
+		case PTX_INSN:
+			for (uint32_t i = 0; err == 0 && i < insn->n_operands; i++) {
+				if (insn->operands[i].kind != PTX_NAME ||
+				    strcmp(insn->opcode, "call") != 0) {
+					err = take_operands(l, &insn->operands[i], 1);
+				}
+			}
+			break;
+		default:
+			break;
+		}
+	}
+	return err;
+}
+
+static int find_taken(struct loader *l)
+{
+	int err = 0;
+
+	for (const struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+		l->line = it->line;
+		if (it->kind == PTX_FUNCTION) {
+			err = take_in_body(l, &((const struct ptx_function *)it)->body);
+		} else if (it->kind == PTX_VARIABLE && v->init) {
+			err = take_operands(l, v->init, 1);
+		}
+	}
+	l->taken.list = (const struct ptx_function **)l->taken_list.data;
+	return err;
+}
+
 static int load_function(struct loader *l, const struct ptx_function *f)
 {
 	struct decoder d = { .ptx = l->ptx,
@@ -304,6 +411,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 			     .functions = &l->functions,
 			     .module_shared = &l->shared,
 			     .reached = &l->reached,
+			     .taken = &l->taken,
 			     .report = l->report,
 			     .h = exec_handlers(),
 			     .shared_align = 1 };
@@ -315,6 +423,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 	}
 	out->info.name = strdup(f->name);
 	strmap_init(&d.constant_index);
+	strmap_init(&d.layouts);
 	err = out->info.name ? dec_kernel(&d, f, out) : load_no_memory(l);
 	if (err == 0 && f->is_entry) {
 		err = strmap_add(&l->m->functions, f->name, out);
@@ -358,6 +467,9 @@ static int load_all(struct loader *l)
 		err = load_names(l);
 	}
 	if (err == 0) {
+		err = find_taken(l);
+	}
+	if (err == 0) {
 		err = load_variables(l);
 	}
 	if (err == 0) {
@@ -382,7 +494,11 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 	strmap_init(&l.functions);
 	strmap_init(&l.shared);
 	strmap_init(&l.reached);
+	strmap_init(&l.taken.index);
+	buf_init(&l.taken_list);
 	buf_init(&l.relocs);
+	l.m->code_base = EXEC_WINDOW_CODE | (uint64_t)add_relaxed(&next_module, 1)
+						    << EXEC_CODE_MODULE_SHIFT;
 	l.m->name = strdup(name);
 	err = l.m->name ? ptx_module_parse(&l.ptx, ptx, bytes, name, r) : -ENOMEM;
 	if (err == 0) {
@@ -392,6 +508,8 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 	strmap_finish(&l.functions);
 	strmap_finish(&l.shared);
 	strmap_finish(&l.reached);
+	strmap_finish(&l.taken.index);
+	buf_finish(&l.taken_list);
 	buf_finish(&l.relocs);
 	if (err < 0) {
 		module_free(l.m);

@@ -16,7 +16,9 @@
 #define EXEC_SLOT64 256u
 #define EXEC_THREADS_MAX 1024u
 #define EXEC_BARRIERS 16u
-#define EXEC_CALL_DEPTH 32u /* of recursive kernels */
+#define EXEC_CALL_DEPTH 32u	   /* of recursive kernels: at least, */
+#define EXEC_CALL_DEPTH_MAX 512u   /* at most, */
+#define EXEC_CALL_BYTES (1u << 20) /* and as many as fit into this, a warp */
 #define EXEC_NO_PRED 0xffffu
 
 /* Windows in generic addresses, told apart by their top byte; everything else is global. */
@@ -24,6 +26,13 @@
 #define EXEC_WINDOW_SHARED (UINT64_C(0x71) << EXEC_WINDOW_SHIFT)
 #define EXEC_WINDOW_LOCAL (UINT64_C(0x72) << EXEC_WINDOW_SHIFT)
 #define EXEC_WINDOW_PARAM (UINT64_C(0x73) << EXEC_WINDOW_SHIFT)
+
+/* Addresses of functions: a number of the module, a number of the function in it, four zero bits.
+ * No memory lies there. */
+#define EXEC_WINDOW_CODE (UINT64_C(0x74) << EXEC_WINDOW_SHIFT)
+#define EXEC_CODE_MODULE_SHIFT 24
+#define EXEC_CODE_STEP 16u
+#define EXEC_CODE_FUNCTIONS ((1u << EXEC_CODE_MODULE_SHIFT) / EXEC_CODE_STEP)
 
 /* Operand references: a multiple of 128 bytes from the base that the low bits name. */
 enum {
@@ -70,7 +79,9 @@ enum {
 	BLOCK_TOTAL_SMEM,
 	BLOCK_SPARE,
 	BLOCK_GRIDID,
-	BLOCK_SLOTS = BLOCK_GRIDID + 2
+	BLOCK_ENVREG1 = BLOCK_GRIDID + 2,
+	BLOCK_ENVREG2,
+	BLOCK_SLOTS
 };
 
 enum exec_type {
@@ -143,8 +154,16 @@ struct exec_call {
 	uint32_t target;	 /* pc of the callee */
 	uint32_t callee, caller; /* functions of the kernel, while decoding */
 	uint32_t step32, step64, step_pred, step_local; /* the caller's frame */
+	uint32_t layout; /* of parameters, when it goes through a pointer; otherwise 0 */
 	uint32_t n_in, n_out;
 	struct exec_copy *in, *out; /* owned */
+};
+
+/* A function whose address the module takes, as this kernel has decoded it. */
+struct exec_callee {
+	uint32_t target; /* pc */
+	uint32_t layout; /* of its parameters; 0: it cannot be called */
+	uint32_t shape;	 /* while decoding */
 };
 
 struct exec_table { /* of brx.idx */
@@ -170,6 +189,8 @@ struct exec_function {
 	uint32_t constant_bytes;
 	struct exec_call *calls; /* owned */
 	uint32_t n_calls;
+	struct exec_callee *callees; /* owned; empty when nothing is called through a pointer */
+	uint32_t n_callees;
 	struct exec_table *tables; /* owned */
 	uint32_t n_tables;
 	struct exec_reloc *relocs; /* owned */
@@ -269,6 +290,7 @@ struct exec_module {
 	uint32_t n_relocs;
 	uint64_t address;
 	uint64_t operations; /* decoded so far, of all kernels */
+	uint64_t code_base;  /* address of function 0 */
 };
 
 #define REF(T, w, r) ((T *)((w)->base[(r)&REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
