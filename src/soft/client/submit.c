@@ -1,6 +1,7 @@
 /* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the
  * server is awake. */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -146,6 +147,8 @@ bool word_reached(const uint32_t *done, uint32_t target)
 	return (int32_t)(load_acquire(done) - target) >= 0;
 }
 
+/* Whoever waits lets others run: the server may have been woken on this very processor, and waking
+ * another processor takes longer than a small kernel. */
 static bool spin(const uint32_t *done, uint32_t target)
 {
 	uint64_t end = clock_now_ns() + SPIN_NS;
@@ -157,6 +160,7 @@ static bool spin(const uint32_t *done, uint32_t target)
 			}
 			cpu_relax();
 		}
+		sched_yield();
 	} while (clock_now_ns() < end && !load_relaxed(&soft.dead));
 	return false;
 }
