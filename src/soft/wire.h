@@ -270,6 +270,9 @@ struct soft_stats {
 
 struct soft_counters {
 	uint64_t switches_in, preempted, run_ns, blocks_done, launches_done, bytes_copied;
+	/* How the group was when the GPU went to another: with nothing to run, between blocks, with
+	 * blocks inside kernels. */
+	uint64_t left_idle, left_between, left_inside;
 };
 
 struct soft_reply {

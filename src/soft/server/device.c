@@ -11,6 +11,8 @@
 
 #define WINDOW_MIN (4ull << 30)
 #define FIRST_NS_PER_KINSN 20000u /* a guess, corrected by measuring */
+#define TAKE_BYTES (128u << 10)	  /* from the rings, in one turn */
+#define STEPS 1024		  /* of streams in one turn; a small copy counts for more */
 
 int device_init(struct device *dev, const struct device_options *opt)
 {
@@ -21,12 +23,15 @@ int device_init(struct device *dev, const struct device_options *opt)
 	pthread_mutex_init(&dev->lock, NULL);
 	pthread_cond_init(&dev->settled, NULL);
 	list_init(&dev->clients);
+	list_init(&dev->groups);
+	dev->block_limit = MAX(opt->memory_bytes / 2, 512ull << 20);
 	for (unsigned i = 0; i < opt->gpus; i++) {
 		struct gpu *gpu = &dev->gpus[i];
 
 		gpu->dev = dev;
 		gpu->index = i;
 		pthread_cond_init(&gpu->work, NULL);
+		pthread_cond_init(&gpu->copy_work, NULL);
 		list_init(&gpu->groups);
 		list_init(&gpu->copies);
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
@@ -50,18 +55,106 @@ int device_init(struct device *dev, const struct device_options *opt)
 	return 0;
 }
 
+/* Lock held or not: a worker that is about to poll looks at everything once more before. */
 void device_kick(struct device *dev)
 {
 	uint64_t one = 1;
 
-	/* The poller's epoll and the others' condition: which of them sleeps is not known without
-	 * the lock. */
 	if (write(dev->kick, &one, sizeof(one)) < 0) {
 		(void)read(dev->kick, &one, sizeof(one)); /* full after 2^64 kicks: never */
 	}
-	for (unsigned i = 0; i < dev->opt.gpus; i++) {
-		pthread_cond_signal(&dev->gpus[i].work);
+}
+
+void gpu_wake(struct gpu *gpu)
+{
+	if (gpu->waiting_workers) {
+		pthread_cond_signal(&gpu->work);
+	} else if (gpu->dev->poller == gpu) {
+		device_kick(gpu->dev);
 	}
+}
+
+bool gpu_has_blocks(const struct gpu *gpu)
+{
+	list_each (&gpu->groups, g, struct group, in_gpu) {
+		if (group_runnable(g)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool gpu_has_copies(const struct gpu *gpu)
+{
+	if (gpu->copying >= gpu->dev->opt.copy_engines) {
+		return false;
+	}
+	list_each (&gpu->copies, op, struct op, in_copies) {
+		const struct group *g = op->stream->group;
+
+		if (!op->running && g->enabled && !g->error) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void device_wake(struct device *dev, const struct gpu *own)
+{
+	for (unsigned i = 0; i < dev->opt.gpus; i++) {
+		struct gpu *gpu = &dev->gpus[i];
+
+		if (gpu == own) {
+			continue;
+		}
+		if (gpu->running_blocks == 0 && gpu_has_blocks(gpu)) {
+			gpu_wake(gpu);
+		}
+		if (gpu->waiting_engines && gpu_has_copies(gpu)) {
+			pthread_cond_signal(&gpu->copy_work);
+		}
+	}
+}
+
+static void drain_clients(struct device *dev, bool *any)
+{
+	uint32_t taken = 0;
+
+	for (unsigned i = dev->n_clients; i > 0 && !list_empty(&dev->clients); i--) {
+		struct client *c = list_first(&dev->clients, struct client, in_device);
+		uint32_t before = c->tail;
+		int err = c->dead ? 0 : drain_client(c, any);
+
+		if (err) {
+			client_drop(c, err == -ENOMEM ? "no memory" : "a malformed ring record");
+		}
+		list_remove(&c->in_device);
+		list_append(&dev->clients, &c->in_device);
+		taken += c->tail - before;
+		if (taken > TAKE_BYTES) { /* the others come first the next time */
+			*any = true;
+			return;
+		}
+	}
+}
+
+void device_progress(struct device *dev, bool *any)
+{
+	drain_clients(dev, any);
+	dev->steps = STEPS;
+	for (uint64_t i = dev->contexts; i > 0 && dev->steps > 0 && !list_empty(&dev->groups);
+	     i--) {
+		struct group *g = list_first(&dev->groups, struct group, in_device);
+
+		list_remove(&g->in_device);
+		list_append(&dev->groups, &g->in_device);
+		if (dev->values) {
+			g->dirty = true;
+		}
+		group_progress(g);
+		*any = *any || (g->dirty && (g->enabled || g->error));
+	}
+	*any = *any || dev->steps <= 0;
 }
 
 static uint64_t count_descriptors(void)
@@ -97,10 +190,10 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	for (unsigned i = 0; i < dev->opt.gpus; i++) {
 		ret->memory_used += dev->gpus[i].memory_used;
 		ret->memory_total += dev->opt.memory_bytes;
-		list_each (&dev->gpus[i].groups, g, struct group, in_gpu) {
-			ret->allocations += g->memory.n;
-			ret->blocks_resident += g->resident_blocks;
-		}
+	}
+	list_each (&dev->groups, g, struct group, in_device) {
+		ret->allocations += g->memory.n;
+		ret->blocks_resident += g->resident_blocks;
 	}
 	list_each (&dev->clients, c, struct client, in_device) {
 		ret->functions += c->n_functions;

@@ -16,9 +16,14 @@
 #define DEVICE_THREADS_PER_SM 1536u
 #define DEVICE_BLOCKS_PER_SM 16u
 #define DEVICE_SHARED_PER_SM (100u << 10)
+#define DEVICE_SHARED_RESERVED 1024u /* of each block, as the attribute says */
 #define DEVICE_SHARED_PER_BLOCK (99u << 10)
 #define DEVICE_MAX_BLOCK_THREADS 1024u
 #define DEVICE_MAX_WORKERS 64u
+#define DEVICE_MAX_SMS 1024u
+#define DEVICE_MAX_COPY_ENGINES 8u
+#define DEVICE_LEVELS 6u		     /* of priority: 0 is the most urgent */
+#define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always hold one block of that size */
 
 struct device_options {
 	unsigned gpus;
@@ -108,6 +113,7 @@ struct resident {
 				 is unused */
 	struct launch *launch;
 	struct exec_block *block;
+	uint32_t sm;
 	unsigned turns; /* budgets used since it was started */
 };
 
@@ -123,13 +129,22 @@ struct launch {
 	uint32_t shared_bytes; /* static and dynamic */
 	uint32_t threads;
 	uint64_t host_bytes; /* that one block takes, about */
+	uint64_t charged;    /* host bytes of its blocks, spare ones included */
 	bool aborted;
+	bool cooperative;
 	int priority;
-	uint8_t *params; /* owned */
+	bool own_priority; /* instead of the stream's */
+	unsigned level;
+	CUresult refused;   /* it cannot be run: the context fails when its turn comes */
+	uint32_t *gang;	    /* owned; the SM of each block once a cooperative launch has its room */
+	uint64_t workspace; /* of a cooperative launch */
+	uint64_t ns_per_kinsn; /* 0: not measured yet */
+	uint8_t *params;       /* owned */
 };
 
 struct group {
-	struct list in_gpu; /* gpu.groups, the run list */
+	struct list in_gpu;    /* gpu.groups, the run list */
+	struct list in_device; /* device.groups */
 	struct gpu *gpu;
 	struct client *client;
 	uint32_t slot;
@@ -137,19 +152,23 @@ struct group {
 	struct list streams;
 	struct stream *legacy;
 	uint64_t next_order;
-	struct list launches; /* with blocks to start, by priority and then age */
-	struct list resident; /* started blocks that no worker runs, first to be resumed first */
-	uint32_t resident_threads, resident_shared, resident_blocks;
-	uint64_t resident_bytes; /* of host memory, about */
+	struct list launches[DEVICE_LEVELS]; /* with blocks to start, by age */
+	struct list resident[DEVICE_LEVELS]; /* started blocks that no worker runs, first to be
+						resumed first */
+	struct sm *sms;			     /* owned; the group's own while it has the GPU */
+	uint32_t resident_blocks;
 	uint32_t next_sm;
+	uint64_t turns;	  /* of blocks; every so many ignore priority */
 	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be
 			     unmapped */
 	unsigned running_blocks;
 	CUresult error; /* sticky */
 	bool dead;
 	bool enabled;
-	bool dirty; /* a stream's head may be able to start */
+	bool dirty;	   /* a stream's head may be able to start */
+	unsigned watchers; /* requests that wait until nothing of it runs */
 	uint64_t slice_ns;
+	uint64_t debt_ns; /* what it has used beyond its slices */
 	struct soft_counters counters;
 };
 
@@ -183,22 +202,39 @@ struct client {
 	struct module **modules;	  /* owned */
 	uint32_t n_modules;
 	uint64_t code_bytes;	    /* of PTX that is loaded */
+	uint64_t block_bytes;	    /* of host memory that its blocks take */
+	uint64_t queued_bytes;	    /* of launches */
 	struct function *functions; /* owned */
 	uint32_t n_functions, functions_cap;
+};
+
+/* What the blocks of one group take of one SM. */
+struct sm {
+	uint32_t threads, shared, blocks;
 };
 
 /* One soft GPU of the machine. */
 struct gpu {
 	struct device *dev;
 	unsigned index;
-	struct list groups; /* the run list, current group first */
-	struct group *current;
+	struct list groups;    /* the run list: whose turn is next comes first */
+	struct group *current; /* has the slice; NULL: nobody */
+	struct group *loaded;  /* had it last: coming back to it costs nothing */
 	uint64_t slice_end_ns;
-	struct list copies; /* of struct op, of this GPU's groups */
+	uint64_t ready_ns;	 /* the switch to the current group is over */
+	bool switching;		 /* a worker waits for that */
+	bool leaving;		 /* the current group goes as soon as nothing of it runs */
+	unsigned running_blocks; /* in workers' hands */
+	uint64_t busy_from_ns;	 /* since when running_blocks is not 0 */
+	uint64_t busy_ns;	 /* that at least one block ran */
+	struct list copies;	 /* of struct op, of this GPU's groups */
+	unsigned copying;	 /* that are in an engine's hands */
+	uint64_t copy_free_ns;	 /* the engines have moved everything so far, at their bandwidth */
 	uint64_t memory_used;
-	pthread_cond_t work; /* idle workers other than the poller */
-	unsigned idle_workers;
-	uint64_t ns_per_kinsn; /* measured: time of 1024 warp instructions */
+	pthread_cond_t work;			   /* idle workers other than the poller */
+	pthread_cond_t copy_work;		   /* idle copy engines */
+	unsigned waiting_workers, waiting_engines; /* at these */
+	uint64_t ns_per_kinsn;			   /* of new launches, until they are measured */
 };
 
 /* The machine: clients, and what its GPUs share. */
@@ -208,11 +244,14 @@ struct device {
 	pthread_mutex_t lock;
 	pthread_cond_t settled; /* a dead group's running count fell to 0; a client left */
 	int epoll, kick;
-	bool polling; /* a worker waits in epoll; clients ring their bells */
+	struct gpu *poller; /* whose worker waits in epoll; clients ring their bells. NULL: none */
 	bool stop;
 	struct list clients;
 	unsigned n_clients;
-	unsigned values; /* operations that poll memory */
+	struct list groups;		   /* of all GPUs */
+	int steps;			   /* of streams that may be gone in this turn */
+	uint64_t block_bytes, block_limit; /* host memory of blocks */
+	unsigned values;		   /* operations that poll memory */
 	uint64_t pinned_used, pinned_limit;
 	uint32_t pinned; /* allocations */
 	uint64_t window_bytes, device_window_bytes;
@@ -224,8 +263,13 @@ struct device {
 
 /* device.c */
 int device_init(struct device *dev, const struct device_options *opt);
-void device_kick(
-	struct device *dev); /* something may be runnable: wakes a worker. Lock held or not. */
+void device_kick(struct device *dev); /* a stream may be able to go on; lock held or not */
+void device_progress(struct device *dev, bool *any); /* lock held: rings and streams */
+/* Lock held: wakes whoever is needed on GPUs other than own (NULL: on all). */
+void device_wake(struct device *dev, const struct gpu *own);
+void gpu_wake(struct gpu *gpu);		    /* lock held: one more worker */
+bool gpu_has_blocks(const struct gpu *gpu); /* lock held: that could run */
+bool gpu_has_copies(const struct gpu *gpu); /* lock held: that an engine could go on with */
 void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
 
 /* memory.c: lock held. Sizes come from outside and are checked. */
@@ -268,7 +312,7 @@ void group_destroy(struct group *g);
 /* The sticky error; started work is dropped. text goes to the logs of server and client; NULL: to
  * none. */
 void group_fail(struct group *g, CUresult error, const char *text);
-bool group_runnable(const struct group *g);
+bool group_runnable(const struct group *g); /* a block of it could run now */
 
 /* copy.c */
 bool copy_check(struct op *op);	  /* lock held: finds the groups; true when both ranges are valid */
@@ -278,9 +322,35 @@ void copy_release(struct op *op); /* lock held */
  * last part. */
 bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes);
 
+/* runlist.c: lock held. */
+/* Whose blocks may run now; NULL: nobody's here. */
+struct group *runlist_choose(struct gpu *gpu, uint64_t now);
+void runlist_enter(struct group *g, uint64_t now); /* a worker takes a block of it */
+void runlist_leave(struct group *g, uint64_t now); /* and has put it down again */
+void runlist_preempt(struct group *g);
+void runlist_forget(struct group *g);
+
+/* place.c: blocks on SMs; lock held. */
+struct work {
+	struct group *group;
+	struct launch *launch;
+	struct resident *block;
+	struct op *copy;
+	uint64_t index; /* of a block that starts now */
+	uint64_t budget;
+	bool fresh;
+};
+bool place_ready(const struct group *g);
+bool place_choose(struct group *g, struct work *w); /* a block of the group, if it has one */
+/* The block is off its SM; keep: its memory may serve another block of the launch. */
+void place_leave(struct resident *b, bool keep);
+void place_drop(struct launch *l); /* all its blocks that no worker holds */
+/* How many blocks of the launch can be resident at once on an empty GPU. */
+uint64_t place_capacity(const struct device *dev, const struct launch *l);
+
 /* worker.c */
 void *worker_main(void *gpu);
-void worker_preempt(struct group *g); /* lock held */
+void *engine_main(void *gpu); /* copies */
 
 /* client.c */
 void client_attach(struct client *c); /* said hello: its ring is served from now on */

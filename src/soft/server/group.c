@@ -16,7 +16,9 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 	if (!g) {
 		return NULL;
 	}
-	if (memory_init(&g->memory, gpu, slot) < 0) {
+	g->sms = calloc(dev->opt.sms, sizeof(*g->sms));
+	if (!g->sms || memory_init(&g->memory, gpu, slot) < 0) {
+		free(g->sms);
 		free(g);
 		return NULL;
 	}
@@ -26,8 +28,11 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 	g->enabled = true;
 	g->slice_ns = dev->opt.slice_ns;
 	list_init(&g->streams);
-	list_init(&g->launches);
-	list_init(&g->resident);
+	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+		list_init(&g->launches[i]);
+		list_init(&g->resident[i]);
+	}
+	list_append(&dev->groups, &g->in_device);
 	list_append(&gpu->groups, &g->in_gpu);
 	dev->contexts++;
 	c->groups[slot] = g;
@@ -82,7 +87,7 @@ void group_fail(struct group *g, CUresult error, const char *text)
 
 bool group_runnable(const struct group *g)
 {
-	return g->enabled && !g->dead && (!list_empty(&g->resident) || !list_empty(&g->launches));
+	return g->enabled && !g->dead && place_ready(g);
 }
 
 static void drop_modules(struct client *c, struct group *g)
@@ -121,10 +126,8 @@ void group_destroy(struct group *g)
 		g->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	abort_running(g);
-	if (g->gpu->current == g) {
-		g->gpu->current = NULL;
-	}
-	list_remove(&g->in_gpu);
+	runlist_forget(g);
+	list_remove(&g->in_device);
 	cut_copies(g);
 	while (g->running) {
 		pthread_cond_wait(&dev->settled, &dev->lock);
@@ -146,5 +149,6 @@ void group_destroy(struct group *g)
 	c->groups[g->slot] = NULL;
 	dev->contexts--;
 	memory_finish(&g->memory, dev);
+	free(g->sms);
 	free(g);
 }

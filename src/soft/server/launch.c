@@ -1,8 +1,11 @@
 /* Launches: from a record to blocks that workers take, and back to a retired operation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/server/device.h"
+
+#define WORKSPACE_BYTES 256u
 
 struct launch *launch_create(struct client *c, struct group *g, const struct soft_record_launch *r)
 {
@@ -26,8 +29,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
 	    l->threads > info->max_threads ||
 	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
-	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK ||
-	    (uint64_t)l->threads * info->local_bytes > SOFT_BLOCK_BYTES_MAX) {
+	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK) {
 		free(l);
 		return NULL;
 	}
@@ -43,39 +45,11 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->exec.params = l->params;
 	l->exec.space = &g->memory.space;
 	l->exec.sm_count = c->dev->opt.sms;
+	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
+	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
+	l->priority = MAX(MIN(r->priority, 0), SOFT_PRIORITY_GREATEST);
 	l->exec.grid_id = c->dev->next_grid_id++;
 	return l;
-}
-
-static void forget(struct group *g, struct launch *l, struct resident *b)
-{
-	list_remove(&b->in_group);
-	g->resident_blocks--;
-	g->resident_threads -= l->threads;
-	g->resident_shared -= l->shared_bytes;
-	g->resident_bytes -= l->host_bytes;
-	l->resident--;
-	exec_block_destroy(b->block);
-	free(b);
-}
-
-/* Drops blocks that no worker holds. */
-static void drop_blocks(struct launch *l)
-{
-	struct group *g = l->op->stream->group;
-
-	list_each_safe(&g->resident, b, struct resident, in_group)
-	{
-		if (b->launch == l) {
-			forget(g, l, b);
-		}
-	}
-	list_each_safe(&l->spare, b, struct resident, in_group)
-	{
-		list_remove(&b->in_group);
-		exec_block_destroy(b->block);
-		free(b);
-	}
 }
 
 void launch_free(struct launch *l)
@@ -83,25 +57,83 @@ void launch_free(struct launch *l)
 	if (!l) {
 		return;
 	}
-	drop_blocks(l);
+	if (l->op) { /* it got as far as a stream */
+		place_drop(l);
+	}
 	list_remove(&l->in_group);
+	if (l->workspace) {
+		struct group *g = l->op->stream->group;
+
+		memory_free(&g->memory, g->client->dev, l->workspace);
+	}
 	exec_module_unref(l->module);
 	free(l);
+}
+
+/* The barrier of all blocks: the size of what follows, and the count that they change, which begins
+ * with 0. */
+static bool make_workspace(struct group *g, struct launch *l)
+{
+	struct device *dev = g->client->dev;
+	uint32_t *words;
+
+	l->workspace = memory_alloc(&g->memory, dev, WORKSPACE_BYTES, SOFT_MEMORY_DEVICE, -1);
+	words = l->workspace ? memory_at(&g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
+	if (!words) {
+		return false;
+	}
+	memset(words, 0, WORKSPACE_BYTES);
+	words[0] = WORKSPACE_BYTES;
+	l->exec.grid_workspace = l->workspace;
+	return true;
+}
+
+static void refuse(struct group *g, const struct launch *l, CUresult error, const char *why)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "kernel %.80s: %s", exec_function_info(l->exec.function)->name,
+		 why);
+	group_fail(g, error, text);
+}
+
+/* True when it can run at all. */
+static bool may_run(struct group *g, struct launch *l)
+{
+	const struct device *dev = g->client->dev;
+	uint64_t bytes = l->host_bytes;
+
+	if (l->cooperative && l->total > place_capacity(dev, l)) {
+		refuse(g, l, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+		       "a cooperative launch has more blocks than can be resident at once");
+		return false;
+	}
+	bytes *= l->cooperative ? l->total : 1;
+	if (bytes > SOFT_BLOCK_BYTES_MAX) {
+		refuse(g, l, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+		       "the registers and local memory of its blocks need more than 256 MiB of the "
+		       "host's memory");
+		return false;
+	}
+	if (l->cooperative && !make_workspace(g, l)) {
+		refuse(g, l, CUDA_ERROR_OUT_OF_MEMORY, "no device memory for its grid barrier");
+		return false;
+	}
+	return true;
 }
 
 void launch_submit(struct launch *l, int priority)
 {
 	struct group *g = l->op->stream->group;
 
-	l->priority = priority;
-	g->client->dev->launches++;
-	list_each (&g->launches, other, struct launch, in_group) {
-		if (other->priority > priority) { /* smaller is more urgent */
-			list_insert(&other->in_group, &l->in_group);
-			return;
-		}
+	if (!l->own_priority) {
+		l->priority = priority;
 	}
-	list_append(&g->launches, &l->in_group);
+	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST);
+	g->client->dev->launches++;
+	if (may_run(g, l)) {
+		list_append(&g->launches[l->level], &l->in_group);
+	}
 }
 
 void launch_try_retire(struct launch *l)

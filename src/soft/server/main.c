@@ -314,17 +314,30 @@ static void serve(struct server *s)
 	unlink(s->path);
 }
 
-static int start_workers(struct device *dev)
+static int start_thread(void *(*fn)(void *), void *arg)
 {
-	for (unsigned i = 0; i < dev->opt.gpus * dev->opt.workers; i++) {
-		pthread_t t;
+	pthread_t t;
 
-		if (pthread_create(&t, NULL, worker_main, &dev->gpus[i % dev->opt.gpus]) != 0) {
-			return -EAGAIN;
-		}
-		pthread_detach(t);
+	if (pthread_create(&t, NULL, fn, arg) != 0) {
+		return -EAGAIN;
 	}
+	pthread_detach(t);
 	return 0;
+}
+
+static int start_threads(struct device *dev)
+{
+	int err = 0;
+
+	for (unsigned g = 0; g < dev->opt.gpus; g++) {
+		for (unsigned i = 0; i < dev->opt.workers && !err; i++) {
+			err = start_thread(worker_main, &dev->gpus[g]);
+		}
+		for (unsigned i = 0; i < dev->opt.copy_engines && !err; i++) {
+			err = start_thread(engine_main, &dev->gpus[g]);
+		}
+	}
+	return err;
 }
 
 static void set_up_process(const struct device_options *o)
@@ -377,7 +390,7 @@ int main(int argc, char **argv)
 	}
 	err = err ? err : device_init(&s.dev, &o);
 	err = err ? err : start_listening(&s);
-	err = err ? err : start_workers(&s.dev);
+	err = err ? err : start_threads(&s.dev);
 	if (err) {
 		log_error("%s: cannot start: %s", s.path[0] ? s.path : "runtime directory",
 			  strerror(-err));

@@ -197,7 +197,7 @@ static CUresult group_control(struct client *c, const struct soft_request *q, st
 		a->reply.value = g->slice_ns / 1000;
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_PREEMPT:
-		worker_preempt(g);
+		runlist_preempt(g);
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_SCHEDULE:
 		g->enabled = q->value != 0;

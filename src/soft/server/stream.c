@@ -213,10 +213,12 @@ static bool start_copy(struct group *g, struct op *op)
 			   "a copy or memset reaches outside valid memory");
 		return false;
 	}
-	if (op->copy.width * op->copy.height <= INLINE_BYTES) {
+	if (op->copy.width * op->copy.height <= INLINE_BYTES &&
+	    !g->client->dev->opt.copy_bytes_s) {
 		uint64_t bytes;
 
 		copy_part(op, INLINE_BYTES, &bytes);
+		g->client->dev->steps -= (int)(bytes / 1024);
 		g->counters.bytes_copied += bytes;
 		return true;
 	}
@@ -283,7 +285,7 @@ static void stream_progress(struct group *g, struct stream *s)
 		struct op *op = list_first(&s->ops, struct op, in_stream);
 		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
 
-		if (done == STEPS_AT_ONCE) {
+		if (done == STEPS_AT_ONCE || --g->client->dev->steps < 0) {
 			g->dirty = true;
 			return;
 		}

@@ -1,0 +1,294 @@
+/* Blocks on SMs: which block of a group runs next, where a new one fits, and what it may take of
+ * the host's memory. Priority decides, except in every sixteenth turn: a block that spins must not
+ * starve the one that it waits for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/server/device.h"
+
+#define LONG_TURNS 16u /* a block that runs longer lets further blocks start beside it */
+#define FAIR_TURN 16u
+
+/* How many more blocks of the launch the SM takes. */
+static uint32_t room_on(const struct sm *sm, const struct launch *l)
+{
+	uint32_t threads = ROUND_UP(l->threads, 32u);
+	uint32_t shared = l->shared_bytes + DEVICE_SHARED_RESERVED;
+	uint32_t n = DEVICE_BLOCKS_PER_SM - sm->blocks;
+
+	n = MIN(n, (DEVICE_THREADS_PER_SM - sm->threads) / threads);
+	return MIN(n, (DEVICE_SHARED_PER_SM - sm->shared) / shared);
+}
+
+uint64_t place_capacity(const struct device *dev, const struct launch *l)
+{
+	static const struct sm empty;
+
+	return (uint64_t)dev->opt.sms * room_on(&empty, l);
+}
+
+/* The SM with the most room, in turn among equals; -1: none has any. */
+static int find_sm(const struct group *g, const struct launch *l)
+{
+	uint32_t n = g->gpu->dev->opt.sms, best_room = 0;
+	int best = -1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = (g->next_sm + i) % n, room = room_on(&g->sms[at], l);
+
+		if (room > best_room) {
+			best = (int)at;
+			best_room = room;
+		}
+	}
+	return best;
+}
+
+static bool memory_for(const struct group *g, const struct launch *l, uint64_t bytes)
+{
+	const struct client *c = g->client;
+	const struct device *dev = c->dev;
+
+	if (c->block_bytes == 0 && bytes <= DEVICE_FIRST_BLOCK_BYTES) {
+		return true;
+	}
+	return c->block_bytes + bytes <= SOFT_BLOCK_BYTES_MAX &&
+	       dev->block_bytes + bytes <= dev->block_limit;
+}
+
+static void charge(struct group *g, struct launch *l, uint64_t bytes)
+{
+	l->charged += bytes;
+	g->client->block_bytes += bytes;
+	g->client->dev->block_bytes += bytes;
+}
+
+static void uncharge(struct group *g, struct launch *l, uint64_t bytes)
+{
+	l->charged -= bytes;
+	g->client->block_bytes -= bytes;
+	g->client->dev->block_bytes -= bytes;
+}
+
+static bool gang_fits(const struct group *g, const struct launch *l)
+{
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < g->gpu->dev->opt.sms; i++) {
+		room += room_on(&g->sms[i], l);
+	}
+	return room >= l->total && memory_for(g, l, l->total * l->host_bytes);
+}
+
+static bool can_start(const struct group *g, const struct launch *l)
+{
+	if (l->gang) {
+		return true;
+	}
+	if (l->cooperative) {
+		return gang_fits(g, l);
+	}
+	return find_sm(g, l) >= 0 && (!list_empty(&l->spare) || memory_for(g, l, l->host_bytes));
+}
+
+static void occupy(struct group *g, const struct launch *l, uint32_t at)
+{
+	struct sm *sm = &g->sms[at];
+
+	sm->blocks++;
+	sm->threads += ROUND_UP(l->threads, 32u);
+	sm->shared += l->shared_bytes + DEVICE_SHARED_RESERVED;
+	g->next_sm = at + 1;
+}
+
+static void vacate(struct group *g, const struct launch *l, uint32_t at)
+{
+	struct sm *sm = &g->sms[at];
+
+	sm->blocks--;
+	sm->threads -= ROUND_UP(l->threads, 32u);
+	sm->shared -= l->shared_bytes + DEVICE_SHARED_RESERVED;
+}
+
+/* All blocks of a cooperative launch get their places at once. */
+static bool place_gang(struct group *g, struct launch *l)
+{
+	l->gang = calloc(l->total, sizeof(*l->gang));
+	if (!l->gang) {
+		return false;
+	}
+	for (uint64_t i = 0; i < l->total; i++) {
+		l->gang[i] = (uint32_t)find_sm(g, l);
+		occupy(g, l, l->gang[i]);
+	}
+	charge(g, l, l->total * l->host_bytes);
+	return true;
+}
+
+static struct resident *block_for(struct group *g, struct launch *l)
+{
+	struct resident *b;
+
+	if (!list_empty(&l->spare)) {
+		b = list_first(&l->spare, struct resident, in_group);
+		list_remove(&b->in_group);
+		return b;
+	}
+	b = calloc(1, sizeof(*b));
+	if (b) {
+		list_init(&b->in_group);
+		b->launch = l;
+		if (!l->gang) {
+			charge(g, l, l->host_bytes);
+		}
+	}
+	return b;
+}
+
+static bool start_block(struct group *g, struct launch *l, struct work *w)
+{
+	struct resident *b;
+
+	if (l->cooperative && !l->gang && !place_gang(g, l)) {
+		return false;
+	}
+	b = block_for(g, l);
+	if (!b) {
+		return false;
+	}
+	w->index = l->next++;
+	w->fresh = true;
+	w->block = b;
+	b->turns = 0;
+	if (l->gang) {
+		b->sm = l->gang[w->index];
+	} else {
+		b->sm = (uint32_t)find_sm(g, l);
+		occupy(g, l, b->sm);
+	}
+	l->resident++;
+	g->resident_blocks++;
+	if (l->next == l->total) {
+		list_remove(&l->in_group);
+	}
+	return true;
+}
+
+static struct launch *pending(const struct group *g, unsigned level)
+{
+	const struct list *l = &g->launches[level];
+
+	return list_empty(l) ? NULL : list_first(l, struct launch, in_group);
+}
+
+static struct resident *waiting(const struct group *g, unsigned level)
+{
+	const struct list *l = &g->resident[level];
+
+	return list_empty(l) ? NULL : list_first(l, struct resident, in_group);
+}
+
+bool place_ready(const struct group *g)
+{
+	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+		if (waiting(g, i)) {
+			return true;
+		}
+	}
+	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+		const struct launch *l = pending(g, i);
+
+		if (l) { /* what is less urgent waits behind it */
+			return can_start(g, l);
+		}
+	}
+	return false;
+}
+
+/* The block that waits goes first, unless it has been running for long: then it may wait for a
+ * block that has not started. A gang starts together. */
+static bool choose_at(struct group *g, unsigned level, bool may_start, struct work *w)
+{
+	struct resident *old = waiting(g, level);
+	struct launch *l = may_start ? pending(g, level) : NULL;
+
+	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && can_start(g, l) &&
+	    start_block(g, l, w)) {
+		return true;
+	}
+	if (old) {
+		list_remove(&old->in_group);
+		w->block = old;
+	}
+	return old;
+}
+
+bool place_choose(struct group *g, struct work *w)
+{
+	bool fair = ++g->turns % FAIR_TURN == 0, blocked = false;
+	unsigned first = fair ? (unsigned)(g->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
+
+	for (unsigned i = 0; i < DEVICE_LEVELS && !w->block; i++) {
+		unsigned level = (first + i) % DEVICE_LEVELS;
+
+		if (choose_at(g, level, fair || !blocked, w)) {
+			break;
+		}
+		blocked = blocked || pending(g, level);
+	}
+	if (!w->block) {
+		return false;
+	}
+	w->group = g;
+	w->launch = w->block->launch;
+	return true;
+}
+
+void place_leave(struct resident *b, bool keep)
+{
+	struct launch *l = b->launch;
+	struct group *g = l->op->stream->group;
+
+	list_remove(&b->in_group);
+	if (!l->gang) {
+		vacate(g, l, b->sm);
+	}
+	g->resident_blocks--;
+	l->resident--;
+	if (keep && b->block && !l->gang) {
+		list_append(&l->spare, &b->in_group);
+		return;
+	}
+	if (!l->gang) {
+		uncharge(g, l, l->host_bytes);
+	}
+	exec_block_destroy(b->block);
+	free(b);
+}
+
+void place_drop(struct launch *l)
+{
+	struct group *g = l->op->stream->group;
+
+	list_each_safe(&g->resident[l->level], b, struct resident, in_group)
+	{
+		if (b->launch == l) {
+			place_leave(b, false);
+		}
+	}
+	list_each_safe(&l->spare, b, struct resident, in_group)
+	{
+		list_remove(&b->in_group);
+		uncharge(g, l, l->host_bytes);
+		exec_block_destroy(b->block);
+		free(b);
+	}
+	if (l->gang) { /* nothing of it runs any more */
+		for (uint64_t i = 0; i < l->total; i++) {
+			vacate(g, l, l->gang[i]);
+		}
+		uncharge(g, l, l->charged);
+		free(l->gang);
+		l->gang = NULL;
+	}
+}
