@@ -71,7 +71,6 @@ typedef unsigned int CUlogIterator;
 /* Enumerations whose values nobody needs by name. */
 #define CUABI_ENUM(name) typedef unsigned int name
 CUABI_ENUM(CUaddress_mode);
-CUABI_ENUM(CUarray_format);
 CUABI_ENUM(CUatomicOperation);
 CUABI_ENUM(CUcoredumpSettings);
 CUABI_ENUM(CUdevResourceType);
@@ -79,8 +78,6 @@ CUABI_ENUM(CUfilter_mode);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesScope);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesTarget);
 CUABI_ENUM(CUfunctionLoadingState);
-CUABI_ENUM(CUmemRangeHandleType);
-CUABI_ENUM(CUmem_range_attribute);
 CUABI_ENUM(CUmulticastGranularity_flags);
 CUABI_ENUM(CUprocessState);
 CUABI_ENUM(CUtensorMapDataType);
@@ -93,9 +90,6 @@ CUABI_ENUM(CUtensorMapSwizzle);
 
 /* Structures that are only passed through. */
 #define CUABI_OPAQUE(name) typedef struct name##_st name
-CUABI_OPAQUE(CUDA_ARRAY3D_DESCRIPTOR_v1);
-CUABI_OPAQUE(CUDA_ARRAY_DESCRIPTOR_v1);
-CUABI_OPAQUE(CUDA_ARRAY_MEMORY_REQUIREMENTS);
 CUABI_OPAQUE(CUDA_ARRAY_SPARSE_PROPERTIES);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_BUFFER_DESC);
 CUABI_OPAQUE(CUDA_EXTERNAL_MEMORY_HANDLE_DESC);
@@ -105,7 +99,6 @@ CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
 CUABI_OPAQUE(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS);
 CUABI_OPAQUE(CUDA_EXT_SEM_WAIT_NODE_PARAMS);
-CUABI_OPAQUE(CUDA_MEMCPY3D_BATCH_OP);
 CUABI_OPAQUE(CUDA_RESOURCE_DESC);
 CUABI_OPAQUE(CUDA_RESOURCE_VIEW_DESC);
 CUABI_OPAQUE(CUDA_TEXTURE_DESC);
@@ -117,7 +110,6 @@ CUABI_OPAQUE(CUcheckpointRestoreArgs);
 CUABI_OPAQUE(CUcheckpointUnlockArgs);
 CUABI_OPAQUE(CUdevResource);
 CUABI_OPAQUE(CUmemDecompressParams);
-CUABI_OPAQUE(CUmemPoolPtrExportData);
 CUABI_OPAQUE(CUmulticastObjectProp);
 CUABI_OPAQUE(CUtensorMap);
 #undef CUABI_OPAQUE
@@ -370,6 +362,24 @@ typedef struct CUDA_ARRAY3D_DESCRIPTOR_st {
 	unsigned int Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+typedef struct CUDA_ARRAY_DESCRIPTOR_v1_st {
+	unsigned int Width, Height;
+	CUarray_format Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
+	unsigned int Width, Height, Depth;
+	CUarray_format Format;
+	unsigned int NumChannels;
+	unsigned int Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
+	size_t size, alignment;
+	unsigned int reserved[4];
+} CUDA_ARRAY_MEMORY_REQUIREMENTS;
+
 /* Memory. */
 
 typedef struct CUmemLocation_st {
@@ -411,6 +421,37 @@ typedef struct CUmemcpyAttributes_st {
 	CUmemLocation dstLocHint;
 	unsigned int flags;
 } CUmemcpyAttributes;
+
+typedef struct CUmemPoolPtrExportData_st {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
+/* One side of a copy of cuMemcpy3DBatchAsync. */
+typedef struct CUmemcpy3DOperand_st {
+	CUmemcpy3DOperandType type;
+	union {
+		struct {
+			CUdeviceptr ptr;
+			size_t rowLength, layerHeight;
+			CUmemLocation locHint;
+		} ptr;
+		struct {
+			CUarray array;
+			struct {
+				size_t x, y, z;
+			} offset;
+		} array;
+	} op;
+} CUmemcpy3DOperand;
+
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
+	CUmemcpy3DOperand src, dst;
+	struct {
+		size_t width, height, depth;
+	} extent;
+	CUmemcpySrcAccessOrder srcAccessOrder;
+	unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP;
 
 /* One operation of cuStreamBatchMemOp. */
 typedef union CUstreamBatchMemOpParams_union {

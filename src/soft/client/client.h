@@ -36,6 +36,10 @@ enum object_kind {
 	OBJECT_NODE,
 	OBJECT_EXEC,
 	OBJECT_USER,
+	OBJECT_ARRAY,
+	OBJECT_MIPMAPPED,
+	OBJECT_POOL,
+	OBJECT_ALLOCATION, /* of cuMemCreate */
 };
 
 /* The first member of whatever a handle points to. Objects are recycled but never given back to
@@ -45,11 +49,27 @@ struct object {
 	struct object *next_free;
 };
 
+enum range_kind {
+	RANGE_DEVICE, /* cuMemAlloc, variables of modules, arrays */
+	RANGE_HOST,   /* cuMemHostAlloc, and registered memory */
+	RANGE_MANAGED,
+	RANGE_POOL,	/* stream-ordered */
+	RANGE_OPENED,	/* another process's, by an IPC handle */
+	RANGE_IMPORTED, /* another process's, of a pool */
+	RANGE_MAPPED,	/* by cuMemMap */
+};
+
 struct range {
 	uint64_t address, bytes;
-	uint32_t flags; /* of cuMemHostAlloc */
-	uint8_t pinned, managed, hidden;
-	uint32_t module; /* 1 + id of the module whose variable it is: not to be freed */
+	uint64_t id;	/* of all ranges ever, unique */
+	uint64_t host;	/* of registered memory: where the program has it */
+	void *owner;	/* pool, allocation */
+	uint32_t flags; /* of cuMemHostAlloc, cuMemHostRegister */
+	uint32_t opens; /* of an IPC handle */
+	enum range_kind kind;
+	uint8_t hidden, sync; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+	uint8_t rights;	      /* of mapped memory: 1 read, 2 write */
+	uint32_t module;      /* 1 + id of the module whose variable it is: not to be freed */
 };
 
 /* A piece of the staging buffer that an operation still uses. */
@@ -210,22 +230,56 @@ CUresult stream_end(CUstream s);
 CUresult context_drain(CUcontext ctx);
 
 /* memory.c */
-CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like,
-		    uint64_t *ret_address);
+/* Memory in host kinds appears at its device address; *ret_fd, when wanted, is what backs it. */
+CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
+		    int *ret_fd);
 CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server);
 bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret); /* hidden ranges too */
+/* All of it is memory that the server reaches, perhaps of several ranges that touch. */
 bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+bool memory_in_window(uint64_t address); /* a device address of some context, valid or not */
+static inline bool range_is_host(const struct range *r)
+{
+	return r->kind == RANGE_HOST || r->kind == RANGE_MANAGED;
+}
+/* Whether a copy (src 0: a memset) makes its caller wait: sync says that the call is a synchronous
+ * one. */
+bool memory_blocks(uint64_t dst, uint64_t src, bool sync);
+/* Changes a range in place under its lock; false: none begins there. */
+bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
+		   void *arg);
 CUresult memory_note(CUcontext ctx, const struct range *r); /* memory that others allocated */
 void memory_drop_module(CUcontext ctx, uint32_t id);
 void memory_forget(CUcontext ctx);
 
 /* copy.c */
 struct copy {
-	uint64_t dst, dst_pitch, src, src_pitch; /* host or device addresses */
-	uint64_t width, height;
-	int dst_device, src_device; /* must be an address of a window */
+	uint64_t dst, dst_pitch, dst_slice; /* host or device address; bytes from row to row and
+					       from slice to slice */
+	uint64_t src, src_pitch, src_slice;
+	uint64_t width, height, depth; /* depth 0 is taken as 1 */
+	int dst_device, src_device;    /* must be an address of a window */
 };
+/* Brings it into the simplest form: pitches that count, rows and slices that touch made one. Or
+ * what is wrong with it. Nothing is to be done when *ret_empty. */
+CUresult copy_prepare(struct copy *c, bool *ret_empty);
+bool copy_reachable(const struct copy *c, bool dst); /* by the server; of a prepared copy */
+void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+	       uint64_t src_pitch, uint64_t width, uint64_t height);
 CUresult copy_run(CUstream s, const struct copy *c, bool blocking);
+
+/* transfer.c: what the driver's description of a copy means; arrays become addresses. */
+CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret);
+
+/* array.c */
+struct array_place {
+	uint64_t address, pitch, slice; /* of the first byte of the copy */
+};
+/* Where the box lies in the array; x and width in bytes. */
+CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
+		     size_t depth, struct array_place *ret);
+CUresult array_element(CUarray a, unsigned *ret_bytes);
+CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address); /* as bytes */
 
 /* module.c */
 CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log,

@@ -55,8 +55,8 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged *
 
 	bytes = ROUND_UP(bytes, 64);
 	if (!ctx->staging) {
-		struct range hidden = { .hidden = 1 };
-		CUresult e = memory_new(ctx, SOFT_STAGING_BYTES, true, &hidden, &ctx->staging);
+		struct range hidden = { .kind = RANGE_HOST, .hidden = 1 };
+		CUresult e = memory_new(ctx, SOFT_STAGING_BYTES, &hidden, &ctx->staging, NULL);
 
 		if (e) {
 			return e;
@@ -91,19 +91,26 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged *
 	return CUDA_SUCCESS;
 }
 
+void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+	       uint64_t src_pitch, uint64_t width, uint64_t height)
+{
+	*r = (struct soft_record_copy){ .r.op = SOFT_OP_COPY,
+					.dst = dst,
+					.src = src,
+					.dst_pitch = dst_pitch,
+					.src_pitch = src_pitch,
+					.width = width,
+					.height = height };
+	r->dst_context = (uint32_t)((dst - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
+	r->src_context = (uint32_t)((src - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
+}
+
 static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src,
 			 uint64_t src_pitch, uint64_t width, uint64_t height, uint32_t *ret_target)
 {
-	struct soft_record_copy r = { .r.op = SOFT_OP_COPY,
-				      .dst = dst,
-				      .src = src,
-				      .dst_pitch = dst_pitch,
-				      .src_pitch = src_pitch,
-				      .width = width,
-				      .height = height };
+	struct soft_record_copy r;
 
-	r.dst_context = (uint32_t)((dst - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
-	r.src_context = (uint32_t)((src - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE);
+	copy_fill(&r, dst, dst_pitch, src, src_pitch, width, height);
 	return ring_put(s, &r.r, sizeof(r), NULL, 0, ret_target);
 }
 
@@ -238,52 +245,132 @@ static CUresult download(CUstream s, const struct copy *c)
 	return e ? e : last;
 }
 
-/* True when the server reaches the address: device memory, or host memory that it shares. */
-static bool reachable(uint64_t address, const struct copy *c, uint64_t pitch)
+/* The bytes from the first to behind the last of one side. */
+static bool extent(const struct copy *c, uint64_t pitch, uint64_t slice, uint64_t *ret)
 {
-	uint64_t extent;
+	uint64_t rows, slices;
 
-	if (checked_mul(pitch, c->height - 1, &extent) || checked_add(extent, c->width, &extent)) {
+	return !checked_mul(pitch, c->height - 1, &rows) &&
+	       !checked_mul(slice, c->depth - 1, &slices) && !checked_add(rows, slices, &rows) &&
+	       !checked_add(rows, c->width, ret);
+}
+
+/* True when the server reaches the address: device memory, or host memory that it shares. */
+bool copy_reachable(const struct copy *c, bool dst)
+{
+	uint64_t bytes;
+
+	if (!extent(c, dst ? c->dst_pitch : c->src_pitch, dst ? c->dst_slice : c->src_slice,
+		    &bytes)) {
 		return false;
 	}
-	return memory_valid(address, extent, NULL);
+	return memory_valid(dst ? c->dst : c->src, bytes, NULL);
+}
+
+CUresult copy_prepare(struct copy *c, bool *ret_empty)
+{
+	uint64_t bytes;
+
+	c->depth = c->depth ? c->depth : 1;
+	*ret_empty = !c->width || !c->height;
+	if (*ret_empty) {
+		return CUDA_SUCCESS;
+	}
+	if (c->height == 1 && c->depth == 1) {
+		c->dst_pitch = c->src_pitch = c->width;
+	}
+	if (c->depth == 1) {
+		c->dst_slice = c->src_slice = 0;
+	}
+	if (c->dst_pitch < c->width || c->src_pitch < c->width || !c->dst || !c->src ||
+	    !extent(c, c->dst_pitch, c->dst_slice, &bytes) ||
+	    !extent(c, c->src_pitch, c->src_slice, &bytes)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (c->depth > 1 &&
+	    (c->dst_slice / c->height < c->dst_pitch || c->src_slice / c->height < c->src_pitch)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (c->depth > 1 && c->dst_slice == c->dst_pitch * c->height &&
+	    c->src_slice == c->src_pitch * c->height) {
+		c->height *= c->depth;
+		c->depth = 1;
+	}
+	if (c->dst_pitch == c->width && c->src_pitch == c->width) {
+		c->width *= c->height;
+		c->height = 1;
+		c->dst_pitch = c->src_pitch = c->width;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Between two places that the server reaches. */
+static CUresult direct(CUstream s, const struct copy *c, uint32_t *target)
+{
+	return put_copy(s, c->dst, c->dst_pitch, c->src, c->src_pitch, c->width, c->height, target);
+}
+
+/* Both in memory of the program's own. */
+static CUresult by_hand(CUstream s, const struct copy *c)
+{
+	CUresult e = stream_drain(s);
+
+	if (!e) {
+		copy_rows((uint8_t *)(uintptr_t)c->dst, c->dst_pitch,
+			  (const uint8_t *)(uintptr_t)c->src, c->src_pitch, c->width, c->height);
+	}
+	return e;
+}
+
+/* Slice by slice; the last operation's place in *target, 0: nothing to wait for. */
+static CUresult slices(CUstream s, const struct copy *whole, bool dst, bool src, uint32_t *target)
+{
+	struct copy c = *whole;
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint64_t i = 0; i < whole->depth && !e; i++) {
+		if (dst && src) {
+			e = direct(s, &c, target);
+		} else if (dst) {
+			e = upload(s, &c, target);
+		} else if (src) {
+			e = download(s, &c);
+		} else {
+			e = by_hand(s, &c);
+		}
+		c.dst += c.dst_slice;
+		c.src += c.src_slice;
+	}
+	return e;
+}
+
+/* Host memory of the program's own cannot lie in a window: an address there is a mistake. */
+static bool wrong(uint64_t address, int device, bool reachable)
+{
+	return !reachable && (device || memory_in_window(address));
 }
 
 CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
 {
 	struct copy c = *given;
-	bool dst, src;
+	bool dst, src, empty;
 	uint32_t target = 0;
-	CUresult e;
+	CUresult e = copy_prepare(&c, &empty);
 
-	if (!c.width || !c.height) {
-		return CUDA_SUCCESS;
-	}
-	if (c.height == 1) {
-		c.dst_pitch = c.src_pitch = c.width;
-	}
-	if (c.dst_pitch < c.width || c.src_pitch < c.width || !c.dst || !c.src) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	dst = reachable(c.dst, &c, c.dst_pitch);
-	src = reachable(c.src, &c, c.src_pitch);
-	if ((c.dst_device && !dst) || (c.src_device && !src)) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (dst && src) {
-		e = put_copy(s, c.dst, c.dst_pitch, c.src, c.src_pitch, c.width, c.height, &target);
-	} else if (dst) {
-		e = upload(s, &c, &target);
-	} else if (src) {
-		return download(s, &c);
-	} else {
-		e = stream_drain(s);
-		if (!e) {
-			copy_rows((uint8_t *)(uintptr_t)c.dst, c.dst_pitch,
-				  (const uint8_t *)(uintptr_t)c.src, c.src_pitch, c.width,
-				  c.height);
-		}
+	if (e || empty) {
 		return e;
 	}
-	return e || !blocking ? e : stream_wait(s, target);
+	dst = copy_reachable(&c, true);
+	src = copy_reachable(&c, false);
+	if (wrong(c.dst, c.dst_device, dst) || wrong(c.src, c.src_device, src)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = slices(s, &c, dst, src, &target);
+	if (e || !dst) {
+		return e;
+	}
+	if (!memory_blocks(c.dst, c.src, blocking)) {
+		return CUDA_SUCCESS;
+	}
+	return stream_wait(s, target);
 }

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
+#include "base/fd.h"
 #include "soft/client/client.h"
 
 static uint32_t after(const CUcontext ctx, uint64_t address)
@@ -42,9 +44,12 @@ static int remember(CUcontext ctx, const struct range *r)
 		}
 	}
 	if (!err) {
+		static uint64_t next_id;
+
 		i = after(ctx, r->address);
 		memmove(ctx->ranges + i + 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(*r));
 		ctx->ranges[i] = *r;
+		ctx->ranges[i].id = add_relaxed(&next_id, 1u) + 1;
 		ctx->n_ranges++;
 	}
 	pthread_mutex_unlock(&ctx->memory_lock);
@@ -66,6 +71,12 @@ static CUcontext context_of(uint64_t address)
 	}
 	ctx = soft.contexts[slot];
 	return ctx && address - ctx->window_base < ctx->window_bytes ? ctx : NULL;
+}
+
+bool memory_in_window(uint64_t address)
+{
+	return address >= SOFT_WINDOW_FIRST &&
+	       (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE < SOFT_MAX_CONTEXTS;
 }
 
 bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
@@ -92,14 +103,56 @@ bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
 {
 	struct range r;
 	CUcontext ctx;
+	uint64_t left = bytes, part;
 
-	if (!memory_find(address, &ctx, &r) || bytes > r.bytes - (address - r.address)) {
-		return false;
-	}
+	do {
+		if (!memory_find(address, &ctx, &r)) {
+			return false;
+		}
+		part = MIN(left, r.bytes - (address - r.address));
+		address += part;
+		left -= part;
+	} while (left);
 	if (ret_ctx) {
 		*ret_ctx = ctx;
 	}
 	return true;
+}
+
+/* The driver's rules: between two places of device memory nothing waits; anything else that is
+ * synchronous does, and so does memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
+bool memory_blocks(uint64_t dst, uint64_t src, bool sync)
+{
+	struct range d, s;
+	CUcontext ctx;
+	bool to = memory_find(dst, &ctx, &d), from = src && memory_find(src, &ctx, &s);
+
+	if ((to && d.sync) || (from && s.sync)) {
+		return true;
+	}
+	if (!sync) {
+		return false;
+	}
+	if (src && !from) {
+		return true;
+	}
+	return !to || range_is_host(&d) || (src && range_is_host(&s));
+}
+
+bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
+		   void *arg)
+{
+	bool found;
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	found = i > 0 && ctx->ranges[i - 1].address == address;
+	if (found) {
+		change(&ctx->ranges[i - 1], arg);
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return found;
 }
 
 /* Host memory that the server shares appears at its device address. */
@@ -128,13 +181,14 @@ static void free_on_server(CUcontext ctx, uint64_t address)
 	link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
-CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct range *like,
-		    uint64_t *ret_address)
+CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
+		    int *ret_fd)
 {
+	bool host = range_is_host(like);
 	struct soft_request q = { .op = SOFT_REQ_ALLOC,
 				  .context = ctx->slot,
 				  .value = bytes,
-				  .object = pinned ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
+				  .object = host ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
 	struct soft_reply r;
 	struct range range = *like;
 	int fd = -1;
@@ -145,15 +199,16 @@ CUresult memory_new(CUcontext ctx, uint64_t bytes, bool pinned, const struct ran
 	}
 	range.address = r.value;
 	range.bytes = bytes;
-	range.pinned = pinned;
-	if (pinned) {
+	if (host) {
 		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : map_pinned(r.value, bytes, fd);
-		if (fd >= 0) {
-			close(fd);
-		}
 	}
 	if (!e && remember(ctx, &range) < 0) {
 		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (ret_fd && !e) {
+		*ret_fd = fd;
+	} else {
+		fd_close(fd);
 	}
 	if (e) {
 		free_on_server(ctx, r.value);
@@ -179,7 +234,7 @@ CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server)
 	if (!r.bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (r.pinned) {
+	if (range_is_host(&r)) {
 		unmap_pinned(r.address, r.bytes);
 	}
 	if (tell_server) {
@@ -214,7 +269,7 @@ void memory_forget(CUcontext ctx)
 
 /* The calls. */
 
-static CUresult alloc(uint64_t *ret, size_t bytes, bool pinned, const struct range *like)
+static CUresult alloc(uint64_t *ret, size_t bytes, const struct range *like)
 {
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
@@ -225,14 +280,14 @@ static CUresult alloc(uint64_t *ret, size_t bytes, bool pinned, const struct ran
 	if (!ret || !bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return memory_new(ctx, bytes, pinned, like, ret);
+	return memory_new(ctx, bytes, like, ret, NULL);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
 	struct range like = { 0 };
 	uint64_t p;
-	CUresult e = alloc(ret ? &p : NULL, bytes, false, &like);
+	CUresult e = alloc(ret ? &p : NULL, bytes, &like);
 
 	if (!e) {
 		*ret = p;
@@ -264,7 +319,8 @@ static CUresult release(uint64_t address, bool host)
 		return e;
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
-	    (r.pinned && !r.managed) != host) {
+	    (host ? r.kind != RANGE_HOST || r.host
+		  : r.kind != RANGE_DEVICE && r.kind != RANGE_MANAGED && r.kind != RANGE_POOL)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = context_drain(ctx);
@@ -287,14 +343,14 @@ CUresult cuMemFreeHost(void *p)
 
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 {
-	struct range like = { .flags = flags };
+	struct range like = { .kind = RANGE_HOST, .flags = flags };
 	uint64_t p;
 	CUresult e;
 
 	if (flags & ~7u) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = alloc(ret ? &p : NULL, bytes, true, &like);
+	e = alloc(ret ? &p : NULL, bytes, &like);
 	if (!e) {
 		*ret = (void *)(uintptr_t)p;
 	}
@@ -310,14 +366,14 @@ CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
  * memory. */
 CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
 {
-	struct range like = { .managed = 1 };
+	struct range like = { .kind = RANGE_MANAGED, .flags = flags };
 	uint64_t p;
 	CUresult e;
 
 	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = alloc(ret ? &p : NULL, bytes, true, &like);
+	e = alloc(ret ? &p : NULL, bytes, &like);
 	if (!e) {
 		*ret = p;
 	}
@@ -358,11 +414,11 @@ static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
 	if (!ret || !bytes) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = memory_new(s->context, bytes, false, &like, &p);
+	e = memory_new(s->context, bytes, &like, &p, NULL);
 	if (e ==
 	    CUDA_ERROR_OUT_OF_MEMORY) { /* frees that have not had their turn yet may make room */
 		context_drain(s->context);
-		e = memory_new(s->context, bytes, false, &like, &p);
+		e = memory_new(s->context, bytes, &like, &p, NULL);
 	}
 	if (!e) {
 		*ret = p;
@@ -383,8 +439,8 @@ static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
 	if (e) {
 		return e;
 	}
-	if (!memory_find(p, &ctx, &r) || r.address != p || r.pinned || r.hidden || r.module ||
-	    ctx != s->context) {
+	if (!memory_find(p, &ctx, &r) || r.address != p || r.kind != RANGE_DEVICE || r.hidden ||
+	    r.module || ctx != s->context) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	memory_delete(ctx, p, false);

@@ -44,7 +44,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 	if (!ret || !p || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (!memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
+	if (!memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_HOST) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = (CUdeviceptr)(uintptr_t)p;
@@ -60,7 +60,7 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 	if (e) {
 		return e;
 	}
-	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || !r.pinned) {
+	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_HOST) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -97,19 +97,19 @@ static CUresult one_attribute(void *out, CUpointer_attribute what, uint64_t p, C
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*(unsigned *)out =
-			r->pinned && !r->managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+			r->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*(CUdeviceptr *)out = p;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*(void **)out = r->pinned ? (void *)(uintptr_t)p : NULL;
-		return r->pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		*(void **)out = range_is_host(r) ? (void *)(uintptr_t)p : NULL;
+		return range_is_host(r) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*(uint64_t *)out = r->address;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*(int *)out = r->managed;
+		*(int *)out = r->kind == RANGE_MANAGED;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*(int *)out = 0;

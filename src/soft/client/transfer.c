@@ -1,4 +1,6 @@
-/* The copy and memset entry points: every variant, down to one copy and one memset. */
+/* The copy entry points: every variant, down to one copy. */
+#include <string.h>
+
 #include "soft/client/client.h"
 
 /* Checks the stream and copies; null streams mean the legacy stream, or the thread's own when pt is
@@ -42,141 +44,321 @@ PAIR(cuMemcpyDtoDAsync_v2, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, si
      dst, 1, src, 1, n, h, false)
 PAIR(cuMemcpyAsync, _ptsz, copy_1d, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream h), dst,
      0, src, 0, n, h, false)
-PAIR(cuMemcpyPeer, _ptds, copy_1d,
-     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, 1, src, 1, n,
-     NULL, true)
-PAIR(cuMemcpyPeerAsync, _ptsz, copy_1d,
-     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst, 1,
-     src, 1, n, h, false)
 
-/* One side of a 2D or 3D copy. 0, or what is wrong. */
+/* Addresses from before CUDA 3.2 have 32 bits: device memory never lies there. */
+CUresult cuMemcpyHtoD(CUdeviceptr_v1 dst, const void *src, unsigned int n)
+{
+	return cuMemcpyHtoD_v2(dst, src, n);
+}
+
+CUresult cuMemcpyDtoH(void *dst, CUdeviceptr_v1 src, unsigned int n)
+{
+	return cuMemcpyDtoH_v2(dst, src, n);
+}
+
+CUresult cuMemcpyDtoD(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int n)
+{
+	return cuMemcpyDtoD_v2(dst, src, n);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dst, const void *src, unsigned int n, CUstream h)
+{
+	return cuMemcpyHtoDAsync_v2(dst, src, n, h);
+}
+
+CUresult cuMemcpyDtoHAsync(void *dst, CUdeviceptr_v1 src, unsigned int n, CUstream h)
+{
+	return cuMemcpyDtoHAsync_v2(dst, src, n, h);
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int n, CUstream h)
+{
+	return cuMemcpyDtoDAsync_v2(dst, src, n, h);
+}
+
+static CUresult check_contexts(CUcontext a, CUcontext b)
+{
+	return (a && !object_is(a, OBJECT_CONTEXT)) || (b && !object_is(b, OBJECT_CONTEXT))
+		       ? CUDA_ERROR_INVALID_CONTEXT
+		       : CUDA_SUCCESS;
+}
+
+static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUcontext sc, size_t n,
+			  CUstream h)
+{
+	CUresult e = soft_check();
+
+	e = e ? e : check_contexts(dc, sc);
+	e = e ? e : dc && sc ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	return e ? e : copy_1d(pt, dst, 1, src, 1, n, h, false);
+}
+PAIR(cuMemcpyPeer, _ptds, copy_peer,
+     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, dc, src, sc, n,
+     NULL)
+PAIR(cuMemcpyPeerAsync, _ptsz, copy_peer,
+     (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst, dc,
+     src, sc, n, h)
+
+/* Copies with coordinates. All descriptions become the largest of them. */
+
 struct side {
 	CUmemorytype type;
+	CUarray array;
 	uint64_t host, device;
-	size_t x, y, z, pitch, rows;
+	size_t x, y, z, pitch, rows, lod;
 };
 
-static CUresult side_address(const struct side *s, size_t width, uint64_t *ret, int *ret_device,
-			     size_t *ret_pitch)
+static CUresult side_linear(const struct side *s, uint64_t base, const CUDA_MEMCPY3D_PEER *p,
+			    struct array_place *ret)
 {
-	uint64_t base;
+	uint64_t end, rows, offset, part;
 
-	switch (s->type) {
-	case CU_MEMORYTYPE_HOST:
-		base = s->host;
-		*ret_device = 0;
-		break;
-	case CU_MEMORYTYPE_DEVICE:
-		base = s->device;
-		*ret_device = 1;
-		break;
-	case CU_MEMORYTYPE_UNIFIED:
-		base = s->device;
-		*ret_device = 0;
-		break;
-	default:
-		return CUDA_ERROR_NOT_SUPPORTED; /* arrays */
+	if (checked_add(s->x, p->WidthInBytes, &end)) {
+		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret_pitch = s->pitch ? s->pitch : width + s->x;
-	*ret = base + s->x + s->y * *ret_pitch + s->z * *ret_pitch * s->rows;
+	ret->pitch = s->pitch ? s->pitch : end;
+	rows = s->rows ? s->rows : s->y + p->Height;
+	if ((p->Height > 1 || p->Depth > 1 || s->y || s->z) && ret->pitch < end) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if ((p->Depth > 1 || s->z) && (rows < s->y || rows - s->y < p->Height)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (checked_mul(ret->pitch, rows, &ret->slice) || checked_mul(s->y, ret->pitch, &offset) ||
+	    checked_mul(s->z, ret->slice, &part) || checked_add(offset, part, &offset) ||
+	    checked_add(offset, s->x, &offset) || checked_add(base, offset, &ret->address)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!base) {
+		ret->address = 0; /* refused later, unless there is nothing to copy */
+	}
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_2d(int pt, const CUDA_MEMCPY2D *p, CUstream h, bool blocking)
+static CUresult side_place(const struct side *s, const CUDA_MEMCPY3D_PEER *p,
+			   struct array_place *ret, int *ret_device)
 {
-	struct copy c = { 0 };
-	struct side d, s;
+	*ret_device = s->type == CU_MEMORYTYPE_DEVICE || s->type == CU_MEMORYTYPE_ARRAY;
+	if (s->lod) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	switch (s->type) {
+	case CU_MEMORYTYPE_HOST:
+		return side_linear(s, s->host, p, ret);
+	case CU_MEMORYTYPE_DEVICE:
+	case CU_MEMORYTYPE_UNIFIED:
+		return side_linear(s, s->device, p, ret);
+	case CU_MEMORYTYPE_ARRAY:
+		return array_place(s->array, s->x, s->y, s->z, p->WidthInBytes, p->Height, p->Depth,
+				   ret);
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret)
+{
+	struct side d = { p->dstMemoryType, p->dstArray, HOST(p->dstHost), p->dstDevice,
+			  p->dstXInBytes,   p->dstY,	 p->dstZ,	   p->dstPitch,
+			  p->dstHeight,	    p->dstLOD };
+	struct side s = { p->srcMemoryType, p->srcArray, HOST(p->srcHost), p->srcDevice,
+			  p->srcXInBytes,   p->srcY,	 p->srcZ,	   p->srcPitch,
+			  p->srcHeight,	    p->srcLOD };
+	struct array_place to, from;
 	CUresult e;
+
+	*ret = (struct copy){ .width = p->WidthInBytes,
+			      .height = p->Depth ? p->Height : 0,
+			      .depth = p->Depth };
+	e = check_contexts(p->dstContext, p->srcContext);
+	e = e ? e : side_place(&d, p, &to, &ret->dst_device);
+	e = e ? e : side_place(&s, p, &from, &ret->src_device);
+	if (e) {
+		return e;
+	}
+	ret->dst = to.address;
+	ret->dst_pitch = to.pitch;
+	ret->dst_slice = to.slice;
+	ret->src = from.address;
+	ret->src_pitch = from.pitch;
+	ret->src_slice = from.slice;
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_3d_peer(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bool blocking)
+{
+	struct copy c;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	e = p ? copy_resolve(p, &c) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : copy_on(pt, h, &c, blocking);
+}
+PAIR(cuMemcpy3DPeer, _ptds, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
+PAIR(cuMemcpy3DPeerAsync, _ptsz, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h,
+     false)
+
+_Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER),
+	       "they differ in what two members mean");
+
+static CUresult copy_3d(int pt, const CUDA_MEMCPY3D *p, CUstream h, bool blocking)
+{
+	CUDA_MEMCPY3D_PEER full;
 
 	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	d = (struct side){ p->dstMemoryType, HOST(p->dstHost),
-			   p->dstDevice,     p->dstXInBytes,
-			   p->dstY,	     0,
-			   p->dstPitch,	     0 };
-	s = (struct side){ p->srcMemoryType, HOST(p->srcHost),
-			   p->srcDevice,     p->srcXInBytes,
-			   p->srcY,	     0,
-			   p->srcPitch,	     0 };
-	c.width = p->WidthInBytes;
-	c.height = p->Height;
-	e = side_address(&d, c.width, &c.dst, &c.dst_device, &c.dst_pitch);
-	e = e ? e : side_address(&s, c.width, &c.src, &c.src_device, &c.src_pitch);
-	return e ? e : copy_on(pt, h, &c, blocking);
+	memcpy(&full, p, sizeof(full));
+	full.srcContext = full.dstContext = NULL;
+	return copy_3d_peer(pt, &full, h, blocking);
+}
+PAIR(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *p), p, NULL, true)
+PAIR(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *p, CUstream h), p, h, false)
+
+/* The members that 2D and 3D descriptions, old and new, have in common. */
+#define WIDEN_SIDE(full, p, side)                                                                  \
+	((full).side##XInBytes = (p)->side##XInBytes, (full).side##Y = (p)->side##Y,               \
+	 (full).side##MemoryType = (p)->side##MemoryType, (full).side##Host = (p)->side##Host,     \
+	 (full).side##Device = (p)->side##Device, (full).side##Array = (p)->side##Array,           \
+	 (full).side##Pitch = (p)->side##Pitch)
+
+#define WIDEN(full, p)                                                                             \
+	(WIDEN_SIDE(full, p, src), WIDEN_SIDE(full, p, dst),                                       \
+	 (full).WidthInBytes = (p)->WidthInBytes, (full).Height = (p)->Height)
+
+#define WIDEN_DEEP(full, p)                                                                        \
+	(WIDEN(full, p), (full).srcZ = (p)->srcZ, (full).dstZ = (p)->dstZ,                         \
+	 (full).srcLOD = (p)->srcLOD, (full).dstLOD = (p)->dstLOD,                                 \
+	 (full).srcHeight = (p)->srcHeight, (full).dstHeight = (p)->dstHeight,                     \
+	 (full).Depth = (p)->Depth)
+
+static CUresult copy_2d(int pt, const CUDA_MEMCPY2D *p, CUstream h, bool blocking)
+{
+	CUDA_MEMCPY3D_PEER full = { .Depth = 1 };
+
+	if (!p) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	WIDEN(full, p);
+	return copy_3d_peer(pt, &full, h, blocking);
 }
 PAIR(cuMemcpy2D_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
 PAIR(cuMemcpy2DUnaligned_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *p), p, NULL, true)
 PAIR(cuMemcpy2DAsync_v2, _ptsz, copy_2d, (const CUDA_MEMCPY2D *p, CUstream h), p, h, false)
 
-static CUresult copy_3d(int pt, const CUDA_MEMCPY3D *p, CUstream h, bool blocking)
+static CUresult copy_2d_v1(const CUDA_MEMCPY2D_v1 *p, CUstream h, bool blocking)
 {
-	CUresult e = CUDA_SUCCESS;
-	struct side d, s;
+	CUDA_MEMCPY3D_PEER full = { .Depth = 1 };
 
 	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	d = (struct side){ p->dstMemoryType, HOST(p->dstHost),
-			   p->dstDevice,     p->dstXInBytes,
-			   p->dstY,	     p->dstZ,
-			   p->dstPitch,	     p->dstHeight ? p->dstHeight : p->Height };
-	s = (struct side){ p->srcMemoryType, HOST(p->srcHost),
-			   p->srcDevice,     p->srcXInBytes,
-			   p->srcY,	     p->srcZ,
-			   p->srcPitch,	     p->srcHeight ? p->srcHeight : p->Height };
-	for (size_t i = 0; i < p->Depth && !e; i++) {
-		struct copy c = { .width = p->WidthInBytes, .height = p->Height };
-
-		e = side_address(&d, c.width, &c.dst, &c.dst_device, &c.dst_pitch);
-		e = e ? e : side_address(&s, c.width, &c.src, &c.src_device, &c.src_pitch);
-		e = e ? e : copy_on(pt, h, &c, blocking);
-		d.z++;
-		s.z++;
-	}
-	return e;
+	WIDEN(full, p);
+	return copy_3d_peer(0, &full, h, blocking);
 }
-PAIR(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *p), p, NULL, true)
-PAIR(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *p, CUstream h), p, h, false)
 
-/* Memsets return at once, as the driver's do. */
-static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsigned unit,
-		    size_t width, size_t height, CUstream h)
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *p)
 {
-	struct soft_record_set r = { .r.op = SOFT_OP_SET,
-				     .dst = dst,
-				     .pitch = pitch,
-				     .width = width,
-				     .height = height,
-				     .value = value,
-				     .unit = unit };
-	uint64_t bytes, extent;
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
+	return copy_2d_v1(p, NULL, true);
+}
 
-	if (e || !width || !height) {
-		return e;
-	}
-	if (dst % unit || checked_mul((uint64_t)width, (uint64_t)unit, &bytes) ||
-	    (height > 1 && (pitch < bytes || pitch % unit)) ||
-	    checked_mul(height > 1 ? (uint64_t)pitch : 0, (uint64_t)height - 1, &extent) ||
-	    checked_add(extent, bytes, &extent) || !memory_valid(dst, extent, NULL)) {
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *p)
+{
+	return copy_2d_v1(p, NULL, true);
+}
+
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *p, CUstream h)
+{
+	return copy_2d_v1(p, h, false);
+}
+
+static CUresult copy_3d_v1(const CUDA_MEMCPY3D_v1 *p, CUstream h, bool blocking)
+{
+	CUDA_MEMCPY3D_PEER full = { 0 };
+
+	if (!p) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	WIDEN_DEEP(full, p);
+	return copy_3d_peer(0, &full, h, blocking);
 }
 
-#define SET_ENTRIES(bits, type)                                                                    \
-	PAIR(cuMemsetD##bits##_v2, _ptds, set, (CUdeviceptr p, type v, size_t n), p, 0, v,         \
-	     bits / 8, n, 1, NULL)                                                                 \
-	PAIR(cuMemsetD##bits##Async, _ptsz, set, (CUdeviceptr p, type v, size_t n, CUstream h), p, \
-	     0, v, bits / 8, n, 1, h)                                                              \
-	PAIR(cuMemsetD2D##bits##_v2, _ptds, set,                                                   \
-	     (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height), p, pitch, v,          \
-	     bits / 8, w, height, NULL)                                                            \
-	PAIR(cuMemsetD2D##bits##Async, _ptsz, set,                                                 \
-	     (CUdeviceptr p, size_t pitch, type v, size_t w, size_t height, CUstream h), p, pitch, \
-	     v, bits / 8, w, height, h)
-SET_ENTRIES(8, unsigned char)
-SET_ENTRIES(16, unsigned short)
-SET_ENTRIES(32, unsigned int)
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *p)
+{
+	return copy_3d_v1(p, NULL, true);
+}
+
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *p, CUstream h)
+{
+	return copy_3d_v1(p, h, false);
+}
+
+/* Arrays as bytes. A side is an array with an offset, or an address. */
+static CUresult copy_bytes(int pt, CUarray da, uint64_t dst, int dst_device, CUarray sa,
+			   uint64_t src, int src_device, size_t n, CUstream h, bool blocking)
+{
+	CUresult e = soft_check();
+
+	if (!e && (da || dst_device == 2)) {
+		e = array_span(da, dst, n, &dst);
+	}
+	if (!e && (sa || src_device == 2)) {
+		e = array_span(sa, src, n, &src);
+	}
+	return e ? e : copy_1d(pt, dst, dst_device != 0, src, src_device != 0, n, h, blocking);
+}
+
+#define ARRAY 2
+PAIR(cuMemcpyAtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, CUarray s, size_t from, size_t n),
+     d, at, ARRAY, s, from, ARRAY, n, NULL, true)
+PAIR(cuMemcpyAtoD_v2, _ptds, copy_bytes, (CUdeviceptr d, CUarray s, size_t from, size_t n), NULL, d,
+     1, s, from, ARRAY, n, NULL, true)
+PAIR(cuMemcpyDtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, CUdeviceptr s, size_t n), d, at,
+     ARRAY, NULL, s, 1, n, NULL, true)
+PAIR(cuMemcpyAtoH_v2, _ptds, copy_bytes, (void *d, CUarray s, size_t from, size_t n), NULL, HOST(d),
+     0, s, from, ARRAY, n, NULL, true)
+PAIR(cuMemcpyHtoA_v2, _ptds, copy_bytes, (CUarray d, size_t at, const void *s, size_t n), d, at,
+     ARRAY, NULL, HOST(s), 0, n, NULL, true)
+PAIR(cuMemcpyAtoHAsync_v2, _ptsz, copy_bytes,
+     (void *d, CUarray s, size_t from, size_t n, CUstream h), NULL, HOST(d), 0, s, from, ARRAY, n,
+     h, false)
+PAIR(cuMemcpyHtoAAsync_v2, _ptsz, copy_bytes,
+     (CUarray d, size_t at, const void *s, size_t n, CUstream h), d, at, ARRAY, NULL, HOST(s), 0, n,
+     h, false)
+
+CUresult cuMemcpyAtoA(CUarray d, unsigned int at, CUarray s, unsigned int from, unsigned int n)
+{
+	return cuMemcpyAtoA_v2(d, at, s, from, n);
+}
+
+CUresult cuMemcpyAtoD(CUdeviceptr_v1 d, CUarray s, unsigned int from, unsigned int n)
+{
+	return cuMemcpyAtoD_v2(d, s, from, n);
+}
+
+CUresult cuMemcpyDtoA(CUarray d, unsigned int at, CUdeviceptr_v1 s, unsigned int n)
+{
+	return cuMemcpyDtoA_v2(d, at, s, n);
+}
+
+CUresult cuMemcpyAtoH(void *d, CUarray s, unsigned int from, unsigned int n)
+{
+	return cuMemcpyAtoH_v2(d, s, from, n);
+}
+
+CUresult cuMemcpyHtoA(CUarray d, unsigned int at, const void *s, unsigned int n)
+{
+	return cuMemcpyHtoA_v2(d, at, s, n);
+}
+
+CUresult cuMemcpyAtoHAsync(void *d, CUarray s, unsigned int from, unsigned int n, CUstream h)
+{
+	return cuMemcpyAtoHAsync_v2(d, s, from, n, h);
+}
+
+CUresult cuMemcpyHtoAAsync(CUarray d, unsigned int at, const void *s, unsigned int n, CUstream h)
+{
+	return cuMemcpyHtoAAsync_v2(d, at, s, n, h);
+}

@@ -211,7 +211,7 @@ static const struct device_function {
 	{ "vprintf", op_vprintf, 2, 4, { 8, 8 } },
 	{ "__assertfail", op_assertfail, 5, 0, { 8, 8, 4, 8, 8 } },
 	{ "malloc", op_malloc, 1, 8, { 8 } },
-	{ "free", op_free, 1, 0, { 8 } },
+	{ "free", op_heap_free, 1, 0, { 8 } },
 };
 
 static const struct device_function *device_function_find(const struct ptx_function *f)

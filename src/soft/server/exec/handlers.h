@@ -173,7 +173,7 @@ enum { BAR_SYNC, BAR_ARRIVE, BAR_RED_POPC, BAR_RED_AND, BAR_RED_OR };
 int op_vprintf(struct warp *w, const struct op *o, uint32_t m);
 int op_assertfail(struct warp *w, const struct op *o, uint32_t m);
 int op_malloc(struct warp *w, const struct op *o, uint32_t m);
-int op_free(struct warp *w, const struct op *o, uint32_t m);
+int op_heap_free(struct warp *w, const struct op *o, uint32_t m);
 
 /* True when every lane that this mask names is in the group or has ended; otherwise the group
  * waits: return STEP_SWITCH. */

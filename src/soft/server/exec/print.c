@@ -333,7 +333,7 @@ int op_malloc(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_free(struct warp *w, const struct op *o, uint32_t m)
+int op_heap_free(struct warp *w, const struct op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 
