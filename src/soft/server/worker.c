@@ -2,6 +2,7 @@
  * slice it is until its turn or the slice is over. A copy engine: one part of a copy after another.
  * An idle worker stands in for an engine that would have to be woken first. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -319,7 +320,7 @@ static void wait_for_switch(struct gpu *gpu)
 static void look_again(struct device *dev)
 {
 	pthread_mutex_unlock(&dev->lock);
-	cpu_relax();
+	sched_yield(); /* a client may share the processor */
 	pthread_mutex_lock(&dev->lock);
 }
 
