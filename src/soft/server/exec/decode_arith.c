@@ -1,14 +1,15 @@
 /* Arithmetic, logic and bits. */
 #include "soft/server/exec/decode.h"
-#include "soft/server/exec/decode_half.h"
+#include "soft/server/exec/decode_arith.h"
 #include "soft/server/exec/half.h"
+#include "soft/server/exec/integer.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* Emits an operation with a destination and n sources, all of type t (dest type may be wider). */
-static int emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_type t, int n,
-		  struct op *op)
+int dec_emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_type t, int n,
+	       struct op *op)
 {
 	const struct ptx_operand *in = d->insn->operands;
 	uint32_t *src[3] = { &op->a, &op->b, &op->c };
@@ -25,11 +26,6 @@ static int emit_n(struct decoder *d, op_fn fn, enum exec_type dest, enum exec_ty
 	}
 	op->fn = fn;
 	return err < 0 ? err : dec_emit(d, op);
-}
-
-static op_fn alu(struct decoder *d, int which, enum exec_type t)
-{
-	return t < TY_COUNT ? d->h->alu[which][t] : NULL;
 }
 
 static enum exec_type widened(enum exec_type t)
@@ -66,7 +62,52 @@ static int emit_rounded(struct decoder *d, int slow, enum exec_type t, int round
 	if (t != TY_F32 && t != TY_F64) {
 		return dec_fail(d, "this type is not supported here");
 	}
-	return emit_n(d, op_round, t, t, n, &op);
+	return dec_emit_n(d, op_round, t, t, n, &op);
+}
+
+/* min and max of floats: of two or three values, .NaN, .xorsign.abs. */
+static int min_max(struct decoder *d, int which, enum exec_type t)
+{
+	const struct ptx_operand *in = d->insn->operands;
+	struct op op = dec_op(d, NULL);
+	bool ftz = dec_has(d, ".ftz"), nan = dec_has(d, ".NaN"), three = d->insn->n_operands == 4;
+	bool xorsign = dec_has(d, ".xorsign") && dec_has(d, ".abs");
+	int err;
+
+	if (xorsign && t == TY_F32 && !three) {
+		op.sub = (uint8_t)which;
+		op.flags = (uint8_t)((ftz ? FLAG_FTZ : 0) | (nan ? FLAG_NAN : 0));
+		return dec_emit_n(d, op_minmax_xorsign, t, t, 2, &op);
+	}
+	which = !nan ? which : which == ALU_MIN ? ALU_MIN_NAN : ALU_MAX_NAN;
+	op.fn = xorsign ? NULL : dec_alu(d, which, ftz && t == TY_F32 ? TY_F32Z : t);
+	if (!three) {
+		return dec_emit_n(d, op.fn, t, t, 2, &op);
+	}
+	err = dec_operands(d, 4);
+	if (err == 0 && !op.fn) {
+		err = dec_fail(d, "this type is not supported here");
+	}
+	if (err == 0) {
+		err = dec_source(d, &in[1], t, &op.a);
+	}
+	if (err == 0) {
+		err = dec_source(d, &in[2], t, &op.b);
+	}
+	if (err == 0) {
+		err = dec_new_register(d, t, &op.d);
+	}
+	if (err == 0) {
+		err = dec_emit(d, &op);
+	}
+	op.a = op.d;
+	if (err == 0) {
+		err = dec_source(d, &in[3], t, &op.b);
+	}
+	if (err == 0) {
+		err = dec_dest(d, &in[0], t, &op.d);
+	}
+	return err < 0 ? err : dec_emit(d, &op);
 }
 
 /* add, sub, min, max, abs, neg, rem, sad ... : integers and floats. */
@@ -83,12 +124,22 @@ int dec_arith(struct decoder *d, int which, int n)
 	if (dec_half_here(d)) {
 		return dec_half(d, which, n);
 	}
+	if (dec_short_pair_here(d)) {
+		return dec_short_pair(d, which);
+	}
+	if (t == TY_S32 && (which == ALU_MIN || which == ALU_MAX) && dec_has(d, ".relu")) {
+		op.sub = which == ALU_MIN ? INTEGER_MIN_RELU : INTEGER_MAX_RELU;
+		return dec_emit_n(d, op_integer, t, t, 2, &op);
+	}
+	if ((t == TY_F32 || t == TY_F64) && (which == ALU_MIN || which == ALU_MAX)) {
+		return min_max(d, which, t);
+	}
 	if (dec_has(d, ".cc")) {
 		op.sub = which == ALU_ADD ? CARRY_ADD : CARRY_SUB;
 		op.flags = CARRY_OUT;
 		op.type = t;
 		return which == ALU_ADD || which == ALU_SUB
-			       ? emit_n(d, dec_is_float(t) ? NULL : op_carry, t, t, n, &op)
+			       ? dec_emit_n(d, dec_is_float(t) ? NULL : op_carry, t, t, n, &op)
 			       : dec_fail(d, ".cc is not supported here");
 	}
 	sat = saturating[which] && dec_has(d, ".sat");
@@ -102,13 +153,10 @@ int dec_arith(struct decoder *d, int which, int n)
 							       : SLOW_MUL,
 					    t, round, n, ftz, sat);
 		}
-		if ((which == ALU_MIN || which == ALU_MAX) && dec_has(d, ".NaN")) {
-			which = which == ALU_MIN ? ALU_MIN_NAN : ALU_MAX_NAN;
-		}
 		t = ftz && t == TY_F32 ? TY_F32Z : t;
 		dec_has(d, ".approx"); /* of tanh */
 	}
-	return emit_n(d, alu(d, sat ? saturating[which] : which, t), t, t, n, &op);
+	return dec_emit_n(d, dec_alu(d, sat ? saturating[which] : which, t), t, t, n, &op);
 }
 
 /* mul and mad of integers: .lo, .hi, .wide; floats go on to dec_arith and dec_fma. */
@@ -127,13 +175,15 @@ int dec_mul(struct decoder *d, int base, int n)
 		op.sub = part == 0 ? CARRY_MAD_LO : CARRY_MAD_HI;
 		op.flags = CARRY_OUT;
 		op.type = t;
-		return emit_n(d, part < 2 && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, 3,
-			      &op);
+		return dec_emit_n(d, part < 2 && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, 3,
+				  &op);
 	}
 	if (base == ALU_MAD && part == 1 && dec_has(d, ".sat")) {
-		return dec_fail(d, ".sat is not supported here");
+		op.sub = INTEGER_MAD_HI_SAT;
+		op.n = 3;
+		return dec_emit_n(d, t == TY_S32 ? op_integer : NULL, t, t, 3, &op);
 	}
-	op.fn = alu(d, base + part, t);
+	op.fn = dec_alu(d, base + part, t);
 	if (part == 2) {
 		const struct ptx_operand *in = d->insn->operands;
 		int err = dec_operands(d, (unsigned)n + 1);
@@ -155,7 +205,7 @@ int dec_mul(struct decoder *d, int base, int n)
 		}
 		return err < 0 ? err : dec_emit(d, &op);
 	}
-	return emit_n(d, op.fn, t, t, n, &op);
+	return dec_emit_n(d, op.fn, t, t, n, &op);
 }
 
 int dec_mul24(struct decoder *d, int base, int n)
@@ -165,7 +215,12 @@ int dec_mul24(struct decoder *d, int base, int n)
 	int part = dec_pick(d, parts, 2, 0);
 	enum exec_type t = dec_take_type(d);
 
-	return emit_n(d, alu(d, base + part, t), t, t, n, &op);
+	if (base == ALU_MAD24 && part == 1 && dec_has(d, ".sat")) {
+		op.sub = INTEGER_MAD24_HI_SAT;
+		op.n = 3;
+		return dec_emit_n(d, t == TY_S32 ? op_integer : NULL, t, t, 3, &op);
+	}
+	return dec_emit_n(d, dec_alu(d, base + part, t), t, t, n, &op);
 }
 
 /* rcp, sqrt, rsqrt, ex2, lg2, sin, cos. */
@@ -181,7 +236,11 @@ int dec_float_op(struct decoder *d, int which, int n)
 	}
 	ftz = dec_has(d, ".ftz");
 	round = rounding(d);
-	dec_has(d, ".approx");
+	if (dec_has(d, ".approx") && ftz && t == TY_F64) {
+		op.sub = which == ALU_RCP ? APPROX_RCP64 : APPROX_RSQRT64;
+		return dec_emit_n(d, which == ALU_RCP || which == ALU_RSQRT ? op_approx : NULL, t,
+				  t, n, &op);
+	}
 	if (round > ROUND_RN) {
 		if (which != ALU_RCP && which != ALU_SQRT) {
 			return dec_fail(d, "this rounding is not supported here");
@@ -190,7 +249,7 @@ int dec_float_op(struct decoder *d, int which, int n)
 				    false);
 	}
 	t = ftz && t == TY_F32 ? TY_F32Z : t;
-	return emit_n(d, alu(d, which, t), t, t, n, &op);
+	return dec_emit_n(d, dec_alu(d, which, t), t, t, n, &op);
 }
 
 int dec_div(struct decoder *d, int a, int b)
@@ -200,15 +259,19 @@ int dec_div(struct decoder *d, int a, int b)
 	bool ftz = dec_has(d, ".ftz");
 	int round = rounding(d);
 
-	if (dec_is_float(t)) {
-		dec_has(d, ".approx");
+	if (t == TY_F32 && dec_has(d, ".approx")) {
+		op.sub = APPROX_DIV;
+		op.flags = ftz ? FLAG_FTZ : 0;
+		return dec_emit_n(d, op_approx, t, t, 2, &op);
+	}
+	if (t == TY_F32) {
 		dec_has(d, ".full");
 	}
 	if (round > ROUND_RN) {
 		return emit_rounded(d, SLOW_DIV, t, round, 2, ftz, false);
 	}
 	t = ftz && t == TY_F32 ? TY_F32Z : t;
-	return emit_n(d, alu(d, ALU_DIV, t), t, t, 2, &op);
+	return dec_emit_n(d, dec_alu(d, ALU_DIV, t), t, t, 2, &op);
 }
 
 int dec_fma(struct decoder *d, int a, int b)
@@ -228,7 +291,7 @@ int dec_fma(struct decoder *d, int a, int b)
 		return emit_rounded(d, SLOW_FMA, t, round, 3, ftz, sat);
 	}
 	t = ftz && t == TY_F32 ? TY_F32Z : t;
-	return emit_n(d, alu(d, sat ? ALU_FMA_SAT : ALU_FMA, t), t, t, 3, &op);
+	return dec_emit_n(d, dec_alu(d, sat ? ALU_FMA_SAT : ALU_FMA, t), t, t, 3, &op);
 }
 
 static int pred_logic(struct decoder *d, int which, int n)
@@ -269,7 +332,7 @@ int dec_logic(struct decoder *d, int which, int n)
 	if (t == TY_PRED && which != ALU_CNOT) {
 		return pred_logic(d, which, n);
 	}
-	return emit_n(d, alu(d, which, t), t, t, n, &op);
+	return dec_emit_n(d, dec_alu(d, which, t), t, t, n, &op);
 }
 
 int dec_shift(struct decoder *d, int which, int b)
@@ -279,7 +342,7 @@ int dec_shift(struct decoder *d, int which, int b)
 	enum exec_type t = dec_take_type(d);
 	int err = dec_operands(d, 3);
 
-	op.fn = alu(d, which, t);
+	op.fn = dec_alu(d, which, t);
 	if (err == 0 && !op.fn) {
 		err = dec_fail(d, "this type is not supported here");
 	}
@@ -293,101 +356,6 @@ int dec_shift(struct decoder *d, int which, int b)
 		err = dec_dest(d, &in[0], t, &op.d);
 	}
 	return err < 0 ? err : dec_emit(d, &op);
-}
-
-/* popc, clz (32-bit result), brev. */
-int dec_bits(struct decoder *d, int which, int b)
-{
-	struct op op = dec_op(d, NULL);
-	enum exec_type t = dec_take_type(d);
-
-	return emit_n(d, alu(d, which, t), which == ALU_BREV ? t : TY_U32, t, 1, &op);
-}
-
-int dec_bfind(struct decoder *d, int a, int b)
-{
-	struct op op = dec_op(d, NULL);
-	bool shift = dec_has(d, ".shiftamt");
-	enum exec_type t = dec_take_type(d);
-
-	return emit_n(d, alu(d, shift ? ALU_BFIND_SHIFT : ALU_BFIND, t), TY_U32, t, 1, &op);
-}
-
-/* bfe d, a, b, c and bfi d, a, b, c, e: positions and lengths are 32 bits wide. */
-int dec_bfe(struct decoder *d, int which, int b)
-{
-	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, NULL);
-	enum exec_type t = dec_take_type(d);
-	bool insert = which == ALU_BFI;
-	int err = dec_operands(d, insert ? 5 : 4);
-
-	op.fn = alu(d, which, t);
-	if (err == 0 && !op.fn) {
-		err = dec_fail(d, "this type is not supported here");
-	}
-	if (err == 0) {
-		err = dec_source(d, &in[1], t, &op.a);
-	}
-	if (err == 0) {
-		err = dec_source(d, &in[2], insert ? t : TY_U32, &op.b);
-	}
-	if (err == 0) {
-		err = dec_source(d, &in[3], TY_U32, &op.c);
-	}
-	if (err == 0 && insert) {
-		err = dec_source(d, &in[4], TY_U32, &op.e);
-	}
-	if (err == 0) {
-		err = dec_dest(d, &in[0], t, &op.d);
-	}
-	return err < 0 ? err : dec_emit(d, &op);
-}
-
-int dec_prmt(struct decoder *d, int a, int b)
-{
-	static const char *const modes[] = {
-		NULL, ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"
-	};
-	struct op op = dec_op(d, NULL);
-	enum exec_type t = dec_take_type(d);
-
-	op.sub = (uint8_t)dec_pick(d, modes, 7, 0);
-	return emit_n(d, alu(d, ALU_PRMT, t), t, t, 3, &op);
-}
-
-int dec_lop3(struct decoder *d, int a, int b)
-{
-	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, d->h->alu[ALU_LOP3][TY_U32]);
-	enum exec_type t = dec_take_type(d);
-	int err = dec_operands(d, 5);
-
-	if (err == 0 && (t != TY_U32 || in[4].kind != PTX_INT || in[4].value > 255)) {
-		err = dec_fail(d, "a table of 8 bits is expected");
-	}
-	for (int i = 0; err == 0 && i < 3; i++) {
-		err = dec_source(d, &in[i + 1], t, i == 0 ? &op.a : i == 1 ? &op.b : &op.c);
-	}
-	if (err == 0) {
-		op.imm = (int64_t)in[4].value;
-		err = dec_dest(d, &in[0], t, &op.d);
-	}
-	return err < 0 ? err : dec_emit(d, &op);
-}
-
-int dec_shf(struct decoder *d, int a, int b)
-{
-	static const char *const sides[] = { ".l", ".r" };
-	static const char *const modes[] = { ".wrap", ".clamp" };
-	struct op op = dec_op(d, NULL);
-	int side = dec_pick(d, sides, 2, -1), mode = dec_pick(d, modes, 2, -1);
-	enum exec_type t = dec_take_type(d);
-
-	if (side < 0 || mode < 0) {
-		return dec_fail(d, ".l or .r and .wrap or .clamp are expected");
-	}
-	return emit_n(d, alu(d, ALU_SHF_L_WRAP + side * 2 + mode, t), t, t, 3, &op);
 }
 
 /* addc, subc, madc: with the carry of the last .cc. */
@@ -405,8 +373,8 @@ int dec_carry(struct decoder *d, int kind, int n)
 	op.flags = (uint8_t)(CARRY_IN | (dec_has(d, ".cc") ? CARRY_OUT : 0));
 	t = dec_take_type(d);
 	op.type = t;
-	return emit_n(d, !dec_is_float(t) && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, n,
-		      &op);
+	return dec_emit_n(d, !dec_is_float(t) && dec_type_bytes(t) >= 4 ? op_carry : NULL, t, t, n,
+			  &op);
 }
 
 int dec_testp(struct decoder *d, int a, int b)
@@ -429,18 +397,4 @@ int dec_testp(struct decoder *d, int a, int b)
 		err = dec_pred(d, &d->insn->operands[0], &op.p, NULL);
 	}
 	return err < 0 ? err : dec_emit(d, &op);
-}
-
-int dec_dp4a(struct decoder *d, int a, int b)
-{
-	struct op op = dec_op(d, op_dp4a);
-	enum exec_type ta = dec_take_type(d), tb = dec_take_type(d);
-
-	op.type = ta;
-	op.type2 = tb;
-	if (dec_type_bytes(ta) != 4 || dec_type_bytes(tb) != 4 || dec_is_float(ta) ||
-	    dec_is_float(tb)) {
-		return dec_fail(d, "two types are expected");
-	}
-	return emit_n(d, op_dp4a, TY_U32, TY_U32, 3, &op);
 }

@@ -1,5 +1,5 @@
 /* f16, f16x2, bf16, bf16x2: arithmetic and comparisons. */
-#include "soft/server/exec/decode_half.h"
+#include "soft/server/exec/decode_arith.h"
 #include "soft/server/exec/half.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Moves, comparisons, selections, conversions. */
 #include "soft/server/exec/decode.h"
-#include "soft/server/exec/decode_half.h"
+#include "soft/server/exec/decode_arith.h"
 
 #include <errno.h>
 #include <string.h>

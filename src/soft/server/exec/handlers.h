@@ -116,12 +116,13 @@ void exec_handlers_force(const struct handlers *h); /* for tests, before modules
 int op_round(struct warp *w, const struct op *o,
 	     uint32_t m); /* directed rounding: sub = enum slow_round */
 enum slow_round { SLOW_ADD, SLOW_SUB, SLOW_MUL, SLOW_FMA, SLOW_DIV, SLOW_RCP, SLOW_SQRT };
+int op_approx(struct warp *w, const struct op *o, uint32_t m); /* sub = enum below */
+enum { APPROX_DIV, APPROX_RCP64, APPROX_RSQRT64 };
 int op_testp(struct warp *w, const struct op *o, uint32_t m);
 enum { TEST_FINITE, TEST_INFINITE, TEST_NUMBER, TEST_NAN, TEST_NORMAL, TEST_SUBNORMAL };
 int op_carry(struct warp *w, const struct op *o, uint32_t m); /* sub = enum, flags: FLAG_* below */
 enum { CARRY_ADD, CARRY_SUB, CARRY_MAD_LO, CARRY_MAD_HI };
 enum { CARRY_IN = 1, CARRY_OUT = 2 };
-int op_dp4a(struct warp *w, const struct op *o, uint32_t m);
 int op_clock(struct warp *w, const struct op *o, uint32_t m);
 enum { CLOCK_CYCLES, CLOCK_CYCLES_HI, CLOCK_TIMER, CLOCK_TIMER_LO, CLOCK_TIMER_HI };
 int op_pred_logic(struct warp *w, const struct op *o, uint32_t m); /* p = sub(r, q) */

@@ -156,6 +156,64 @@ int op_round(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
+static double flush_double(double x)
+{
+	uint64_t u = double_bits(x);
+
+	return as_double(u << 1 >> 53 ? u : u & UINT64_C(1) << 63);
+}
+
+/* Of the upper word of a double alone; the lower word of the result is 0. */
+static uint64_t approx_upper(unsigned what, uint64_t raw)
+{
+	uint64_t u = raw & ~(uint64_t)UINT32_MAX;
+	double x = flush_double(as_double(u));
+
+	if (x != x) {
+		return UINT64_C(0x7fffffff00000000);
+	}
+	u = double_bits(flush_double(what == APPROX_RCP64 ? 1.0 / x : 1.0 / sqrt(x)));
+	if (u << 1 > UINT64_C(0x7ff) << 53) {
+		return UINT64_C(0x7fffffff00000000);
+	}
+	return u & ~(uint64_t)UINT32_MAX;
+}
+
+/* Divisors beyond 2^126 have no reciprocal that is a normal number: the quotient is 0, NaN of an
+ * infinity. */
+static uint32_t approx_div(uint32_t a, uint32_t b, bool ftz)
+{
+	uint32_t sign = (a ^ b) & 0x80000000;
+	volatile float x, y;
+
+	if (ftz) {
+		a = flush_bits(a);
+		b = flush_bits(b);
+	}
+	x = as_float(a);
+	y = as_float(b);
+	if (fabsf(y) > 0x1p126f && !isinf(y) && x == x) {
+		return isinf(x) ? 0x7fffffff : sign;
+	}
+	return finish_float(x / y, ftz, false);
+}
+
+int op_approx(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		if (o->sub == APPROX_DIV) {
+			lane_set(w, o->d, false, lane,
+				 approx_div((uint32_t)lane_get(w, o->a, false, lane),
+					    (uint32_t)lane_get(w, o->b, false, lane),
+					    o->flags & FLAG_FTZ));
+		} else {
+			lane_set(w, o->d, true, lane,
+				 approx_upper(o->sub, lane_get(w, o->a, true, lane)));
+		}
+	}
+	return STEP_NEXT;
+}
+
 int op_testp(struct warp *w, const struct op *o, uint32_t m)
 {
 	bool wide = o->type == TY_F64;
@@ -229,24 +287,6 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 		if (o->flags & CARRY_OUT) {
 			w->carry = (w->carry & ~(1u << lane)) | (uint32_t)carry << lane;
 		}
-	}
-	return STEP_NEXT;
-}
-
-int op_dp4a(struct warp *w, const struct op *o, uint32_t m)
-{
-	each_lane (m, lane) {
-		uint32_t a = (uint32_t)lane_get(w, o->a, false, lane),
-			 b = (uint32_t)lane_get(w, o->b, false, lane);
-		uint32_t r = (uint32_t)lane_get(w, o->c, false, lane);
-
-		for (unsigned k = 0; k < 32; k += 8) {
-			int32_t x = o->type == TY_S32 ? (int8_t)(a >> k) : (uint8_t)(a >> k);
-			int32_t y = o->type2 == TY_S32 ? (int8_t)(b >> k) : (uint8_t)(b >> k);
-
-			r += (uint32_t)(x * y);
-		}
-		lane_set(w, o->d, false, lane, r);
 	}
 	return STEP_NEXT;
 }
