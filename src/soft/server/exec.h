@@ -4,6 +4,7 @@
 #ifndef GBPF_SOFT_SERVER_EXEC_H
 #define GBPF_SOFT_SERVER_EXEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,7 +20,9 @@ struct exec_space {
 	uint64_t bytes;
 	uint8_t *host;
 	const uint8_t *pages; /* bytes / EXEC_PAGE_BYTES entries */
+	uint8_t *shadow; /* while checking: EXEC_SHADOW_* of each byte of the window; else NULL */
 };
+enum { EXEC_SHADOW_ALLOCATED = 1, EXEC_SHADOW_INITIALIZED = 2, EXEC_SHADOW_FREED = 4 };
 
 struct exec_module;
 struct exec_function;
@@ -66,6 +69,32 @@ const struct exec_function *exec_module_function_at(const struct exec_module *m,
 						    unsigned i); /* entries only */
 const struct exec_function_info *exec_function_info(const struct exec_function *f);
 
+/* What checking finds. Texts are borrowed for the call. */
+enum exec_finding_kind {
+	EXEC_FINDING_BOUNDS, /* outside any allocation, or the block's shared memory */
+	EXEC_FINDING_FREED,  /* in memory that was freed */
+	EXEC_FINDING_UNINITIALIZED,
+	EXEC_FINDING_RACE, /* shared memory: another warp's access since the last barrier */
+};
+
+struct exec_finding {
+	enum exec_finding_kind kind;
+	const char *kernel, *module;
+	const char *space; /* "device" or "shared" */
+	uint64_t address;  /* in shared memory: an offset */
+	uint32_t bytes;
+	uint32_t distance; /* bytes behind the end of an allocation, 0: none is near */
+	uint32_t line;	   /* of the PTX */
+	uint32_t block[3], thread;
+	bool write;
+	uint32_t other_line, other_thread; /* of a race */
+	bool other_writes;
+};
+
+/* From now on modules are decoded with checks; before the first one is loaded. Kernels take about
+ * ten times as long. */
+void exec_check_enable(bool on);
+
 /* What kernels ask of the world outside; called from any worker, without the device's lock. */
 struct exec_host {
 	void (*print)(void *arg, const char *text, size_t n);	 /* formatted output of vprintf */
@@ -73,6 +102,7 @@ struct exec_host {
 	/* The heap of malloc: a device address or 0; -ENOENT for what it has not given. */
 	uint64_t (*allocate)(void *arg, uint64_t bytes);
 	int (*release)(void *arg, uint64_t address);
+	void (*finding)(void *arg, const struct exec_finding *f); /* only while checking */
 	void *arg;
 };
 

@@ -65,6 +65,7 @@ enum exec_status engine_run(struct engine *e, const struct engine_launch *l)
 {
 	struct exec_launch launch = { .dynamic_shared_bytes = l->shared,
 				      .params = l->params,
+				      .host = l->host,
 				      .space = &e->space,
 				      .sm_count = 4,
 				      .grid_id = 7 };

@@ -34,6 +34,7 @@ struct engine_launch {
 	uint32_t grid[3], block[3];
 	uint32_t shared;
 	const void *params;
+	const struct exec_host *host; /* or NULL */
 	uint64_t budget; /* of each call of exec_block_run; 0: no limit */
 	uint64_t limit;	 /* operations after which a launch counts as hanging */
 };

@@ -1,5 +1,6 @@
 /* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that
  * have ended count as arrived unless the barrier names how many it expects. */
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
@@ -72,6 +73,7 @@ static void open_barrier(struct exec_block *b, unsigned n)
 			release(w, w->pc, w->mask, w->off32, w->off_pred, &red);
 		}
 	}
+	exec_check_barrier(b);
 	b->barriers[n] = (struct barrier){ 0 };
 	b->barriers_used &= ~(1u << n);
 }

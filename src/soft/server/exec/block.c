@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
@@ -143,7 +144,7 @@ uint64_t exec_block_bytes(const struct exec_launch *l)
 	}
 	threads = l->block[0] * l->block[1] * l->block[2];
 	lay_out(&layout, l->function, (threads + EXEC_LANES - 1) / EXEC_LANES, shared_bytes_of(l));
-	return layout.total;
+	return layout.total + exec_check_bytes(shared_bytes_of(l));
 }
 
 struct exec_block *exec_block_create(const struct exec_launch *l)
@@ -188,6 +189,10 @@ struct exec_block *exec_block_create(const struct exec_launch *l)
 		warp_init(b, i, &layout);
 	}
 	exec_module_ref(f->module);
+	if (exec_check_create(b) < 0) {
+		exec_block_destroy(b);
+		return NULL;
+	}
 	exec_block_reset(b, 0, 0);
 	return b;
 }
@@ -196,6 +201,7 @@ void exec_block_destroy(struct exec_block *b)
 {
 	if (b) {
 		exec_module_unref(b->f->module);
+		exec_check_destroy(b);
 		free(b->memory);
 		free(b);
 	}
@@ -213,6 +219,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 	b->current = 0;
 	b->barriers_used = 0;
 	memset(b->barriers, 0, sizeof(b->barriers));
+	exec_check_reset(b);
 	for (uint32_t i = 0; i < b->n_warps; i++) {
 		struct warp *w = &b->warps[i];
 

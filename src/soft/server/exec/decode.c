@@ -1,5 +1,6 @@
 /* A kernel from its PTX: every function that it can reach is decoded once, then places are patched.
  */
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/decode.h"
 
 #include <errno.h>
@@ -497,7 +498,9 @@ static int hand_over(struct decoder *d)
 	out->constant_bytes = (uint32_t)d->constants.len;
 	out->constants = aligned_alloc(64, ROUND_UP(MAX(d->constants.len, (size_t)1), (size_t)64));
 	out->code = aligned_alloc(64, d->code.len);
-	if (!out->constants || !out->code) {
+	out->found = exec_checking() ? calloc(d->code.len / sizeof(struct op), sizeof(uint32_t))
+				     : NULL;
+	if (!out->constants || !out->code || (exec_checking() && !out->found)) {
 		return dec_no_memory(d);
 	}
 	if (d->constants.len) {

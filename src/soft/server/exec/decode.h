@@ -183,6 +183,10 @@ int dec_kernel(struct decoder *d, const struct ptx_function *entry, struct exec_
 int dec_shape(struct decoder *d, const char *name,
 	      uint32_t *ret); /* the function's number in this kernel */
 
+/* decode_check.c: while checking, emits the look at an access of that many bytes, before the access
+ * itself; how: CHECK_* of check.h. */
+int dec_check(struct decoder *d, const struct op *access, unsigned bytes, unsigned how);
+
 /* One function for each group of opcodes. */
 struct dec_opcode {
 	const char *name;

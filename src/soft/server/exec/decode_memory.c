@@ -1,4 +1,5 @@
 /* Loads, stores, atomics, fences. */
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/decode.h"
 
 #include <errno.h>
@@ -131,7 +132,11 @@ int dec_load(struct decoder *d, int a, int b)
 	if (!op.fn) {
 		op.fn = d->h->load[space];
 	}
-	return op.fn ? dec_emit(d, &op) : dec_fail(d, "this space cannot be read");
+	if (!op.fn) {
+		return dec_fail(d, "this space cannot be read");
+	}
+	err = dec_check(d, &op, op.size * op.n, CHECK_READ);
+	return err < 0 ? err : dec_emit(d, &op);
 }
 
 int dec_store(struct decoder *d, int a, int b)
@@ -162,7 +167,11 @@ int dec_store(struct decoder *d, int a, int b)
 	if (!op.fn) {
 		op.fn = d->h->store[space];
 	}
-	return op.fn ? dec_emit(d, &op) : dec_fail(d, "this space cannot be written");
+	if (!op.fn) {
+		return dec_fail(d, "this space cannot be written");
+	}
+	err = dec_check(d, &op, op.size * op.n, CHECK_WRITE);
+	return err < 0 ? err : dec_emit(d, &op);
 }
 
 static bool atom_fits(int what, enum exec_type t)
@@ -228,6 +237,9 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 		}
 	}
 	op.space = (uint8_t)space;
+	if (err == 0) {
+		err = dec_check(d, &op, op.size, CHECK_READ | CHECK_WRITE | CHECK_STRONG);
+	}
 	return err < 0 ? err : dec_emit(d, &op);
 }
 

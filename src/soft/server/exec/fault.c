@@ -31,7 +31,7 @@ static void *window_pointer(uint8_t *memory, uint64_t size, uint64_t off, unsign
 	return off < size && size - off >= bytes ? memory + off : NULL;
 }
 
-static enum exec_space_kind window_of(uint64_t address, uint64_t *ret_off)
+enum exec_space_kind exec_window_of(uint64_t address, uint64_t *ret_off)
 {
 	uint64_t window = address >> EXEC_WINDOW_SHIFT << EXEC_WINDOW_SHIFT;
 
@@ -66,7 +66,7 @@ void *exec_lane_pointer(struct warp *w, const struct op *o, enum exec_space_kind
 		return NULL;
 	}
 	if (space == SP_GENERIC) {
-		space = window_of(address, &off);
+		space = exec_window_of(address, &off);
 	}
 	switch (space) {
 	case SP_SHARED:

@@ -53,6 +53,7 @@ static void function_free(struct exec_function *f)
 	free(f->callees);
 	free(f->tables);
 	free(f->code);
+	free(f->found);
 	free(f->constants);
 	free(f->relocs);
 	free(f->params);

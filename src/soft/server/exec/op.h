@@ -201,6 +201,7 @@ struct exec_function {
 	uint32_t local_stride; /* bytes of one thread */
 	uint32_t depth;	       /* calls inside each other */
 	uint32_t shared_static, shared_align;
+	uint32_t *found; /* owned; while checking: what each operation was told for */
 };
 
 /* Lanes that stand at the same place. Only groups that wait or are not chosen are in the warp's
@@ -265,6 +266,7 @@ struct exec_block {
 	uint64_t lanes;		 /* lane instructions of the last run */
 	enum exec_status status; /* EXEC_BUDGET while it can run */
 	struct exec_fault fault;
+	struct exec_block_check *check; /* owned; NULL: nothing is checked */
 };
 
 struct exec_variable {
@@ -326,6 +328,8 @@ static ALWAYS_INLINE void pred_set(struct warp *w, uint16_t p, uint32_t m, uint3
 }
 
 /* fault.c */
+/* Which space a generic address lies in, and where. */
+enum exec_space_kind exec_window_of(uint64_t address, uint64_t *ret_off);
 int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, unsigned lane,
 		   uint64_t address, const char *what) COLD;
 /* Where one lane's access lies in host memory; NULL with the fault set. */

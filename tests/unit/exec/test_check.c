@@ -1,0 +1,176 @@
+/* What --check finds, where, and that it is silent about what is right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "engine.h"
+
+#define HEAD ".version 7.0\n.target sm_70\n.address_size 64\n"
+#define MAX_FINDINGS 16
+
+struct found {
+	unsigned n;
+	struct exec_finding f[MAX_FINDINGS];
+};
+
+static void note(void *arg, const struct exec_finding *f)
+{
+	struct found *found = arg;
+
+	assert_true(found->n < MAX_FINDINGS);
+	found->f[found->n++] = *f;
+}
+
+/* Two buffers: 100 initialized bytes, and 64 that nobody has written. */
+static struct found check(const char *text, unsigned threads)
+{
+	static struct engine e;
+	struct found found = { 0 };
+	struct exec_host host = { .finding = note, .arg = &found };
+	char message[256] = "";
+	uint64_t params[2];
+	uint8_t *shadow;
+	struct engine_launch l = {
+		.grid = { 2, 1, 1 }, .block = { threads, 1, 1 }, .params = params, .host = &host
+	};
+
+	exec_check_enable(true);
+	engine_init(&e);
+	shadow = calloc(1, ENGINE_BYTES);
+	assert_non_null(shadow);
+	e.space.shadow = shadow;
+	if (engine_load(&e, text, strlen(text), "t", message, sizeof(message)) < 0) {
+		fail_msg("%s", message);
+	}
+	engine_take(&e, 100, &params[0]);
+	engine_take(&e, 64, &params[1]);
+	memset(shadow + (params[0] - ENGINE_BASE), 3, 100);
+	memset(shadow + (params[1] - ENGINE_BASE), 1, 64);
+	assert_int_equal(engine_run(&e, &l), EXEC_DONE);
+	engine_finish(&e);
+	free(shadow);
+	exec_check_enable(false);
+	return found;
+}
+
+#define KERNEL(body)                                                                               \
+	HEAD ".shared .align 4 .b8 tile[1024];\n"                                                  \
+	     ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n"                                \
+	     ".reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<4>;\n"                               \
+	     "ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b];\n"                                     \
+	     "mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d4, %d1, %d3;\n"             \
+	     "mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; xor.b32 %r3, %r2, 128;\n" body       \
+	     "\nret;\n}\n"
+/* The body begins at this line of the text. */
+#define BODY 11
+
+static void right_kernels_have_no_findings(void **state)
+{
+	struct found f = check(KERNEL("setp.lt.u32 %p1, %r1, 25;\n"
+				      "@%p1 ld.global.u32 %r4, [%d4];\n"
+				      "st.shared.u32 [%r2], %r1;\n"
+				      "bar.sync 0;\n"
+				      "ld.shared.u32 %r5, [%r3];\n"
+				      "bar.sync 0;\n"
+				      "st.shared.u32 [%r2], %r5;\n"
+				      "@%p1 st.global.u32 [%d2], %r5;\n"
+				      "@%p1 ld.global.u32 %r6, [%d2];\n"),
+			       64);
+
+	(void)state;
+	assert_int_equal(f.n, 0);
+}
+
+static void an_access_behind_an_allocation_is_told_once(void **state)
+{
+	struct found f = check(KERNEL("ld.global.u32 %r4, [%d4];\n"), 27);
+
+	(void)state;
+	assert_int_equal(f.n, 1);
+	assert_int_equal(f.f[0].kind, EXEC_FINDING_BOUNDS);
+	assert_int_equal(f.f[0].line, BODY);
+	assert_int_equal(f.f[0].thread, 25);
+	assert_int_equal(f.f[0].bytes, 4);
+	assert_int_equal(f.f[0].distance, 1);
+	assert_int_equal(f.f[0].block[0], 0);
+	assert_false(f.f[0].write);
+	assert_string_equal(f.f[0].space, "device");
+}
+
+static void memory_that_nobody_has_written_is_told_until_it_is(void **state)
+{
+	struct found f = check(KERNEL("ld.global.u32 %r4, [%d2+8];\n"
+				      "st.global.u32 [%d2+8], %r4;\n"
+				      "ld.global.u32 %r4, [%d2+8];\n"
+				      "ld.global.u32 %r4, [%d2+12];\n"),
+			       1);
+
+	(void)state;
+	assert_int_equal(f.n, 2);
+	assert_int_equal(f.f[0].kind, EXEC_FINDING_UNINITIALIZED);
+	assert_int_equal(f.f[0].line, BODY);
+	assert_int_equal(f.f[1].line, BODY + 3);
+}
+
+static void shared_memory_is_initialized_by_its_own_block_alone(void **state)
+{
+	struct found f = check(KERNEL("mov.u32 %r4, %ctaid.x;\n"
+				      "setp.eq.u32 %p1, %r4, 0;\n"
+				      "@%p1 st.shared.u32 [%r2], %r1;\n"
+				      "ld.shared.u32 %r5, [%r2];\n"),
+			       32);
+
+	(void)state;
+	assert_int_equal(f.n, 1);
+	assert_int_equal(f.f[0].kind, EXEC_FINDING_UNINITIALIZED);
+	assert_int_equal(f.f[0].line, BODY + 3);
+	assert_int_equal(f.f[0].block[0], 1);
+	assert_string_equal(f.f[0].space, "shared");
+}
+
+static void a_missing_barrier_is_a_race_between_warps(void **state)
+{
+	struct found f = check(KERNEL("st.shared.u32 [%r2], %r1;\n"
+				      "ld.shared.u32 %r5, [%r3];\n"),
+			       64);
+	const struct exec_finding *r = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < f.n; i++) {
+		r = f.f[i].kind == EXEC_FINDING_RACE ? &f.f[i] : r;
+	}
+	assert_non_null(r);
+	assert_int_not_equal(r->line, r->other_line);
+	assert_int_not_equal(r->thread / 32, r->other_thread / 32);
+	assert_true(r->write || r->other_writes);
+}
+
+static void atomics_and_volatile_accesses_are_no_races(void **state)
+{
+	struct found f = check(KERNEL("st.volatile.shared.u32 [tile], 0;\n"
+				      "atom.shared.add.u32 %r5, [tile], 1;\n"
+				      "ld.volatile.shared.u32 %r5, [tile];\n"),
+			       64);
+
+	(void)state;
+	assert_int_equal(f.n, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(right_kernels_have_no_findings),
+		cmocka_unit_test(an_access_behind_an_allocation_is_told_once),
+		cmocka_unit_test(memory_that_nobody_has_written_is_told_until_it_is),
+		cmocka_unit_test(shared_memory_is_initialized_by_its_own_block_alone),
+		cmocka_unit_test(a_missing_barrier_is_a_race_between_warps),
+		cmocka_unit_test(atomics_and_volatile_accesses_are_no_races),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
