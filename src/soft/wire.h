@@ -26,6 +26,7 @@
 	       */
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
+#define SOFT_ARCH 86u			    /* compute capability 8.6 */
 #define SOFT_MAX_CODE_BYTES (256u << 20)    /* PTX of one client */
 #define SOFT_BLOCK_BYTES_MAX (256ull << 20) /* local memory of one block's threads */
 #define SOFT_PRIORITY_GREATEST (-5)	    /* 0 is the least */
@@ -195,7 +196,8 @@ enum soft_request_op {
 	SOFT_REQ_ALLOC, /* reply carries the memfd when the kind is pinned */
 	SOFT_REQ_FREE,
 	SOFT_REQ_MEMORY,      /* index: GPU */
-	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the PTX */
+	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the image; index: 0, or the highest
+				 architecture of PTX to take. Reply: value32, and .target in value */
 	SOFT_REQ_MODULE_UNLOAD,
 	SOFT_REQ_FUNCTION,
 	SOFT_REQ_FUNCTION_AT,

@@ -40,6 +40,7 @@ enum object_kind {
 	OBJECT_MIPMAPPED,
 	OBJECT_POOL,
 	OBJECT_ALLOCATION, /* of cuMemCreate */
+	OBJECT_LINKER,
 };
 
 /* The first member of whatever a handle points to. Objects are recycled but never given back to
@@ -126,6 +127,8 @@ struct CUmodule_st {
 	struct object object;
 	CUcontext context;
 	uint32_t id;
+	unsigned arch;	      /* of its PTX: 75 of sm_75 */
+	CUlibrary library;    /* that it belongs to, or NULL */
 	CUfunction functions; /* a list */
 };
 
@@ -147,11 +150,14 @@ struct CUfunction_st {
 
 struct CUlibrary_st {
 	struct object object;
-	char *ptx; /* owned */
+	void *image; /* owned */
+	size_t bytes;
 	CUmodule modules[SOFT_MAX_CONTEXTS];
 	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts
 						      */
 	CUkernel kernels;
+	char **names; /* owned; its kernels, once they were asked for without a context */
+	uint32_t n_names;
 };
 
 struct CUkernel_st {
@@ -281,15 +287,10 @@ CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size
 CUresult array_element(CUarray a, unsigned *ret_bytes);
 CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address); /* as bytes */
 
-/* module.c */
-CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log,
-			  size_t log_bytes, CUmodule *ret);
+/* module.c: see soft/client/image.h for loading */
 CUresult module_function(CUmodule m, const char *name, CUfunction *ret);
 CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap);
 CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
-/* The kind of image, and the length of its text; and the same of a file's contents. */
-CUresult module_check_image(const void *image, size_t *ret_bytes);
-CUresult module_read_image(const char *path, struct buf *b);
 
 /* library.c */
 CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */

@@ -1,5 +1,5 @@
-/* Modules, functions, libraries and kernels. PTX goes to the server, which answers with what
- * launches need. */
+/* Modules, their functions and variables. An image goes to the server as it is, which answers with
+ * what launches need. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,34 +7,52 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/shm.h"
 #include "soft/client/client.h"
+#include "soft/client/image.h"
 
-#define MAGIC_ELF 0x464c457fu
-#define MAGIC_FATBIN 0xba55ed50u
-#define MAGIC_FATBIN_WRAPPER 0x466243b1u
-
-static int ptx_descriptor(const char *ptx, size_t bytes)
+static int image_descriptor(const struct image *i)
 {
-	int fd = shm_create("gbpf-soft-ptx", bytes, SHM_NOEXEC);
+	int fd = shm_create("gbpf-soft-image", i->bytes, SHM_NOEXEC);
 	void *p;
 
 	if (fd < 0) {
 		return fd;
 	}
-	p = shm_map(fd, bytes, 1);
+	p = shm_map(fd, i->bytes, 1);
 	if (!p) {
 		close(fd);
 		return -ENOMEM;
 	}
-	memcpy(p, ptx, bytes);
-	shm_unmap(p, bytes);
+	memcpy(p, i->data, i->bytes);
+	shm_unmap(p, i->bytes);
 	return fd;
 }
 
-CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size_t bytes, char *log,
-			  size_t log_bytes, CUmodule *ret)
+/* What compilers tell when they are asked to be verbose. */
+static void tell_functions(CUmodule m, struct jit *j)
+{
+	char name[SOFT_NAME_MAX], line[SOFT_NAME_MAX + 160];
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		CUfunction f;
+
+		if (module_function_at(m, i, &n, name, sizeof(name)) || i >= n ||
+		    module_function(m, name, &f)) {
+			return;
+		}
+		snprintf(line, sizeof(line),
+			 "info    : function '%s': %u registers, %u bytes of shared, %u of local, "
+			 "%u of constant memory, %u bytes of parameters",
+			 name, f->registers, f->shared_bytes, f->local_bytes, f->const_bytes,
+			 f->param_bytes);
+		jit_info(j, line);
+	}
+}
+
+CUresult module_load(CUcontext ctx, const char *name, const struct image *i, struct jit *j,
+		     CUmodule *ret)
 {
 	struct soft_request q = { .op = SOFT_REQ_MODULE_LOAD, .context = ctx->slot };
 	struct soft_reply r = { 0 };
@@ -42,20 +60,19 @@ CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size
 	CUresult e;
 	int fd;
 
-	if (!bytes || bytes > SOFT_MAX_PTX_BYTES) {
+	if (!i->bytes || i->bytes > SOFT_MAX_PTX_BYTES) {
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
-	fd = ptx_descriptor(ptx, bytes);
+	fd = image_descriptor(i);
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	q.index = j ? j->target : 0;
 	snprintf(q.name, sizeof(q.name), "%s", name);
 	e = link_call(&q, fd, &r, sizeof(r), NULL);
 	close(fd);
-	if (log && log_bytes) {
-		snprintf(log, log_bytes, "%s", e == CUDA_ERROR_INVALID_PTX ? r.text : "");
-	}
 	if (e) {
+		jit_error(j, r.text);
 		return e;
 	}
 	pthread_mutex_lock(&soft.lock);
@@ -63,9 +80,13 @@ CUresult module_load_text(CUcontext ctx, const char *name, const char *ptx, size
 	if (m) {
 		m->context = ctx;
 		m->id = r.value32;
+		m->arch = (unsigned)r.value;
 	}
 	pthread_mutex_unlock(&soft.lock);
 	*ret = m;
+	if (m && j && j->verbose && j->info) {
+		tell_functions(m, j);
+	}
 	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -91,86 +112,51 @@ static CUresult current_and(CUmodule m, CUcontext *ctx)
 	return e ? e : object_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* The kind of image, and its text. PTX is text that ends with a zero byte. */
-CUresult module_check_image(const void *image, size_t *ret_bytes)
-{
-	uint32_t magic;
-
-	if (!image) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	memcpy(&magic, image, strnlen(image, sizeof(magic)) < sizeof(magic) ? 0 : sizeof(magic));
-	if (strnlen(image, sizeof(magic)) < sizeof(magic)) {
-		return CUDA_ERROR_INVALID_IMAGE;
-	}
-	if (magic == MAGIC_ELF || magic == MAGIC_FATBIN || magic == MAGIC_FATBIN_WRAPPER) {
-		return CUDA_ERROR_NO_BINARY_FOR_GPU; /* machine code for other devices */
-	}
-	*ret_bytes = strlen(image);
-	return CUDA_SUCCESS;
-}
-
-struct jit {
-	char *log;
-	size_t log_bytes;
-	void **log_used; /* where the used size of the log is written */
-	char *info;
-	size_t info_bytes;
-};
-
-static void read_options(unsigned n, const CUjit_option *options, void **values, struct jit *j)
-{
-	memset(j, 0, sizeof(*j));
-	for (unsigned i = 0; options && values && i < n; i++) {
-		switch ((int)options[i]) {
-		case CU_JIT_ERROR_LOG_BUFFER:
-			j->log = values[i];
-			break;
-		case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-			j->log_bytes = (size_t)(uint32_t)(uintptr_t)values[i];
-			j->log_used = &values[i];
-			break;
-		case CU_JIT_INFO_LOG_BUFFER:
-			j->info = values[i];
-			break;
-		case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-			j->info_bytes = (size_t)(uint32_t)(uintptr_t)values[i];
-			break;
-		default:
-			break; /* options about code generation have no meaning here */
-		}
-	}
-	if (j->info && j->info_bytes) {
-		j->info[0] = 0;
-	}
-}
-
-static CUresult load_text(const char *name, const char *text, size_t bytes, unsigned n,
-			  CUjit_option *options, void **values, CUmodule *ret)
+static CUresult load(const char *name, const struct image *i, unsigned n, CUjit_option *options,
+		     void **values, CUmodule *ret)
 {
 	struct jit j;
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
+	e = e ? e : jit_read(&j, n, options, values);
 	if (e) {
 		return e;
 	}
-	read_options(n, options, values, &j);
-	e = module_load_text(ctx, name, text, bytes, j.log, j.log_bytes, ret);
-	if (j.log_used && j.log) {
-		*j.log_used = (void *)(uintptr_t)(j.log_bytes ? strnlen(j.log, j.log_bytes) : 0);
-	}
+	e = module_load(ctx, name, i, &j, ret);
+	jit_finish(&j);
 	return e;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options,
+/* What an image is not is told in the log too. */
+static CUresult refuse(CUresult e, unsigned n, CUjit_option *options, void **values)
+{
+	struct jit j;
+
+	if (e == CUDA_ERROR_INVALID_VALUE || jit_read(&j, n, options, values)) {
+		return e;
+	}
+	jit_error(&j, e == CUDA_ERROR_NO_BINARY_FOR_GPU
+			      ? "the image is machine code of another device and holds no PTX"
+			      : "the data is neither PTX nor a fat binary");
+	jit_finish(&j);
+	return e;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *data, unsigned int n, CUjit_option *options,
 			    void **values)
 {
-	size_t bytes = 0;
-	CUresult e = soft_check();
+	struct image i;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
 
-	e = e ? e : !ret ? CUDA_ERROR_INVALID_VALUE : module_check_image(image, &bytes);
-	return e ? e : load_text("ptx", image, bytes, n, options, values, ret);
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = image_open(&i, data);
+	e = e ? refuse(e, n, options, values) : load("ptx", &i, n, options, values, ret);
+	image_close(&i);
+	return e;
 }
 
 CUresult cuModuleLoadData(CUmodule *ret, const void *image)
@@ -183,48 +169,31 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return cuModuleLoadDataEx(ret, image, 0, NULL, NULL);
 }
 
-CUresult module_read_image(const char *path, struct buf *b)
-{
-	size_t bytes;
-	int err = path ? buf_read_file(b, path, SOFT_MAX_PTX_BYTES) : -EINVAL;
-
-	if (err) {
-		return err == -ENOENT	? CUDA_ERROR_FILE_NOT_FOUND
-		       : err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
-					: CUDA_ERROR_INVALID_VALUE;
-	}
-	return module_check_image(buf_text(b), &bytes);
-}
-
 CUresult cuModuleLoad(CUmodule *ret, const char *path)
 {
-	struct buf b;
-	CUresult e = soft_check();
+	const char *leaf;
+	struct image i;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
 
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	buf_init(&b);
-	e = module_read_image(path, &b);
+	e = image_read(&i, path);
 	if (!e) {
-		const char *leaf = strrchr(path, '/');
-
-		e = load_text(leaf ? leaf + 1 : path, b.data, b.len, 0, NULL, NULL, ret);
+		leaf = strrchr(path, '/');
+		e = load(leaf ? leaf + 1 : path, &i, 0, NULL, NULL, ret);
 	}
-	buf_finish(&b);
+	image_close(&i);
 	return e;
 }
 
-CUresult cuModuleUnload(CUmodule m)
+CUresult module_unload(CUmodule m)
 {
 	struct soft_request q = { .op = SOFT_REQ_MODULE_UNLOAD };
 	struct soft_reply r;
-	CUcontext ctx;
-	CUresult e = current_and(m, &ctx);
+	CUresult e;
 
-	if (e) {
-		return e;
-	}
 	context_drain(m->context);
 	memory_drop_module(m->context, m->id);
 	q.context = m->context->slot;
@@ -234,6 +203,17 @@ CUresult cuModuleUnload(CUmodule m)
 	module_forget(m);
 	pthread_mutex_unlock(&soft.lock);
 	return e;
+}
+
+CUresult cuModuleUnload(CUmodule m)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	if (e) {
+		return e;
+	}
+	return m->library ? CUDA_ERROR_NOT_PERMITTED : module_unload(m);
 }
 
 static CUfunction find_function(CUmodule m, const char *name)
@@ -302,6 +282,10 @@ CUresult module_function(CUmodule m, const char *name, CUfunction *ret)
 	e = link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
+	}
+	*ret = find_function(m, name); /* another thread may have asked for it meanwhile */
+	if (*ret) {
+		return CUDA_SUCCESS;
 	}
 	pthread_mutex_lock(&soft.lock);
 	*ret = make_function(m, name, &r.function);
@@ -417,4 +401,43 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)
 		*ret = CU_MODULE_EAGER_LOADING;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Textures are not supported: a module that declares one is refused, so none can be found. */
+
+static CUresult no_reference(void *ret, CUmodule m, const char *name)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	return e ? e : ret && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuModuleGetTexRef(CUtexref *ret, CUmodule m, const char *name)
+{
+	return no_reference(ret, m, name);
+}
+
+CUresult cuModuleGetSurfRef(CUsurfref *ret, CUmodule m, const char *name)
+{
+	return no_reference(ret, m, name);
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *ret, unsigned int *ret_bytes, CUmodule m,
+			   const char *name)
+{
+	CUdeviceptr address;
+	size_t bytes;
+	CUresult e = cuModuleGetGlobal_v2(&address, &bytes, m, name);
+
+	if (e) {
+		return e;
+	}
+	if (ret && address > UINT32_MAX) { /* addresses of that time had 32 bits */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (ret_bytes) {
+		*ret_bytes = (unsigned)bytes;
+	}
+	return CUDA_SUCCESS;
 }

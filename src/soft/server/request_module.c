@@ -1,15 +1,22 @@
-/* Requests about modules: PTX is copied, compiled and placed without the lock; functions and
- * globals are looked up. */
+/* Requests about modules: an image is copied, its PTX unpacked, compiled and placed without the
+ * lock; functions and globals are looked up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/report.h"
 #include "base/shm.h"
+#include "ptx/image.h"
 #include "soft/server/request.h"
 
-/* A private copy of the text, since the client could change it while it is parsed. */
-static char *copy_text(int fd, size_t *ret_bytes)
+/* Images from this size on are taken one at a time, whoever sends them: reading one takes many
+ * times its size, and clients together must not exhaust the machine. */
+#define LARGE_IMAGE_BYTES ((size_t)1 << 20)
+
+static pthread_mutex_t large_images = PTHREAD_MUTEX_INITIALIZER;
+
+/* A private copy of the image, since the client could change it while it is read. */
+static char *copy_image(int fd, size_t *ret_bytes)
 {
 	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
 	const char *shared;
@@ -92,38 +99,87 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	return CUDA_SUCCESS;
 }
 
-CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
-			     struct answer *a)
+static CUresult image_result(int err)
 {
+	return err == -ENOMEM	    ? CUDA_ERROR_OUT_OF_MEMORY
+	       : err == -ENOENT	    ? CUDA_ERROR_NO_BINARY_FOR_GPU
+	       : err == -EOPNOTSUPP ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+	       : err == -EBADMSG    ? CUDA_ERROR_INVALID_PTX
+				    : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static CUresult compile(struct client *c, const struct soft_request *q,
+			const struct ptx_image_text *text, struct report *rep, struct answer *a)
+{
+	const char *name = q->name[0] ? q->name : "ptx";
 	struct exec_module *exec = NULL;
-	struct report rep;
-	struct buf text;
-	size_t bytes = 0;
-	char *ptx = copy_text(fd, &bytes);
 	CUresult result;
 	int err;
 
-	if (!ptx) {
-		return CUDA_ERROR_INVALID_IMAGE;
-	}
-	if (c->code_bytes + bytes > SOFT_MAX_CODE_BYTES) { /* only this thread changes it upwards */
-		free(ptx);
+	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES) { /* only this thread adds to it */
+		report_set(rep, -ENOMEM, "image", "the program's modules are too large together");
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	err = exec_module_load(&exec, text->text, text->bytes, name, rep);
+	if (err) {
+		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+	}
+	result = module_place(c, q, exec, text->bytes, a);
+	if (result) {
+		exec_module_unref(exec);
+	}
+	a->reply.value = ptx_text_arch(text->text, text->bytes);
+	return result;
+}
+
+static CUresult load(struct client *c, const struct soft_request *q, const char *image,
+		     size_t bytes, struct report *rep, struct answer *a)
+{
+	unsigned arch = q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH;
+	struct ptx_image_text text;
+	CUresult result;
+	bool large;
+	int err;
+
+	/* What it unpacks to is not known yet: a container may hold far more than its own size. */
+	large = bytes >= LARGE_IMAGE_BYTES || ptx_text_version(image, bytes) == 0;
+	if (large) {
+		pthread_mutex_lock(&large_images);
+	}
+	err = ptx_image_open(&text, image, bytes, arch, SOFT_MAX_PTX_BYTES,
+			     q->name[0] ? q->name : "image", rep);
+	if (large && !err && text.bytes < LARGE_IMAGE_BYTES) {
+		large = false;
+		pthread_mutex_unlock(&large_images);
+	}
+	result = err ? image_result(err) : compile(c, q, &text, rep, a);
+	if (large) {
+		pthread_mutex_unlock(&large_images);
+	}
+	ptx_image_close(&text);
+	return result;
+}
+
+CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
+			     struct answer *a)
+{
+	struct report rep;
+	struct buf text;
+	size_t bytes = 0;
+	char *image = copy_image(fd, &bytes);
+	CUresult result;
+
+	if (!image) {
+		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	report_init(&rep);
 	buf_init(&text);
-	err = exec_module_load(&exec, ptx, bytes, q->name[0] ? q->name : "ptx", &rep);
-	free(ptx);
-	if (err) {
+	result = load(c, q, image, bytes, &rep, a);
+	free(image);
+	if (result) {
 		report_text(&rep, &text);
 		strncpy(a->reply.text, buf_text(&text), sizeof(a->reply.text) - 1);
 		a->len += strlen(a->reply.text) + 1;
-		result = err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
-	} else {
-		result = module_place(c, q, exec, bytes, a);
-		if (result) {
-			exec_module_unref(exec);
-		}
 	}
 	buf_finish(&text);
 	report_finish(&rep);
