@@ -18,6 +18,7 @@ static const char *const status_names[] = { [EXEC_DONE] = "",
 					    [EXEC_FAULT_ALIGN] = "align",
 					    [EXEC_FAULT_TRAP] = "trap",
 					    [EXEC_FAULT_INSN] = "insn",
+					    [EXEC_FAULT_ASSERT] = "assert",
 					    [EXEC_NO_MEMORY] = "memory" };
 
 static size_t fill_params(struct engine *e, const struct ptxt_case *c, uint8_t *params, void **data)
@@ -94,6 +95,12 @@ static int run_case(const struct ptxt_case *c, void *arg)
 				e.fault.thread, (unsigned long long)e.fault.address);
 			bad++;
 		}
+		if (c->print.len && (c->print.len != e.n_printed ||
+				     memcmp(c->print.data, e.printed, e.n_printed) != 0)) {
+			fprintf(stderr, "%s: printed \"%.*s\"\n", c->name, (int)e.n_printed,
+				e.printed);
+			bad++;
+		}
 		for (uint32_t i = 0; i < c->n_buffers && s == EXEC_DONE; i++) {
 			bad += data[i] ? ptxt_compare(c, &c->buffers[i], i, data[i]) : 0;
 		}
@@ -104,10 +111,11 @@ static int run_case(const struct ptxt_case *c, void *arg)
 
 int main(int argc, char **argv)
 {
-	const struct handlers *sets[2] = { exec_handlers(), &exec_handlers_base };
+	const struct handlers *sets[EXEC_HANDLER_SETS];
+	unsigned n_sets = exec_handlers_sets(sets);
 	int failures = 0;
 
-	for (int k = 0; k < 2 && (k == 0 || sets[0] != sets[1]); k++) {
+	for (unsigned k = 0; k < n_sets; k++) {
 		struct totals t = { 0 };
 
 		exec_handlers_force(sets[k]);

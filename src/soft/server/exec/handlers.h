@@ -1,5 +1,5 @@
-/* The tables in which the decoder finds handlers. alu.c and mem.c are compiled once for any x86-64
- * and once for AVX2 with FMA; exec_handlers() gives the set for this machine. A missing entry is an
+/* The tables in which the decoder finds handlers. alu.c is compiled once for any x86-64,
+ * once for AVX2 with FMA and once for AVX-512; exec_handlers() gives the set for this machine. A missing entry is an
  * unsupported combination. */
 #ifndef GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 #define GBPF_SOFT_SERVER_EXEC_HANDLERS_H
@@ -108,7 +108,11 @@ struct handlers {
 
 extern const struct handlers exec_handlers_base;
 extern const struct handlers exec_handlers_avx2;
+extern const struct handlers exec_handlers_avx512;
 const struct handlers *exec_handlers(void);
+/* Every set that this machine can run, the best one first; returns how many. */
+#define EXEC_HANDLER_SETS 3u
+unsigned exec_handlers_sets(const struct handlers *ret[EXEC_HANDLER_SETS]);
 void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL:
 						       as the machine can */
 
@@ -156,7 +160,36 @@ int op_match(struct warp *w, const struct op *o, uint32_t m); /* sub 0 any, 1 al
 int op_redux(struct warp *w, const struct op *o, uint32_t m); /* sub = enum of atom */
 int op_warp_sync(struct warp *w, const struct op *o, uint32_t m);
 
+int op_elect(struct warp *w, const struct op *o, uint32_t m);
+
+/* async.c */
+int op_copy_async(struct warp *w, const struct op *o, uint32_t m);
+enum { ASYNC_SIZE = 1, ASYNC_IGNORE = 2 };
+int op_mbarrier(struct warp *w, const struct op *o, uint32_t m);
+enum {
+	MBAR_INIT,
+	MBAR_INVAL,
+	MBAR_EXPECT,
+	MBAR_COMPLETE,
+	MBAR_ARRIVE,
+	MBAR_DROP,
+	MBAR_ARRIVE_EXPECT,
+	MBAR_DROP_EXPECT
+};
+int op_mbarrier_test(struct warp *w, const struct op *o, uint32_t m);
+enum { MBAR_STATE, MBAR_PARITY };
+int op_mbarrier_pending(struct warp *w, const struct op *o, uint32_t m);
+
+/* stack.c */
+int op_alloca(struct warp *w, const struct op *o, uint32_t m);
+int op_stack_save(struct warp *w, const struct op *o, uint32_t m);	 /* d */
+int op_stack_restore(struct warp *w, const struct op *o, uint32_t m); /* a */
+
 /* flow.c */
+int op_yield(struct warp *w, const struct op *o, uint32_t m);
+int op_mapa(struct warp *w, const struct op *o, uint32_t m); /* d = a when the rank b is 0 */
+int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m);
+int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m);
 int op_bra(struct warp *w, const struct op *o, uint32_t m);  /* e: pc */
 int op_brx(struct warp *w, const struct op *o, uint32_t m);  /* e: table, a: index */
 int op_call(struct warp *w, const struct op *o, uint32_t m); /* e: call */
