@@ -1,12 +1,46 @@
 /* A window of memory and launches to their end. */
 #include "engine.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/compiler.h"
+
+static void collect(void *arg, const char *text, size_t n)
+{
+	struct engine *e = arg;
+
+	n = MIN(n, sizeof(e->printed) - 1 - e->n_printed);
+	memcpy(e->printed + e->n_printed, text, n);
+	e->n_printed += n;
+}
+
+/* A heap that only grows; what it gives is not checked when it comes back. */
+static uint64_t heap_take(void *arg, uint64_t bytes)
+{
+	struct engine *e = arg;
+	uint64_t at = e->heap;
+
+	if (at == 0) {
+		engine_take(e, 65536, &at);
+		e->heap_end = at + 65536;
+	}
+	if (bytes > e->heap_end - at) {
+		return 0;
+	}
+	e->heap = at + ROUND_UP(bytes, (uint64_t)16);
+	return at;
+}
+
+static int heap_give(void *arg, uint64_t address)
+{
+	const struct engine *e = arg;
+
+	return address % 16 == 0 && address < e->heap ? 0 : -ENOENT;
+}
 
 void engine_init(struct engine *e)
 {
@@ -63,12 +97,18 @@ int engine_load(struct engine *e, const char *ptx, size_t len, const char *name,
 
 enum exec_status engine_run(struct engine *e, const struct engine_launch *l)
 {
+	const struct exec_host host = { .print = collect,
+					.complain = collect,
+					.allocate = heap_take,
+					.release = heap_give,
+					.arg = e };
 	struct exec_launch launch = { .dynamic_shared_bytes = l->shared,
 				      .params = l->params,
-				      .host = l->host,
 				      .space = &e->space,
 				      .sm_count = 4,
-				      .grid_id = 7 };
+				      .grid_id = 7,
+				      .grid_workspace = UINT64_C(0x1234567890),
+				      .host = l->host ? l->host : &host };
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2], used;
 	enum exec_status s = EXEC_DONE;
 	struct exec_block *b;

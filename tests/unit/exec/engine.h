@@ -19,6 +19,9 @@ struct engine {
 	struct exec_module *module;
 	struct exec_fault fault;
 	uint64_t operations; /* of the last launch */
+	size_t n_printed;    /* of what kernels have printed */
+	char printed[8192];
+	uint64_t heap, heap_end; /* of malloc in kernels */
 };
 
 void engine_init(struct engine *e);
@@ -35,8 +38,8 @@ struct engine_launch {
 	uint32_t shared;
 	const void *params;
 	const struct exec_host *host; /* or NULL */
-	uint64_t budget; /* of each call of exec_block_run; 0: no limit */
-	uint64_t limit;	 /* operations after which a launch counts as hanging */
+	uint64_t budget;	      /* of each call of exec_block_run; 0: no limit */
+	uint64_t limit;		      /* operations after which a launch counts as hanging */
 };
 enum exec_status engine_run(struct engine *e, const struct engine_launch *l);
 

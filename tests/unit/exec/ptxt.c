@@ -172,6 +172,7 @@ static void case_init(struct ptxt_case *c)
 {
 	*c = (struct ptxt_case){ .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .stride = 1 };
 	buf_init(&c->ptx);
+	buf_init(&c->print);
 }
 
 static void case_finish(struct ptxt_case *c)
@@ -181,6 +182,7 @@ static void case_finish(struct ptxt_case *c)
 		free(c->buffers[i].expect);
 	}
 	buf_finish(&c->ptx);
+	buf_finish(&c->print);
 }
 
 static bool buffer_alloc(struct ptxt_buffer *b, uint32_t n)
@@ -274,6 +276,9 @@ static int read_kernel(struct reader *r, struct ptxt_case *c)
 			c->budget = strtoull(p, NULL, 10);
 		} else if (strcmp(what, "fault") == 0) {
 			sscanf(p, "%15s %u", c->fault, &c->fault_line);
+		} else if (strcmp(what, "print") == 0) {
+			buf_puts(&c->print, p);
+			buf_puts(&c->print, "\n");
 		} else if (strcmp(what, "refused") == 0) {
 			sscanf(p, "%u %127[^\n]", &c->refused_line, c->refused);
 		} else {

@@ -53,6 +53,7 @@ struct ptxt_case {
 	uint32_t n_buffers;
 	char fault[16]; /* "address", "align", "trap", "insn" or "" */
 	uint32_t fault_line;
+	struct buf print;  /* what it must print */
 	char refused[128]; /* text that the refusal must contain */
 	uint32_t refused_line;
 	unsigned stride; /* insn tables: lanes per row */

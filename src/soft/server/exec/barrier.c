@@ -78,10 +78,38 @@ static void open_barrier(struct exec_block *b, unsigned n)
 	b->barriers_used &= ~(1u << n);
 }
 
+/* barrier.cluster: arriving and waiting are apart, so threads may still have to wait when it opens.
+ */
+static void check_cluster(struct exec_block *b)
+{
+	for (uint32_t i = 0; i < b->n_warps; i++) {
+		if ((b->warps[i].cluster_arrived | b->warps[i].idle) != ~0u) {
+			return;
+		}
+	}
+	b->barriers_used &= ~(1u << EXEC_BARRIER_CLUSTER);
+	for (uint32_t i = 0; i < b->n_warps; i++) {
+		struct warp *w = &b->warps[i];
+
+		w->cluster_passed = w->cluster_arrived;
+		w->cluster_arrived = 0;
+		for (uint32_t k = 0; k < w->n_groups; k++) {
+			struct group *g = &w->groups[k];
+
+			if (g->state == GROUP_BARRIER && g->barrier == EXEC_BARRIER_CLUSTER) {
+				g->state = GROUP_READY;
+				w->cluster_passed &= ~g->mask;
+			}
+		}
+	}
+}
+
 void exec_barrier_check(struct exec_block *b)
 {
 	each_lane (b->barriers_used, n) {
-		if (is_complete(b, n)) {
+		if (n == EXEC_BARRIER_CLUSTER) {
+			check_cluster(b);
+		} else if (is_complete(b, n)) {
 			open_barrier(b, n);
 		}
 	}

@@ -234,6 +234,10 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 		w->streak = 0;
 		w->clock = 0;
 		memset(w->arrived, 0, sizeof(w->arrived));
+		w->cluster_arrived = w->cluster_passed = 0;
+		if (b->f->stack_bytes) {
+			exec_stack_reset(w);
+		}
 		exec_frame_set(w);
 	}
 }

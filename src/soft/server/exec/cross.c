@@ -210,6 +210,27 @@ int op_redux(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
+/* d = the first lane of the members, p = whether it is this one. */
+int op_elect(struct warp *w, const struct op *o, uint32_t m)
+{
+	uint32_t *d = REF(uint32_t, w, o->d), rest = m;
+
+	if (!parties_ready(w, o->e, m)) {
+		return STEP_SWITCH;
+	}
+	while (rest) {
+		uint32_t party = take_party(w, o->e, &rest), first = (uint32_t)__builtin_ctz(party);
+
+		each_lane (party, lane) {
+			d[lane] = first;
+		}
+		if (o->p != EXEC_NO_PRED) {
+			pred_set(w, o->p, party, 1u << first);
+		}
+	}
+	return STEP_NEXT;
+}
+
 int op_warp_sync(struct warp *w, const struct op *o, uint32_t m)
 {
 	return parties_ready(w, o->e, m) ? STEP_NEXT : STEP_SWITCH;

@@ -324,6 +324,40 @@ static int patch_labels(struct decoder *d)
 	return 0;
 }
 
+/* As deep as scopes nest. */
+static bool uses_stack(const struct ptx_list *list)
+{
+	ptx_each (list, it) {
+		if (it->kind == PTX_SCOPE
+			    ? uses_stack(&((struct ptx_scope *)it)->body)
+			    : it->kind == PTX_INSN &&
+				      strcmp(((struct ptx_insn *)it)->opcode, "alloca") == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What a function takes by alloca is given back when it returns. */
+static int save_stack(struct decoder *d)
+{
+	struct op op = dec_op(d, op_stack_save);
+	int err = dec_new_register(d, TY_U64, &d->stack_saved);
+
+	op.d = d->stack_saved;
+	op.wide = WIDE_D;
+	return err < 0 ? err : dec_emit(d, &op);
+}
+
+int dec_restore_stack(struct decoder *d)
+{
+	struct op op = dec_op(d, op_stack_restore);
+
+	op.a = d->stack_saved;
+	op.wide = WIDE_A;
+	return d->stack_saved == UINT32_MAX ? 0 : dec_emit(d, &op);
+}
+
 static int decode_function(struct decoder *d, uint32_t index)
 {
 	const struct ptx_function *f = d->shapes[index].f;
@@ -340,6 +374,10 @@ static int decode_function(struct decoder *d, uint32_t index)
 	}
 	d->op = (struct op){ .guard = EXEC_NO_PRED, .n = 1 };
 	err = f->is_entry ? declare_kernel_params(d, f) : declare_function_params(d, f);
+	d->stack_saved = UINT32_MAX;
+	if (err == 0 && !f->is_entry && uses_stack(&f->body)) {
+		err = save_stack(d);
+	}
 	if (err == 0) {
 		err = decode_list(d, &f->body);
 	}
@@ -351,7 +389,10 @@ static int decode_function(struct decoder *d, uint32_t index)
 	d->line = f->end_line;
 	d->op = (struct op){ .guard = EXEC_NO_PRED, .n = 1 };
 	end = dec_op(d, op_ret);
-	err = dec_emit(d, &end);
+	err = dec_restore_stack(d);
+	if (err == 0) {
+		err = dec_emit(d, &end);
+	}
 	return err < 0 ? err : patch_labels(d);
 }
 
@@ -448,7 +489,8 @@ static int take_sizes(struct decoder *d)
 	out->bytes32 = s->chain32 * EXEC_SLOT32;
 	out->bytes64 = s->chain64 * EXEC_SLOT64;
 	out->preds = s->chain_pred;
-	out->local_stride = s->chain_local;
+	out->stack_bytes = d->uses_stack ? EXEC_STACK_BYTES : 0;
+	out->local_stride = ROUND_UP(s->chain_local, 16u) + out->stack_bytes;
 	out->depth = s->chain_depth;
 	out->shared_static = d->shared_bytes;
 	out->shared_align = d->shared_align;
@@ -498,8 +540,8 @@ static int hand_over(struct decoder *d)
 	out->constant_bytes = (uint32_t)d->constants.len;
 	out->constants = aligned_alloc(64, ROUND_UP(MAX(d->constants.len, (size_t)1), (size_t)64));
 	out->code = aligned_alloc(64, d->code.len);
-	out->found = exec_checking() ? calloc(d->code.len / sizeof(struct op), sizeof(uint32_t))
-				     : NULL;
+	out->found =
+		exec_checking() ? calloc(d->code.len / sizeof(struct op), sizeof(uint32_t)) : NULL;
 	if (!out->constants || !out->code || (exec_checking() && !out->found)) {
 		return dec_no_memory(d);
 	}

@@ -102,6 +102,8 @@ struct decoder {
 	uint32_t current; /* shape */
 	bool in_entry;
 	struct scope *scope;
+	bool uses_stack;       /* alloca, in any function of the kernel */
+	uint32_t stack_saved;  /* register of the current function, or UINT32_MAX */
 	struct buf labels;     /* uint32_t pcs of the current function, UINT32_MAX while unknown */
 	struct buf label_uses; /* of the current function */
 
@@ -171,12 +173,18 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret,
 int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
 		struct op *op);
 
+/* The whole address in a new 64-bit register. */
+int dec_address_value(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
+		      uint32_t *ret);
+
 /* decode_special.c: a special register read as that type. 0; 1: there is none of this name and
  * size.
  */
 int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t *ret);
 
 /* decode.c */
+/* Before a return, with its guard. */
+int dec_restore_stack(struct decoder *d);
 int dec_emit(struct decoder *d, const struct op *op);
 struct op dec_op(struct decoder *d, op_fn fn); /* with guard and line */
 int dec_kernel(struct decoder *d, const struct ptx_function *entry, struct exec_function *out);
@@ -239,6 +247,15 @@ int dec_shfl(struct decoder *d, int a, int b);
 int dec_vote(struct decoder *d, int a, int b);
 int dec_match(struct decoder *d, int a, int b);
 int dec_redux(struct decoder *d, int a, int b);
+int dec_nanosleep(struct decoder *d, int a, int b);
+int dec_elect(struct decoder *d, int a, int b);
+int dec_alloca(struct decoder *d, int a, int b);
+int dec_stack(struct decoder *d, int restore, int b);
+int dec_cluster(struct decoder *d, int rank, int b);
+int dec_hint(struct decoder *d, int least, int most);
+int dec_policy(struct decoder *d, int a, int b);
+int dec_cp(struct decoder *d, int a, int b);
+int dec_mbarrier(struct decoder *d, int a, int b);
 int dec_activemask(struct decoder *d, int a, int b);
 
 #endif

@@ -58,16 +58,36 @@ int dec_brx(struct decoder *d, int a, int b)
 	return dec_emit(d, &op);
 }
 
-/* exit, ret, trap, nanosleep and the like. */
-int dec_plain(struct decoder *d, int which, int n)
+/* exit, ret, trap, brkpt. */
+int dec_plain(struct decoder *d, int which, int b)
 {
-	static const op_fn fns[] = { op_exit, op_ret, op_trap, op_nop };
+	static const op_fn fns[] = { op_exit, op_ret, op_trap };
 	struct op op = dec_op(d, fns[which]);
 	int err;
 
 	dec_has(d, ".uni");
-	dec_has(d, ".u32");
-	err = dec_operands(d, (unsigned)n);
+	err = dec_operands(d, 0);
+	if (err == 0 && op.fn == op_ret) {
+		err = dec_restore_stack(d);
+	}
+	return err < 0 ? err : dec_emit(d, &op);
+}
+
+/* barrier.cluster.arrive and .wait: a cluster has one block. */
+static int bar_cluster(struct decoder *d)
+{
+	static const char *const order[] = { ".release", ".relaxed", ".acquire", ".aligned" };
+	bool arrive = dec_has(d, ".arrive");
+	struct op op = dec_op(d, arrive ? op_cluster_arrive : op_cluster_wait);
+	int err;
+
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		dec_has(d, order[i]);
+	}
+	if (!arrive && !dec_has(d, ".wait")) {
+		return dec_fail(d, "barrier.cluster.arrive or .wait is expected");
+	}
+	err = dec_operands(d, 0);
 	return err < 0 ? err : dec_emit(d, &op);
 }
 
@@ -88,6 +108,9 @@ int dec_bar(struct decoder *d, int a, int b)
 			err = dec_source(d, &in[0], TY_U32, &op.e);
 		}
 		return err < 0 ? err : dec_emit(d, &op);
+	}
+	if (dec_has(d, ".cluster")) {
+		return bar_cluster(d);
 	}
 	dec_has(d, ".cta");
 	dec_has(d, ".aligned");

@@ -1,4 +1,4 @@
-/* Loads, stores, atomics, fences. */
+/* Loads, stores, fences. */
 #include "soft/server/exec/check.h"
 #include "soft/server/exec/decode.h"
 
@@ -7,10 +7,14 @@
 
 static enum exec_space_kind take_space(struct decoder *d)
 {
-	static const char *const words[] = { ".global", ".const", ".shared",	   ".shared::cta",
-					     ".local",	".param", ".param::entry", ".param::func" };
-	static const enum exec_space_kind kinds[] = { SP_GLOBAL, SP_GLOBAL, SP_SHARED, SP_SHARED,
-						      SP_LOCAL,	 SP_PARAM,  SP_PARAM,  SP_PARAM };
+	static const char *const words[] = {
+		".global", ".const", ".shared",	      ".shared::cta", ".shared::cluster",
+		".local",  ".param", ".param::entry", ".param::func",
+	};
+	static const enum exec_space_kind kinds[] = {
+		SP_GLOBAL, SP_GLOBAL, SP_SHARED, SP_SHARED, SP_SHARED,
+		SP_LOCAL,  SP_PARAM,  SP_PARAM,	 SP_PARAM,
+	};
 	int i = dec_pick(d, words, ARRAY_SIZE(words), -1);
 
 	return i < 0 ? SP_GENERIC : kinds[i];
@@ -48,6 +52,9 @@ static void take_hints(struct decoder *d)
 		".L2::64B",
 		".L2::128B",
 		".L2::256B",
+		".L2::evict_normal",
+		".L2::evict_first",
+		".L2::evict_last",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -174,97 +181,62 @@ int dec_store(struct decoder *d, int a, int b)
 	return err < 0 ? err : dec_emit(d, &op);
 }
 
-static bool atom_fits(int what, enum exec_type t)
-{
-	switch (what) {
-	case ATOM_ADD:
-		return t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64 || t == TY_F32 ||
-		       t == TY_F64;
-	case ATOM_MIN:
-	case ATOM_MAX:
-		return t == TY_U32 || t == TY_S32 || t == TY_U64 || t == TY_S64;
-	case ATOM_INC:
-	case ATOM_DEC:
-		return t == TY_U32;
-	case ATOM_CAS:
-		return t == TY_U16 || t == TY_U32 || t == TY_U64 || t == TY_S32 || t == TY_S64;
-	default:
-		return t == TY_U32 || t == TY_U64 || t == TY_S32 || t == TY_S64;
-	}
-}
-
-/* atom d, [a], b {, c} and red [a], b. */
-int dec_atom(struct decoder *d, int wants_old, int unused)
-{
-	static const char *const words[] = { ".add", ".min", ".max", ".exch", ".cas",
-					     ".and", ".or",  ".xor", ".inc",  ".dec" };
-	const struct ptx_operand *in = d->insn->operands + (wants_old ? 1 : 0);
-	struct op op = dec_op(d, op_atom);
-	enum exec_space_kind space = take_space(d);
-	int what = dec_pick(d, words, ARRAY_SIZE(words), -1);
-	enum exec_type t;
-	int err;
-
-	take_hints(d);
-	err = memory_type(d, &op, &t);
-	op.sub = (uint8_t)what;
-	op.n = (uint8_t)wants_old;
-	if (err == 0 && (what < 0 || !atom_fits(what, t) ||
-			 (!wants_old && (what == ATOM_CAS || what == ATOM_EXCH)))) {
-		err = dec_fail(d, "this atomic operation on this type is not supported");
-	}
-	if (err == 0) {
-		err = dec_operands(d, (unsigned)((what == ATOM_CAS ? 3 : 2) + wants_old));
-	}
-	if (err == 0) {
-		err = dec_address(d, &in[0], &space, &op);
-	}
-	if (err == 0 && (space == SP_LOCAL || space == SP_PARAM)) {
-		err = dec_fail(d, "atomics work on global and shared memory");
-	}
-	if (err == 0) {
-		err = dec_source(d, &in[1], t, &op.b);
-	}
-	if (err == 0 && what == ATOM_CAS) {
-		err = dec_source(d, &in[2], t, &op.c);
-	}
-	if (err == 0 && wants_old) {
-		if (d->insn->operands[0].kind == PTX_NAME &&
-		    strcmp(d->insn->operands[0].name, "_") == 0) {
-			op.n = 0;
-		} else {
-			err = dec_dest(d, &d->insn->operands[0], t, &op.d);
-		}
-	}
-	op.space = (uint8_t)space;
-	if (err == 0) {
-		err = dec_check(d, &op, op.size, CHECK_READ | CHECK_WRITE | CHECK_STRONG);
-	}
-	return err < 0 ? err : dec_emit(d, &op);
-}
-
-/* Hints to caches do nothing here; their operands are not even looked at, but for their kind. */
+/* Hints to caches do nothing here. */
 int dec_prefetch(struct decoder *d, int a, int b)
 {
-	static const char *const words[] = { ".L1", ".L2", ".L2::evict_last", ".L2::evict_normal" };
+	static const char *const words[] = { ".L1", ".L2", ".L2::evict_last", ".L2::evict_normal",
+					     ".tensormap" };
+	struct op op = dec_op(d, NULL);
+	enum exec_space_kind space = take_space(d);
+	int err;
 
-	take_space(d);
 	dec_pick(d, words, ARRAY_SIZE(words), 0);
-	return d->insn->n_operands == 1 && d->insn->operands[0].kind == PTX_ADDRESS
-		       ? dec_modifiers_done(d)
-		       : dec_fail(d, "an address in [ ] is expected");
+	err = dec_operands(d, 1);
+	return err < 0 ? err : dec_address(d, &d->insn->operands[0], &space, &op);
 }
 
+/* Every access here is seen by everybody in the order of the program, also by copies: proxies need
+ * nothing more. */
 int dec_fence(struct decoder *d, int a, int b)
 {
-	static const char *const words[] = { ".cta", ".gl",	 ".sys",     ".gpu",	".cluster",
-					     ".sc",  ".acq_rel", ".acquire", ".release" };
+	static const char *const words[] = {
+		".cta",
+		".gl",
+		".sys",
+		".gpu",
+		".cluster",
+		".sc",
+		".acq_rel",
+		".acquire",
+		".release",
+		".mbarrier_init",
+		".proxy",
+		".alias",
+		".async",
+		".async.global",
+		".global",
+		".shared::cta",
+		".shared::cluster",
+		".async::generic",
+		".tensormap::generic",
+		".sync_restrict::shared::cta",
+		".sync_restrict::shared::cluster",
+	};
 	struct op op = dec_op(d, op_fence);
+	enum exec_space_kind space = SP_GENERIC;
+	bool tensor = false;
 	int err;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		dec_has(d, words[i]);
+		bool found = dec_has(d, words[i]);
+
+		tensor = tensor || (found && strcmp(words[i], ".tensormap::generic") == 0);
 	}
-	err = dec_operands(d, 0);
+	err = dec_operands(d, tensor && d->insn->n_operands ? 2 : 0);
+	if (err == 0 && d->insn->n_operands) {
+		struct op at = dec_op(d, NULL);
+
+		err = dec_address(d, &d->insn->operands[0], &space, &at);
+	}
 	return err < 0 ? err : dec_emit(d, &op);
 }

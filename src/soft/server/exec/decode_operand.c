@@ -380,6 +380,15 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint
 		*ret = EXEC_NO_PRED;
 		return 0;
 	}
+	if (ret_not && strcmp(o->name, "%is_explicit_cluster") == 0) {
+		struct op op = dec_op(d, op_pred_logic);
+
+		op.sub = LOGIC_SET;
+		err = dec_new_register(d, TY_PRED, &ref);
+		op.p = *ret = (uint16_t)ref;
+		*ret_not = negated;
+		return err < 0 ? err : dec_emit(d, &op);
+	}
 	err = dec_register(d, o->name, &ref, &type);
 	if (err != 0 || type != TY_PRED) {
 		return err < 0 ? err : dec_fail(d, "%s is not a predicate", o->name);
@@ -389,6 +398,35 @@ int dec_pred(struct decoder *d, const struct ptx_operand *o, uint16_t *ret, uint
 		*ret_not = negated;
 	}
 	return 0;
+}
+
+int dec_address_value(struct decoder *d, const struct ptx_operand *o, enum exec_space_kind *space,
+		      uint32_t *ret)
+{
+	struct op at = dec_op(d, NULL), op = dec_op(d, d->h->alu[ALU_ADD][TY_U64]);
+	int err = dec_address(d, o, space, &at);
+
+	op.a = at.a;
+	if (err == 0 && !(at.wide & WIDE_A)) {
+		struct op widen = dec_op(d, d->h->cvt[TY_U64][TY_U32]);
+
+		err = dec_new_register(d, TY_U64, &op.a);
+		widen.d = op.a;
+		widen.a = at.a;
+		if (err == 0) {
+			err = dec_emit(d, &widen);
+		}
+	}
+	if (err < 0 || at.imm == 0) {
+		*ret = op.a;
+		return err;
+	}
+	err = dec_constant(d, (uint64_t)at.imm, true, &op.b);
+	if (err == 0) {
+		err = dec_new_register(d, TY_U64, &op.d);
+	}
+	*ret = op.d;
+	return err < 0 ? err : dec_emit(d, &op);
 }
 
 /* A named parameter, local or shared variable says which space it is even when the instruction does

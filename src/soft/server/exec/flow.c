@@ -230,7 +230,69 @@ int op_trap(struct warp *w, const struct op *o, uint32_t m)
 	return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0, "trap");
 }
 
-/* The group waits behind the instruction; exec_barrier_check lets it go. */
+int exec_yield(struct warp *w)
+{
+	if (w->n_groups == 0) {
+		return STEP_NEXT;
+	}
+	w->streak = EXEC_STREAK_END;
+	return STEP_SWITCH;
+}
+
+int op_yield(struct warp *w, const struct op *o, uint32_t m)
+{
+	return exec_yield(w);
+}
+
+int op_mapa(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		uint32_t rank = REF(const uint32_t, w, o->b)[lane];
+
+		if (rank) {
+			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, rank,
+					      "a block of the cluster that is not there");
+		}
+		lane_set(w, o->d, o->wide & WIDE_D, lane,
+			 lane_get(w, o->a, o->wide & WIDE_A, lane));
+	}
+	return STEP_NEXT;
+}
+
+int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m)
+{
+	if (w->cluster_arrived & m) {
+		return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0,
+				      "barrier.cluster.arrive twice without a wait");
+	}
+	w->cluster_arrived |= m;
+	w->block->barriers_used |= 1u << EXEC_BARRIER_CLUSTER;
+	exec_barrier_check(w->block);
+	return STEP_NEXT;
+}
+
+int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m)
+{
+	uint32_t pass = w->cluster_passed & m;
+
+	if (m & ~(w->cluster_passed | w->cluster_arrived)) {
+		return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0,
+				      "barrier.cluster.wait without an arrive");
+	}
+	w->cluster_passed &= ~pass;
+	if (pass == m) {
+		return STEP_NEXT;
+	}
+	if (w->mask & (pass | ~m)) {
+		leave_behind(w, w->mask & (pass | ~m), w->pc);
+	}
+	w->state = GROUP_BARRIER;
+	w->barrier = EXEC_BARRIER_CLUSTER;
+	return STEP_SWITCH;
+}
+
+/* The group waits behind the instruction; exec_barrier_check lets it go. Lanes that name another
+ * barrier come back to it. */
 int op_bar(struct warp *w, const struct op *o, uint32_t m)
 {
 	struct exec_block *b = w->block;
@@ -238,11 +300,19 @@ int op_bar(struct warp *w, const struct op *o, uint32_t m)
 	uint32_t number = REF(const uint32_t, w, o->a)[first];
 	uint32_t count = o->wide & WIDE_B ? REF(const uint32_t, w, o->b)[first] : 0;
 	struct barrier *bar;
+	uint32_t same = 0;
 
 	if (number >= EXEC_BARRIERS || count > EXEC_THREADS_MAX ||
 	    (o->wide & WIDE_B && count % EXEC_LANES)) {
 		return exec_fault_set(w, o, EXEC_FAULT_TRAP, first, number,
 				      "a barrier's number or count is not valid");
+	}
+	each_lane (m, lane) {
+		same |= (uint32_t)(REF(const uint32_t, w, o->a)[lane] == number) << lane;
+	}
+	if (m & ~same) {
+		leave_behind(w, m & ~same, w->pc - 1);
+		m = same;
 	}
 	bar = &b->barriers[number];
 	b->barriers_used |= 1u << number;

@@ -1,6 +1,6 @@
 /* The tables in which the decoder finds handlers. alu.c is compiled once for any x86-64,
- * once for AVX2 with FMA and once for AVX-512; exec_handlers() gives the set for this machine. A missing entry is an
- * unsupported combination. */
+ * once for AVX2 with FMA and once for AVX-512; exec_handlers() gives the set for this machine. A
+ * missing entry is an unsupported combination. */
 #ifndef GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 #define GBPF_SOFT_SERVER_EXEC_HANDLERS_H
 
@@ -148,7 +148,7 @@ enum {
 	ATOM_INC,
 	ATOM_DEC
 };
-int op_atom(struct warp *w, const struct op *o, uint32_t m); /* n: 1 when the old value is wanted */
+int op_atom(struct warp *w, const struct op *o, uint32_t m); /* see atom.h */
 
 /* cross.c: between lanes. */
 int op_shfl(struct warp *w, const struct op *o, uint32_t m);
@@ -182,7 +182,7 @@ int op_mbarrier_pending(struct warp *w, const struct op *o, uint32_t m);
 
 /* stack.c */
 int op_alloca(struct warp *w, const struct op *o, uint32_t m);
-int op_stack_save(struct warp *w, const struct op *o, uint32_t m);	 /* d */
+int op_stack_save(struct warp *w, const struct op *o, uint32_t m);    /* d */
 int op_stack_restore(struct warp *w, const struct op *o, uint32_t m); /* a */
 
 /* flow.c */

@@ -321,6 +321,41 @@ static int load_names(struct loader *l)
 	return 0;
 }
 
+/* ".alias g, f;": g stands for f, which has a body. */
+static int load_alias(struct loader *l, const char *text)
+{
+	const char *from = text + strlen(".alias"), *to;
+	const struct ptx_function *f, *alias;
+	size_t n_from, n_to;
+
+	from += strspn(from, " \t\r\n");
+	n_from = strcspn(from, ", \t\r\n;");
+	to = from + n_from + strspn(from + n_from, ", \t\r\n");
+	n_to = strcspn(to, ", \t\r\n;");
+	alias = strmap_get_n(&l->functions, from, n_from);
+	f = strmap_get_n(&l->functions, to, n_to);
+	if (!f || !f->has_body || f->is_entry || !alias || alias->has_body) {
+		return load_fail(l, "an alias needs a declared function and one with a body", text);
+	}
+	strmap_del(&l->functions, alias->name);
+	return strmap_add(&l->functions, alias->name, (void *)f) < 0 ? load_no_memory(l) : 0;
+}
+
+static int load_aliases(struct loader *l)
+{
+	int err = 0;
+
+	for (const struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
+		const struct ptx_directive *d = (const struct ptx_directive *)it;
+
+		l->line = it->line;
+		if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".alias", 6) == 0) {
+			err = load_alias(l, d->text);
+		}
+	}
+	return err;
+}
+
 static int take_address(struct loader *l, const char *name)
 {
 	const struct ptx_function *f = name ? strmap_get(&l->functions, name) : NULL;
@@ -466,6 +501,9 @@ static int load_all(struct loader *l)
 	}
 	if (err == 0) {
 		err = load_names(l);
+	}
+	if (err == 0) {
+		err = load_aliases(l);
 	}
 	if (err == 0) {
 		err = find_taken(l);

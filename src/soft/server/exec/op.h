@@ -16,9 +16,11 @@
 #define EXEC_SLOT64 256u
 #define EXEC_THREADS_MAX 1024u
 #define EXEC_BARRIERS 16u
-#define EXEC_CALL_DEPTH 32u	   /* of recursive kernels: at least, */
-#define EXEC_CALL_DEPTH_MAX 512u   /* at most, */
-#define EXEC_CALL_BYTES (1u << 20) /* and as many as fit into this, a warp */
+#define EXEC_BARRIER_CLUSTER EXEC_BARRIERS /* its number, beside those */
+#define EXEC_CALL_DEPTH 32u		   /* of recursive kernels: at least, */
+#define EXEC_CALL_DEPTH_MAX 512u	   /* at most, */
+#define EXEC_CALL_BYTES (1u << 20)	   /* and as many as fit into this, a warp */
+#define EXEC_STACK_BYTES (16u << 10)	   /* of a thread, when the kernel uses alloca */
 #define EXEC_NO_PRED 0xffffu
 
 /* Windows in generic addresses, told apart by their top byte; everything else is global. */
@@ -58,7 +60,8 @@ enum {
 	WARP_MASK_GE,
 	WARP_MASK_GT,
 	WARP_FRAME,
-	WARP_SLOTS = WARP_FRAME + 2
+	WARP_STACK = WARP_FRAME + 2, /* where the next alloca ends */
+	WARP_SLOTS = WARP_STACK + 2
 };
 /* Behind REF_BLOCK. */
 enum {
@@ -199,6 +202,7 @@ struct exec_function {
 	/* Of one warp, for the deepest chain of calls: */
 	uint32_t bytes32, bytes64, preds;
 	uint32_t local_stride; /* bytes of one thread */
+	uint32_t stack_bytes;  /* its last part, for alloca */
 	uint32_t depth;	       /* calls inside each other */
 	uint32_t shared_static, shared_align;
 	uint32_t *found; /* owned; while checking: what each operation was told for */
@@ -241,8 +245,9 @@ struct warp {
 	uint32_t streak;  /* operations since the groups were last shuffled */
 	uint64_t clock;	  /* operations so far */
 	struct group groups[EXEC_LANES];
-	uint32_t arrived[EXEC_BARRIERS]; /* lanes */
-	uint32_t red_in[EXEC_BARRIERS];	 /* their predicates for barrier.red */
+	uint32_t arrived[EXEC_BARRIERS];	  /* lanes */
+	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates for barrier.red */
+	uint32_t cluster_arrived, cluster_passed; /* lanes, of barrier.cluster */
 };
 
 struct barrier {

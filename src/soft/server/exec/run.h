@@ -4,6 +4,8 @@
 
 #include "soft/server/exec/op.h"
 
+#define EXEC_STREAK_END (1u << 30) /* longer than any streak */
+
 enum warp_stop {
 	WARP_QUANTUM, /* used its operations */
 	WARP_WAITS,   /* every lane waits at a barrier */
@@ -16,6 +18,9 @@ enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used);
 bool exec_warp_ready(const struct warp *w);
 
 void exec_group_save(const struct warp *w, struct group *g);
+/* The other groups of the warp go first; what an operation says that found nothing to do. */
+int exec_yield(struct warp *w);
+void exec_stack_reset(struct warp *w);
 void exec_frame_set(struct warp *w); /* bases from the offsets of the current frame */
 
 /* Opens the barriers at which everyone who is expected has arrived. */
