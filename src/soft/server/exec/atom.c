@@ -1,40 +1,62 @@
 /* Atomics. In global memory they are real ones, since other blocks run on other threads of the
  * host; shared memory belongs to one block, which one host thread runs. */
+#include "soft/server/exec/atom.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
+#include "soft/server/exec/number.h"
 
-static float as_float(uint32_t x)
+/* In global memory the hardware's f32 units take subnormals for zeros; in shared memory the
+ * addition is the SM's own. */
+static uint32_t add_f32(uint32_t x, uint32_t y, bool flush)
 {
-	float f;
+	float r;
+	uint32_t u;
 
-	memcpy(&f, &x, sizeof(f));
-	return f;
-}
-
-static double as_double(uint64_t x)
-{
-	double f;
-
-	memcpy(&f, &x, sizeof(f));
-	return f;
-}
-
-static uint64_t add_floats(enum exec_type type, uint64_t old, uint64_t a)
-{
-	if (type == TY_F64) {
-		double r = as_double(old) + as_double(a);
-
-		memcpy(&a, &r, sizeof(a));
-		return a;
-	} else {
-		float r = as_float((uint32_t)old) + as_float((uint32_t)a);
-		uint32_t bits;
-
-		memcpy(&bits, &r, sizeof(bits));
-		return r == r ? bits : 0x7fffffff;
+	if (flush) {
+		x = x & 0x7f800000 ? x : x & 0x80000000;
+		y = y & 0x7f800000 ? y : y & 0x80000000;
 	}
+	r = num_float(x) + num_float(y);
+	u = r == r ? num_float_bits(r) : 0x7fffffff;
+	return !flush || u & 0x7f800000 ? u : u & 0x80000000;
+}
+
+static uint16_t half_value(const struct op *o, uint16_t old, uint16_t a)
+{
+	enum num_format f = o->type2 == ATOM_F16 ? NUM_F16 : NUM_BF16;
+	double x = num_read(f, old), y = num_read(f, a);
+
+	if (o->sub == ATOM_ADD) {
+		return (uint16_t)num_round(f, num_add_odd(x, y), ROUND_RN, false);
+	}
+	if (x != x || y != y) {
+		return x == x ? old : y == y ? a : (uint16_t)num_shapes[f].nan;
+	}
+	if (x == y) { /* zeros of two signs */
+		return o->sub == ATOM_MIN ? old | a : old & a;
+	}
+	return (x < y) == (o->sub == ATOM_MIN) ? old : a;
+}
+
+static uint32_t half_values(const struct op *o, uint32_t old, uint32_t a)
+{
+	uint32_t low = half_value(o, (uint16_t)old, (uint16_t)a);
+
+	return o->size == 2
+		       ? low
+		       : low | (uint32_t)half_value(o, (uint16_t)(old >> 16), (uint16_t)(a >> 16))
+					 << 16;
+}
+
+static uint64_t add(const struct op *o, uint64_t old, uint64_t a, bool global)
+{
+	if (o->type == TY_F32) {
+		return add_f32((uint32_t)old, (uint32_t)a, global);
+	}
+	return o->type == TY_F64 ? num_bits(num_double(old) + num_double(a)) : old + a;
 }
 
 static bool is_less(enum exec_type type, uint64_t x, uint64_t y)
@@ -52,12 +74,14 @@ static bool is_less(enum exec_type type, uint64_t x, uint64_t y)
 }
 
 /* What memory holds afterwards. */
-static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t b)
+static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t b, bool global)
 {
+	if (o->type2 != ATOM_PLAIN) {
+		return half_values(o, (uint32_t)old, (uint32_t)a);
+	}
 	switch (o->sub) {
 	case ATOM_ADD:
-		return o->type == TY_F32 || o->type == TY_F64 ? add_floats(o->type, old, a)
-							      : old + a;
+		return add(o, old, a, global);
 	case ATOM_MIN:
 		return is_less(o->type, a, old) ? a : old;
 	case ATOM_MAX:
@@ -84,7 +108,8 @@ static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t
 	{                                                                                          \
 		T old, next;                                                                       \
                                                                                                    \
-		if (o->sub == ATOM_ADD && o->type != TY_F32 && o->type != TY_F64) {                \
+		if (o->sub == ATOM_ADD && o->type2 == ATOM_PLAIN && o->type != TY_F32 &&           \
+		    o->type != TY_F64) {                                                           \
 			return __atomic_fetch_add(p, a, __ATOMIC_SEQ_CST);                         \
 		}                                                                                  \
 		if (o->sub == ATOM_EXCH) {                                                         \
@@ -92,7 +117,7 @@ static uint64_t new_value(const struct op *o, uint64_t old, uint64_t a, uint64_t
 		}                                                                                  \
 		old = __atomic_load_n(p, __ATOMIC_RELAXED);                                        \
 		do {                                                                               \
-			next = (T)new_value(o, old, a, b);                                         \
+			next = (T)new_value(o, old, a, b, true);                                   \
 		} while (!__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST,      \
 						      __ATOMIC_RELAXED));                          \
 		return old;                                                                        \
@@ -111,7 +136,7 @@ static uint64_t plain(const struct op *o, void *p, uint64_t a, uint64_t b)
 	} else if (o->size == 2) {
 		a = (uint16_t)a;
 	}
-	next = new_value(o, old, a, b);
+	next = new_value(o, old, a, b, false);
 	memcpy(p, &next, o->size);
 	return old;
 }
@@ -128,6 +153,14 @@ static uint64_t atomic(const struct op *o, void *p, uint64_t a, uint64_t b)
 	}
 }
 
+static bool in_shared(const struct op *o, uint64_t at)
+{
+	uint64_t off;
+
+	return o->space == SP_SHARED ||
+	       (o->space == SP_GENERIC && exec_window_of(at, &off) == SP_SHARED);
+}
+
 int op_atom(struct warp *w, const struct op *o, uint32_t m)
 {
 	bool wide = o->size == 8;
@@ -142,9 +175,33 @@ int op_atom(struct warp *w, const struct op *o, uint32_t m)
 		}
 		a = lane_get(w, o->b, wide, lane);
 		b = o->sub == ATOM_CAS ? lane_get(w, o->c, wide, lane) : 0;
-		old = o->space == SP_SHARED ? plain(o, p, a, b) : atomic(o, p, a, b);
-		if (o->n) {
+		old = in_shared(o, at) ? plain(o, p, a, b) : atomic(o, p, a, b);
+		if (o->flags & ATOM_OLD) {
 			lane_set(w, o->d, wide, lane, old);
+		}
+	}
+	return STEP_NEXT;
+}
+
+int op_atom_vector(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+		char *p =
+			exec_lane_pointer(w, o, o->space, lane, at, (unsigned)o->size * o->n, true);
+
+		if (!p) {
+			return STEP_FAULT;
+		}
+		for (unsigned i = 0; i < o->n; i++) {
+			uint64_t a = lane_get(w, o->b + i * EXEC_SLOT32, false, lane);
+			char *element = p + (size_t)i * o->size;
+			uint64_t old = in_shared(o, at) ? plain(o, element, a, 0)
+							: atomic(o, element, a, 0);
+
+			if (o->flags & ATOM_OLD) {
+				lane_set(w, o->d + i * EXEC_SLOT32, false, lane, old);
+			}
 		}
 	}
 	return STEP_NEXT;
