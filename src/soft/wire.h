@@ -43,7 +43,9 @@
  * address is never a host address by accident; pinned host memory is mapped at its device address.
  */
 #define SOFT_WINDOW_FIRST 0x200000000000ull
-#define SOFT_WINDOW_STRIDE 0x004000000000ull /* 256 GiB */
+#define SOFT_WINDOW_STRIDE 0x010000000000ull /* 1 TiB */
+#define SOFT_GRANULARITY (2ull << 20)	     /* of cuMemCreate, cuMemMap and reserved addresses */
+#define SOFT_MAX_HANDLES 16384u		     /* of cuMemCreate and imports, of one client */
 
 /* The page that a client and the server share. */
 struct soft_stream_word {
@@ -197,12 +199,29 @@ enum soft_request_op {
 	SOFT_REQ_FREE,
 	SOFT_REQ_MEMORY,      /* index: GPU */
 	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the image; index: 0, or the highest
-				 architecture of PTX to take. Reply: value32, and .target in value */
+				 architecture of PTX to take. Reply: value32, and .target in value
+			       */
 	SOFT_REQ_MODULE_UNLOAD,
 	SOFT_REQ_FUNCTION,
 	SOFT_REQ_FUNCTION_AT,
 	SOFT_REQ_GLOBAL,
 	SOFT_REQ_GROUP,
+	/* Memory that is shared. Where several numbers are needed they are in more[]. */
+	SOFT_REQ_IPC_EXPORT, /* value: address. Reply: soft_ipc_handle */
+	SOFT_REQ_IPC_OPEN, /* more: soft_ipc_handle; object: 1 from a pool. Reply: address, bytes */
+	SOFT_REQ_IPC_CLOSE,	 /* value: address */
+	SOFT_REQ_HANDLE_CREATE,	 /* index: GPU, value: bytes. Reply: handle */
+	SOFT_REQ_HANDLE_RELEASE, /* value: handle */
+	SOFT_REQ_HANDLE_EXPORT,	 /* value: handle. Reply carries a descriptor */
+	SOFT_REQ_HANDLE_IMPORT,	 /* carries it. Reply: handle, bytes, index of the GPU in value32 */
+	SOFT_REQ_RESERVE,	 /* value: bytes; more: alignment, wished address. Reply: address */
+	SOFT_REQ_UNRESERVE,	 /* value: address; more: bytes */
+	SOFT_REQ_MAP,		 /* value: address; more: bytes, offset, handle */
+	SOFT_REQ_UNMAP,		 /* value: address; more: bytes */
+	SOFT_REQ_ACCESS,	 /* value: address, object: rights; more: bytes */
+	SOFT_REQ_POOL_EXPORT,	 /* index: GPU, value: 0 or the pool's number. Reply: number,
+				    descriptor */
+	SOFT_REQ_POOL_IMPORT,	 /* carries it. Reply: number, index of the GPU in value32 */
 	SOFT_REQ_COUNT
 };
 
@@ -225,10 +244,19 @@ struct soft_request {
 	uint32_t object; /* module, kind, verb */
 	uint32_t index;
 	uint64_t value; /* bytes, address */
+	uint64_t more[6];
 	char name[SOFT_NAME_MAX];
 };
 /* A request is sent with its name cut after the terminating zero. */
 #define SOFT_REQUEST_MIN offsetof(struct soft_request, name)
+
+/* What cuIpcGetMemHandle gives: useless without the secret. */
+struct soft_ipc_handle {
+	uint64_t server;
+	uint32_t pid, context;
+	uint64_t address;
+	uint64_t secret[2];
+};
 
 struct soft_hello {
 	uint32_t magic, version;
@@ -265,6 +293,7 @@ struct soft_stats {
 	uint64_t operations, launches, blocks_resident;
 	uint64_t descriptors; /* open in the server */
 	uint64_t refused;     /* clients dropped for what they sent */
+	uint64_t shares;      /* exported, created and imported memory, and descriptors for it */
 	/* Of all blocks since the server started; a lane instruction is an instruction of one lane
 	 * that stands at it. run_ns: time in blocks, summed over execution threads. */
 	uint64_t warp_instructions, lane_instructions, run_ns;
@@ -288,6 +317,7 @@ struct soft_reply {
 		struct soft_context_info context;
 		struct soft_function_info function;
 		struct soft_counters counters;
+		struct soft_ipc_handle ipc;
 		char text[SOFT_TEXT_MAX]; /* error text of MODULE_LOAD, name of FUNCTION_AT */
 	};
 };

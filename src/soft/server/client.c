@@ -146,6 +146,7 @@ static void release(struct client *c)
 			group_destroy(c->groups[i]);
 		}
 	}
+	share_client_gone(c);
 	list_remove(&c->in_device);
 	pthread_mutex_unlock(&dev->lock);
 	if (c->bell >= 0) {

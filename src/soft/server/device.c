@@ -40,8 +40,9 @@ int device_init(struct device *dev, const struct device_options *opt)
 	/* Four times the memory in addresses, so that freed holes seldom matter. */
 	dev->device_window_bytes =
 		MAX(4 * ROUND_UP(opt->memory_bytes, EXEC_PAGE_BYTES), WINDOW_MIN);
-	dev->window_bytes =
-		dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
+	dev->window_bytes = memory_window_bytes(dev->device_window_bytes,
+						2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES),
+						opt->memory_bytes);
 	if (dev->window_bytes > SOFT_WINDOW_STRIDE) {
 		return -E2BIG;
 	}
@@ -184,6 +185,7 @@ void device_stats(struct device *dev, struct soft_stats *ret)
 	ret->operations = dev->operations;
 	ret->launches = dev->launches;
 	ret->refused = dev->refused;
+	ret->shares = share_count();
 	ret->warp_instructions = dev->warp_instructions;
 	ret->lane_instructions = dev->lane_instructions;
 	ret->run_ns = dev->run_ns;

@@ -11,6 +11,7 @@
 #include "cuabi/types.h"
 #include "soft/server/exec.h"
 #include "soft/server/list.h"
+#include "soft/server/memory.h"
 #include "soft/wire.h"
 
 #define DEVICE_THREADS_PER_SM 1536u
@@ -44,25 +45,6 @@ struct gpu;
 struct group;
 struct stream;
 struct launch;
-
-struct alloc {
-	uint32_t first; /* page of the window */
-	uint32_t pages;
-	uint64_t bytes;
-	enum soft_memory_kind kind;
-};
-
-/* The memory of one context. pages[] of the space is written under the lock and read by kernels
- * without it. */
-struct memory {
-	struct exec_space space;
-	struct gpu *gpu; /* whose memory it is */
-	uint8_t *pages;
-	uint64_t device_pages; /* the first part of the window; pinned host memory follows */
-	struct alloc *allocs;  /* owned, sorted by page */
-	uint32_t pinned;       /* how many of them */
-	uint32_t n, cap;
-};
 
 /* One operation, taken from the ring. */
 struct op {
@@ -206,6 +188,8 @@ struct client {
 	uint64_t queued_bytes;	    /* of launches */
 	struct function *functions; /* owned */
 	uint32_t n_functions, functions_cap;
+	struct extent **handles; /* owned; each a reference or NULL */
+	uint32_t n_handles;
 };
 
 /* What the blocks of one group take of one SM. */
@@ -271,18 +255,6 @@ void gpu_wake(struct gpu *gpu);		    /* lock held: one more worker */
 bool gpu_has_blocks(const struct gpu *gpu); /* lock held: that could run */
 bool gpu_has_copies(const struct gpu *gpu); /* lock held: that an engine could go on with */
 void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
-
-/* memory.c: lock held. Sizes come from outside and are checked. */
-int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot);
-void memory_finish(struct memory *m, struct device *dev);
-/* Address or 0 with *ret_err = -ENOMEM / -EINVAL / -ENOSPC. fd: backing of pinned memory, -1 for
- * device memory. */
-uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
-		      enum soft_memory_kind kind, int fd);
-int memory_free(struct memory *m, struct device *dev,
-		uint64_t address); /* -ENOENT: not the start of an allocation */
-/* Host address of a range that is valid with these rights (1 read, 2 write); NULL otherwise. */
-void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights);
 
 /* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any:
  * something came. */

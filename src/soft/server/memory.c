@@ -1,7 +1,9 @@
-/* The memory of one context: a window of device addresses, whose first part is device memory
- * (committed when touched) and whose rest maps pinned host memory that the client shares. The whole
- * window stays mapped while the context lives, so a kernel or copy that races with a free reads
- * zeros at worst; validity is the page table's business. */
+/* Windows: what lies where in them, and the rights of their pages. The whole window stays mapped
+ * while the context lives, so a kernel or copy that races with a free hits its own old or empty
+ * memory at worst; validity is the page table's business. New memory is always zero: what is freed
+ * is punched out of the memfd. */
+#include "soft/server/memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,8 @@
 #include "soft/server/device.h"
 
 #define RIGHTS_RW 3u
+#define SHARED_FACTOR 16u /* the third part: addresses for so many times the GPU's memory */
+#define SHARED_MIN (16ull << 30)
 
 static void *reserve(uint64_t bytes, int prot)
 {
@@ -18,20 +22,51 @@ static void *reserve(uint64_t bytes, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+static uint8_t *host_of(const struct memory *m, uint64_t page)
+{
+	return m->space.host + page * EXEC_PAGE_BYTES;
+}
+
+/* Replacing a mapping in one call leaves no moment without one. */
+static int put(const struct memory *m, uint64_t page, uint64_t pages, int fd, uint64_t offset)
+{
+	void *p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+
+	return p == MAP_FAILED ? -errno : 0;
+}
+
+static void put_nothing(const struct memory *m, uint64_t page, uint64_t pages)
+{
+	mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+uint64_t memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes, uint64_t memory_bytes)
+{
+	uint64_t shared = MAX(SHARED_FACTOR * memory_bytes, SHARED_MIN);
+
+	return ROUND_UP(device_bytes + pinned_bytes + shared, SOFT_GRANULARITY);
+}
+
 int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
 {
 	struct device *dev = gpu->dev;
-	uint64_t bytes = dev->window_bytes;
+	uint64_t bytes = dev->window_bytes, shared;
 
 	memset(m, 0, sizeof(*m));
 	m->gpu = gpu;
 	m->device_pages = dev->device_window_bytes / EXEC_PAGE_BYTES;
+	shared = dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
+	m->shared_page = ROUND_UP(shared, SOFT_GRANULARITY) / EXEC_PAGE_BYTES;
 	m->space.base = SOFT_WINDOW_FIRST + slot * SOFT_WINDOW_STRIDE;
 	m->space.bytes = bytes;
 	m->space.host = reserve(bytes, PROT_READ | PROT_WRITE);
 	m->pages = reserve(bytes / EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE);
 	m->space.pages = m->pages;
-	if (!m->space.host || !m->pages) {
+	m->store = store_create(dev->device_window_bytes);
+	if (!m->space.host || !m->pages || !m->store ||
+	    put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
 		memory_finish(m, dev);
 		return -ENOMEM;
 	}
@@ -39,31 +74,40 @@ int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
 	return 0;
 }
 
-static void account(struct memory *m, struct device *dev, const struct alloc *a, int sign)
+bool memory_charge(struct gpu *gpu, uint64_t bytes)
 {
-	uint64_t bytes = (uint64_t)a->pages * EXEC_PAGE_BYTES;
-	uint64_t *used = a->kind == SOFT_MEMORY_DEVICE ? &m->gpu->memory_used : &dev->pinned_used;
-
-	*used = sign > 0 ? *used + bytes : *used - bytes;
-	if (a->kind == SOFT_MEMORY_PINNED) {
-		m->pinned = sign > 0 ? m->pinned + 1 : m->pinned - 1;
-		dev->pinned = sign > 0 ? dev->pinned + 1 : dev->pinned - 1;
+	if (bytes > gpu->dev->opt.memory_bytes - gpu->memory_used) {
+		return false;
 	}
+	gpu->memory_used += bytes;
+	return true;
 }
 
-void memory_finish(struct memory *m, struct device *dev)
+void memory_uncharge(struct gpu *gpu, uint64_t bytes)
 {
-	for (uint32_t i = 0; i < m->n; i++) {
-		account(m, dev, &m->allocs[i], -1);
+	gpu->memory_used -= bytes;
+}
+
+/* Each of these is a mapping of the server, of which the kernel allows only so many. */
+static bool count_mapping(struct memory *m, struct device *dev)
+{
+	if (m->pinned >= SOFT_MAX_PINNED || dev->pinned >= SOFT_MAX_PINNED_ALL) {
+		return false;
 	}
-	free(m->allocs);
-	if (m->space.host) {
-		munmap(m->space.host, m->space.bytes);
-	}
-	if (m->pages) {
-		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
-	}
-	memset(m, 0, sizeof(*m));
+	m->pinned++;
+	dev->pinned++;
+	return true;
+}
+
+static void uncount_mapping(struct memory *m, struct device *dev)
+{
+	m->pinned--;
+	dev->pinned--;
+}
+
+static uint64_t bytes_of(const struct alloc *a)
+{
+	return (uint64_t)a->pages * EXEC_PAGE_BYTES;
 }
 
 /* Index of the first allocation that begins after page. */
@@ -83,23 +127,29 @@ static uint32_t after(const struct memory *m, uint64_t page)
 	return lo;
 }
 
+struct room {
+	uint64_t begin, end, pages, align; /* all in pages; aligned as device addresses */
+};
+
+static uint64_t align_up(uint64_t page, uint64_t align)
+{
+	return ROUND_UP(page, align); /* windows begin at multiples of the largest alignment */
+}
+
 /* First fit, with an invalid page between neighbours so that running over an end faults. Index
  * where the new allocation belongs, page in *ret_first; -1 when there is no room. */
-static int64_t find_room(const struct memory *m, uint64_t pages, enum soft_memory_kind kind,
-			 uint64_t *ret_first)
+static int64_t find_room(const struct memory *m, const struct room *r, uint64_t *ret_first)
 {
-	uint64_t begin = kind == SOFT_MEMORY_DEVICE ? 1 : m->device_pages + 1;
-	uint64_t end =
-		kind == SOFT_MEMORY_DEVICE ? m->device_pages : m->space.bytes / EXEC_PAGE_BYTES;
-	uint32_t i = after(m, begin - 1);
+	uint64_t begin = align_up(r->begin, r->align);
+	uint32_t i = after(m, r->begin - 1);
 
-	for (; i < m->n && m->allocs[i].first < end; i++) {
-		if (m->allocs[i].first - begin > pages) {
+	for (; i < m->n && m->allocs[i].first < r->end; i++) {
+		if (m->allocs[i].first > begin && m->allocs[i].first - begin > r->pages) {
 			break;
 		}
-		begin = (uint64_t)m->allocs[i].first + m->allocs[i].pages + 1;
+		begin = align_up((uint64_t)m->allocs[i].first + m->allocs[i].pages + 1, r->align);
 	}
-	if (begin >= end || end - begin <= pages) {
+	if (begin >= r->end || r->end - begin <= r->pages) {
 		return -1;
 	}
 	*ret_first = begin;
@@ -126,87 +176,497 @@ static int grow(struct memory *m)
 	return 0;
 }
 
-uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
-		      enum soft_memory_kind kind, int fd)
+static void insert(struct memory *m, uint32_t at, const struct alloc *a)
 {
-	uint64_t pages, first, free_bytes;
+	memmove(m->allocs + at + 1, m->allocs + at, (m->n - at) * sizeof(*a));
+	m->allocs[at] = *a;
+	m->n++;
+}
+
+static void remove_alloc(struct memory *m, struct alloc *a)
+{
+	uint32_t i = (uint32_t)(a - m->allocs);
+
+	memmove(a, a + 1, (m->n - i - 1) * sizeof(*a));
+	m->n--;
+}
+
+static struct room part_for(const struct memory *m, enum alloc_kind kind, uint64_t pages)
+{
+	switch (kind) {
+	case ALLOC_DEVICE:
+		return (struct room){ 1, m->device_pages, pages, 1 };
+	case ALLOC_PINNED:
+		return (struct room){ m->device_pages + 1, m->shared_page, pages, 1 };
+	default:
+		return (struct room){ m->shared_page, m->space.bytes / EXEC_PAGE_BYTES, pages, 1 };
+	}
+}
+
+/* Room for the bytes, entered as an allocation that is not charged, mapped or valid yet. */
+static struct alloc *place(struct memory *m, enum alloc_kind kind, uint64_t bytes, uint64_t align)
+{
+	uint64_t pages = bytes / EXEC_PAGE_BYTES + (bytes % EXEC_PAGE_BYTES != 0), first;
+	struct room r = part_for(m, kind, pages);
 	struct alloc a;
 	int64_t at;
 
-	free_bytes = kind == SOFT_MEMORY_DEVICE ? dev->opt.memory_bytes - m->gpu->memory_used
-						: dev->pinned_limit - dev->pinned_used;
-	if (bytes == 0 || bytes > free_bytes) {
-		return 0;
+	r.align = MAX(align / EXEC_PAGE_BYTES, 1u);
+	if (!bytes || grow(m) < 0) {
+		return NULL;
 	}
-	pages = (bytes + EXEC_PAGE_BYTES - 1) / EXEC_PAGE_BYTES;
-	if (pages * EXEC_PAGE_BYTES > free_bytes || grow(m) < 0) {
-		return 0;
-	}
-	at = find_room(m, pages, kind, &first);
+	at = find_room(m, &r, &first);
 	if (at < 0) {
-		return 0;
+		return NULL;
 	}
-	if (fd >= 0 && mmap(m->space.host + first * EXEC_PAGE_BYTES, pages * EXEC_PAGE_BYTES,
-			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-		return 0;
-	}
-	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind };
-	memmove(m->allocs + at + 1, m->allocs + at, (m->n - (uint32_t)at) * sizeof(a));
-	m->allocs[at] = a;
-	m->n++;
-	account(m, dev, &a, 1);
-	memset(m->pages + first, RIGHTS_RW, pages);
-	return m->space.base + first * EXEC_PAGE_BYTES;
+	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
+	insert(m, (uint32_t)at, &a);
+	return &m->allocs[at];
 }
 
-int memory_free(struct memory *m, struct device *dev, uint64_t address)
+static uint64_t address_of(const struct memory *m, const struct alloc *a)
+{
+	return m->space.base + (uint64_t)a->first * EXEC_PAGE_BYTES;
+}
+
+static uint64_t alloc_device(struct memory *m, uint64_t bytes)
+{
+	struct alloc *a = place(m, ALLOC_DEVICE, bytes, 0);
+
+	if (!a) {
+		return 0;
+	}
+	if (!memory_charge(m->gpu, bytes_of(a))) {
+		remove_alloc(m, a);
+		return 0;
+	}
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	return address_of(m, a);
+}
+
+static uint64_t alloc_pinned(struct memory *m, struct device *dev, uint64_t bytes, int fd)
+{
+	struct alloc *a = bytes > dev->pinned_limit - dev->pinned_used
+				  ? NULL
+				  : place(m, ALLOC_PINNED, bytes, 0);
+
+	if (!a) {
+		return 0;
+	}
+	if (bytes_of(a) > dev->pinned_limit - dev->pinned_used || !count_mapping(m, dev)) {
+		remove_alloc(m, a);
+		return 0;
+	}
+	if (put(m, a->first, a->pages, fd, 0) < 0) {
+		uncount_mapping(m, dev);
+		remove_alloc(m, a);
+		return 0;
+	}
+	dev->pinned_used += bytes_of(a);
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	return address_of(m, a);
+}
+
+uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
+		      enum soft_memory_kind kind, int fd)
+{
+	if (bytes == 0 || bytes > m->space.bytes) {
+		return 0;
+	}
+	return kind == SOFT_MEMORY_DEVICE ? alloc_device(m, bytes)
+					  : alloc_pinned(m, dev, bytes, fd);
+}
+
+struct alloc *memory_alloc_at(const struct memory *m, uint64_t address)
 {
 	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
-	uint8_t *host;
-	struct alloc a;
 	uint32_t i;
 
 	if (address < m->space.base || address - m->space.base >= m->space.bytes ||
 	    address % EXEC_PAGE_BYTES) {
-		return -ENOENT;
+		return NULL;
 	}
 	i = after(m, page);
-	if (i == 0 || m->allocs[i - 1].first != page) {
+	return i > 0 && m->allocs[i - 1].first == page ? &m->allocs[i - 1] : NULL;
+}
+
+void memory_bury(struct memory *m, uint32_t page)
+{
+	struct alloc *a = memory_alloc_at(m, m->space.base + (uint64_t)page * EXEC_PAGE_BYTES);
+
+	if (a) {
+		remove_alloc(m, a);
+	}
+}
+
+int memory_free(struct memory *m, struct device *dev, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED)) {
 		return -ENOENT;
 	}
-	a = m->allocs[i - 1];
-	memset(m->pages + a.first, 0, a.pages);
-	host = m->space.host + (uint64_t)a.first * EXEC_PAGE_BYTES;
-	/* Replacing the mapping in one call leaves no moment without one. */
-	mmap(host, (uint64_t)a.pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	account(m, dev, &a, -1);
-	memmove(m->allocs + i - 1, m->allocs + i, (m->n - i) * sizeof(a));
-	m->n--;
+	memset(m->pages + a->first, 0, a->pages);
+	if (a->kind == ALLOC_PINNED) {
+		put_nothing(m, a->first, a->pages);
+		dev->pinned_used -= bytes_of(a);
+		uncount_mapping(m, dev);
+	} else if (a->extent) {
+		a->kind = ALLOC_GONE;
+		extent_unref(a->extent); /* buries it when nobody else uses it */
+		return 0;
+	} else {
+		store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
+		memory_uncharge(m->gpu, bytes_of(a));
+	}
+	remove_alloc(m, a);
 	return 0;
 }
 
-/* A range that is valid lies in one allocation, since no two of them touch. */
+int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
+{
+	const struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->kind == ALLOC_RESERVED || a->kind == ALLOC_GONE) {
+		return -ENOENT;
+	}
+	memset(m->pages + a->first, rights & RIGHTS_RW, a->pages);
+	return 0;
+}
+
+/* All bytes of the page table there say so, eight at a time. */
+static bool pages_allow(const uint8_t *pages, uint64_t n, uint8_t rights)
+{
+	uint64_t all = ~UINT64_C(0), some;
+	uint8_t rest = 0xff;
+	uint64_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		memcpy(&some, pages + i, 8);
+		all &= some;
+	}
+	for (; i < n; i++) {
+		rest &= pages[i];
+	}
+	some = rights * UINT64_C(0x0101010101010101);
+	return (all & some) == some && (rest & rights) == rights;
+}
+
 void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
 {
-	uint64_t offset = address - m->space.base, last;
-	const struct alloc *a;
-	uint32_t i;
+	uint64_t offset = address - m->space.base, first, last;
 
 	if (address < m->space.base || offset >= m->space.bytes ||
 	    bytes > m->space.bytes - offset) {
 		return NULL;
 	}
-	i = bytes ? after(m, offset / EXEC_PAGE_BYTES) : 0;
-	if (bytes && !i) {
-		return NULL;
-	}
 	if (bytes) {
-		a = &m->allocs[i - 1];
+		first = offset / EXEC_PAGE_BYTES;
 		last = (offset + bytes - 1) / EXEC_PAGE_BYTES;
-		if (last - a->first >= a->pages || (m->pages[a->first] & rights) != rights) {
+		if (!pages_allow(m->pages + first, last - first + 1, rights)) {
 			return NULL;
 		}
 	}
 	return m->space.host + offset;
+}
+
+/* Sharing. */
+
+struct extent *memory_share(struct memory *m, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->kind != ALLOC_DEVICE) {
+		return NULL;
+	}
+	if (!a->extent) {
+		a->extent = extent_of(m->store, m->gpu, (uint64_t)a->first * EXEC_PAGE_BYTES,
+				      bytes_of(a));
+		if (a->extent) {
+			a->extent->home = m;
+			a->extent->home_page = a->first;
+		}
+	}
+	return a->extent;
+}
+
+uint64_t memory_open(struct memory *m, struct device *dev, struct extent *x, uint64_t bytes)
+{
+	struct alloc *a;
+
+	if (!bytes || bytes > x->bytes || !count_mapping(m, dev)) {
+		return 0;
+	}
+	a = place(m, ALLOC_OPENED, bytes, 0);
+	if (!a) {
+		uncount_mapping(m, dev);
+		return 0;
+	}
+	if (put(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
+		remove_alloc(m, a);
+		uncount_mapping(m, dev);
+		return 0;
+	}
+	a->extent = x;
+	x->refs++;
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	return address_of(m, a);
+}
+
+int memory_close(struct memory *m, struct device *dev, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+	struct extent *x;
+
+	if (!a || a->kind != ALLOC_OPENED) {
+		return -ENOENT;
+	}
+	x = a->extent;
+	memset(m->pages + a->first, 0, a->pages);
+	put_nothing(m, a->first, a->pages);
+	remove_alloc(m, a);
+	uncount_mapping(m, dev);
+	extent_unref(x);
+	return 0;
+}
+
+/* Gives up what the context had; others may go on using what it shared. */
+static void finish_allocs(struct memory *m, struct device *dev)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct alloc *a = &m->allocs[i];
+
+		if (a->extent && a->kind != ALLOC_OPENED) {
+			a->extent->home = NULL;
+		}
+		if (a->kind == ALLOC_PINNED) {
+			dev->pinned_used -= bytes_of(a);
+		} else if (a->kind == ALLOC_DEVICE && !a->extent) {
+			memory_uncharge(m->gpu, bytes_of(a));
+			if (m->store->refs > 1) {
+				store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES,
+					    bytes_of(a));
+			}
+		}
+	}
+	for (uint32_t i = 0; i < m->n; i++) {
+		if (m->allocs[i].extent && m->allocs[i].kind != ALLOC_GONE) {
+			extent_unref(m->allocs[i].extent);
+		}
+	}
+	for (uint32_t i = 0; i < m->n_maps; i++) {
+		extent_unref(m->maps[i].extent);
+	}
+}
+
+void memory_finish(struct memory *m, struct device *dev)
+{
+	finish_allocs(m, dev);
+	dev->pinned -= m->pinned;
+	free(m->allocs);
+	free(m->maps);
+	if (m->space.host) {
+		munmap(m->space.host, m->space.bytes);
+	}
+	if (m->pages) {
+		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
+	}
+	store_unref(m->store);
+	memset(m, 0, sizeof(*m));
+}
+
+/* Reserved ranges. */
+
+/* The range in pages, when it lies in the window; its length is not 0. */
+static bool range_pages(const struct memory *m, uint64_t address, uint64_t bytes,
+			uint64_t *ret_first, uint64_t *ret_pages)
+{
+	uint64_t offset = address - m->space.base;
+
+	if (address < m->space.base || offset >= m->space.bytes ||
+	    bytes > m->space.bytes - offset || !bytes || offset % SOFT_GRANULARITY ||
+	    bytes % SOFT_GRANULARITY) {
+		return false;
+	}
+	*ret_first = offset / EXEC_PAGE_BYTES;
+	*ret_pages = bytes / EXEC_PAGE_BYTES;
+	return true;
+}
+
+static bool is_free(const struct memory *m, uint64_t first, uint64_t pages)
+{
+	uint32_t i = after(m, first);
+
+	if (i > 0 && m->allocs[i - 1].first + (uint64_t)m->allocs[i - 1].pages > first) {
+		return false;
+	}
+	return i == m->n || m->allocs[i].first >= first + pages;
+}
+
+uint64_t memory_reserve(struct memory *m, uint64_t bytes, uint64_t align, uint64_t wish)
+{
+	uint64_t first, pages;
+	struct alloc *a;
+
+	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
+	    first >= m->shared_page && is_free(m, first, pages) && grow(m) == 0) {
+		struct alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes, ALLOC_RESERVED,
+					NULL };
+
+		insert(m, after(m, first), &wanted);
+		return wish;
+	}
+	if (bytes % SOFT_GRANULARITY || bytes > m->space.bytes) {
+		return 0;
+	}
+	a = place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
+	return a ? address_of(m, a) : 0;
+}
+
+/* Index of the first mapping that begins at page or later. */
+static uint32_t map_at(const struct memory *m, uint64_t page)
+{
+	uint32_t lo = 0, hi = m->n_maps;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (m->maps[mid].first < page) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+/* No part of a mapping lies there. *ret_at: where a new one belongs. */
+static bool unmapped(const struct memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
+{
+	uint32_t i = map_at(m, first);
+
+	*ret_at = i;
+	if (i > 0 && m->maps[i - 1].first + (uint64_t)m->maps[i - 1].pages > first) {
+		return false;
+	}
+	return i == m->n_maps || m->maps[i].first >= first + pages;
+}
+
+int memory_unreserve(struct memory *m, uint64_t address, uint64_t bytes)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+	uint32_t at;
+
+	if (!a || a->kind != ALLOC_RESERVED || a->bytes != bytes) {
+		return -ENOENT;
+	}
+	if (!unmapped(m, a->first, a->pages, &at)) {
+		return -EBUSY;
+	}
+	remove_alloc(m, a);
+	return 0;
+}
+
+static int grow_maps(struct memory *m)
+{
+	uint32_t cap = m->cap_maps ? m->cap_maps * 2 : 16;
+	struct mapping *grown;
+
+	if (m->n_maps < m->cap_maps) {
+		return 0;
+	}
+	grown = realloc(m->maps, cap * sizeof(*grown)); /* bounded by count_mapping */
+	if (!grown) {
+		return -ENOMEM;
+	}
+	m->maps = grown;
+	m->cap_maps = cap;
+	return 0;
+}
+
+int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes,
+	       struct extent *x, uint64_t offset)
+{
+	uint64_t first, pages;
+	const struct alloc *a;
+	uint32_t at, i;
+	int err;
+
+	if (!range_pages(m, address, bytes, &first, &pages) || offset % SOFT_GRANULARITY ||
+	    offset > x->bytes || bytes > x->bytes - offset) {
+		return -EINVAL;
+	}
+	i = after(m, first);
+	a = i ? &m->allocs[i - 1] : NULL;
+	if (!a || a->kind != ALLOC_RESERVED || first - a->first >= a->pages ||
+	    pages > a->pages - (first - a->first) || !unmapped(m, first, pages, &at)) {
+		return -EINVAL;
+	}
+	if (grow_maps(m) < 0 || !count_mapping(m, dev)) {
+		return -ENOMEM;
+	}
+	err = put(m, first, pages, x->store->fd, x->offset + offset);
+	if (err) {
+		uncount_mapping(m, dev);
+		return err;
+	}
+	memmove(m->maps + at + 1, m->maps + at, (m->n_maps - at) * sizeof(*m->maps));
+	m->maps[at] = (struct mapping){ (uint32_t)first, (uint32_t)pages, x };
+	m->n_maps++;
+	x->refs++;
+	return 0;
+}
+
+/* Whole mappings fill the range without a gap: the first and how many; 0: they do not. */
+static uint32_t covering(const struct memory *m, uint64_t address, uint64_t bytes, uint32_t *ret_at)
+{
+	uint64_t first, pages;
+	uint32_t i, n;
+
+	if (!range_pages(m, address, bytes, &first, &pages)) {
+		return 0;
+	}
+	i = map_at(m, first);
+	*ret_at = i;
+	for (n = 0; pages && i + n < m->n_maps; n++) {
+		const struct mapping *p = &m->maps[i + n];
+
+		if (p->first != first || p->pages > pages) {
+			return 0;
+		}
+		first += p->pages;
+		pages -= p->pages;
+	}
+	return pages ? 0 : n;
+}
+
+int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes)
+{
+	uint32_t at, n = covering(m, address, bytes, &at);
+
+	if (!n) {
+		return -EINVAL;
+	}
+	for (uint32_t i = at; i < at + n; i++) {
+		memset(m->pages + m->maps[i].first, 0, m->maps[i].pages);
+		put_nothing(m, m->maps[i].first, m->maps[i].pages);
+		uncount_mapping(m, dev);
+		extent_unref(m->maps[i].extent);
+	}
+	memmove(m->maps + at, m->maps + at + n, (m->n_maps - at - n) * sizeof(*m->maps));
+	m->n_maps -= n;
+	return 0;
+}
+
+int memory_access(struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	uint32_t at, n = covering(m, address, bytes, &at);
+
+	if (!n) {
+		return -EINVAL;
+	}
+	for (uint32_t i = at; i < at + n; i++) {
+		memset(m->pages + m->maps[i].first, rights & RIGHTS_RW, m->maps[i].pages);
+	}
+	return 0;
 }

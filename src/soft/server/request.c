@@ -97,88 +97,6 @@ static CUresult context_create(struct client *c, const struct soft_request *q, s
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult alloc_device(struct client *c, const struct soft_request *q, struct answer *a)
-{
-	struct group *g = request_group(c, q);
-
-	if (!g) {
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
-	a->reply.value = memory_alloc(&g->memory, c->dev, q->value, SOFT_MEMORY_DEVICE, -1);
-	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* Counts the bytes before they are committed, so that many clients at once stay within the limit.
- */
-static bool reserve_pinned(struct client *c, uint64_t bytes)
-{
-	struct device *dev = c->dev;
-	uint32_t own = 0;
-	bool ok;
-
-	pthread_mutex_lock(&dev->lock);
-	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
-		own += c->groups[i] ? c->groups[i]->memory.pinned : 0;
-	}
-	ok = own < SOFT_MAX_PINNED && dev->pinned < SOFT_MAX_PINNED_ALL &&
-	     bytes <= dev->pinned_limit - dev->pinned_used;
-	dev->pinned_used += ok ? bytes : 0;
-	pthread_mutex_unlock(&dev->lock);
-	return ok;
-}
-
-static int commit(uint64_t bytes)
-{
-	int fd = shm_create("gbpf-soft-pinned", bytes, SHM_NOEXEC);
-
-	if (fd >= 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0) {
-		fd = fd_close(fd);
-	}
-	return fd;
-}
-
-static CUresult alloc_pinned(struct client *c, const struct soft_request *q, struct answer *a)
-{
-	uint64_t bytes;
-	struct group *g;
-	int fd;
-
-	if (q->value == 0 || q->value > c->dev->pinned_limit) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	bytes = ROUND_UP(q->value, SOFT_PAGE);
-	if (!reserve_pinned(c, bytes)) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	fd = commit(bytes);
-	pthread_mutex_lock(&c->dev->lock);
-	c->dev->pinned_used -= bytes;
-	g = request_group(c, q);
-	if (g && fd >= 0) {
-		a->reply.value = memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd);
-	}
-	pthread_mutex_unlock(&c->dev->lock);
-	if (!a->reply.value) {
-		fd_close(fd);
-		return g ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_CONTEXT;
-	}
-	a->fds[0] = fd;
-	a->n_fds = 1;
-	a->close_fds = true;
-	return CUDA_SUCCESS;
-}
-
-static CUresult memory_release(struct client *c, const struct soft_request *q)
-{
-	struct group *g = request_group(c, q);
-
-	if (!g) {
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
-	return memory_free(&g->memory, c->dev, q->value) < 0 ? CUDA_ERROR_INVALID_VALUE
-							     : CUDA_SUCCESS;
-}
-
 static CUresult group_control(struct client *c, const struct soft_request *q, struct answer *a)
 {
 	struct group *g = request_group(c, q);
@@ -225,17 +143,6 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 		}
 		group_destroy(request_group(c, q));
 		return CUDA_SUCCESS;
-	case SOFT_REQ_ALLOC:
-		return alloc_device(c, q, a);
-	case SOFT_REQ_FREE:
-		return memory_release(c, q);
-	case SOFT_REQ_MEMORY:
-		if (q->index >= c->dev->opt.gpus) {
-			return CUDA_ERROR_INVALID_DEVICE;
-		}
-		a->reply.value = c->dev->opt.memory_bytes - c->dev->gpus[q->index].memory_used;
-		a->reply.bytes = c->dev->opt.memory_bytes;
-		return CUDA_SUCCESS;
 	case SOFT_REQ_MODULE_UNLOAD:
 		return request_module_unload(c, q);
 	case SOFT_REQ_FUNCTION:
@@ -267,8 +174,8 @@ void request_answer(struct client *c, const struct soft_request *q, int fd, stru
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (q->op == SOFT_REQ_MODULE_LOAD) {
 		result = request_module_load(c, q, fd, a);
-	} else if (q->op == SOFT_REQ_ALLOC && q->object == SOFT_MEMORY_PINNED) {
-		result = alloc_pinned(c, q, a);
+	} else if (request_is_memory(q->op)) {
+		result = request_memory(c, q, fd, a);
 	} else {
 		pthread_mutex_lock(&c->dev->lock);
 		result = quick(c, q, a);

@@ -7,6 +7,10 @@
 /* The request's context, or NULL. Lock held. */
 struct group *request_group(struct client *c, const struct soft_request *q);
 
+/* request_memory.c: everything about memory; without the lock. */
+bool request_is_memory(uint32_t op);
+CUresult request_memory(struct client *c, const struct soft_request *q, int fd, struct answer *a);
+
 /* request_module.c: load without the lock, the others with it. */
 CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
 			     struct answer *a);
