@@ -16,7 +16,10 @@
 /* A word for each lane, -1 or 0, to a mask. */
 static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
 {
-#if defined(__AVX2__)
+#if defined(__AVX512DQ__)
+	return (uint32_t)_mm512_movepi32_mask(_mm512_loadu_si512(c + 16)) << 16 |
+	       (uint32_t)_mm512_movepi32_mask(_mm512_loadu_si512(c));
+#elif defined(__AVX2__)
 	uint32_t r = 0;
 
 	for (unsigned i = 0; i < 4; i++) {
@@ -47,6 +50,8 @@ static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
 	return r;
 #endif
 }
+
+#include "soft/server/exec/alu_cross.h"
 
 /* p and q from the comparison and, if there is one, the predicate r. */
 static ALWAYS_INLINE int setp_finish(struct warp *w, const struct op *o, uint32_t m, uint32_t bits)
@@ -350,6 +355,8 @@ const struct handlers EXEC_TABLE = {
 			     [TY_U64] = cvt_f64_u64, [TY_S64] = cvt_f64_s64, [TY_F32] = cvt_f64_f32,
 			     [TY_F32Z] = cvt_f64_f32z },
 	},
+	.shfl = { [SHFL_UP] = shfl_up, [SHFL_DOWN] = shfl_down, [SHFL_BFLY] = shfl_bfly,
+		  [SHFL_IDX] = shfl_idx },
 	.load = { [SP_GENERIC] = load_generic, [SP_GLOBAL] = load_global, [SP_SHARED] = load_shared,
 		  [SP_LOCAL] = load_local, [SP_PARAM] = load_param },
 	.store = { [SP_GENERIC] = store_generic, [SP_GLOBAL] = store_global,

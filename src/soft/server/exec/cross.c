@@ -1,4 +1,4 @@
-/* Instructions in which lanes see each other: shuffle, vote, match, reduce. */
+/* Instructions in which lanes see each other: vote, match, reduce. Shuffles are in alu_cross.h. */
 #include "soft/server/exec/handlers.h"
 
 /* Lanes that never existed or have ended cannot be waited for. */
@@ -37,55 +37,6 @@ static bool parties_ready(struct warp *w, uint32_t ref, uint32_t m)
 		all |= members[lane];
 	}
 	return exec_sync_ready(w, all);
-}
-
-/* d = value of the lane that mode, b and c choose; p = whether it lay in range. e: members, with
- * FLAG_VOTE_SYNC. */
-int op_shfl(struct warp *w, const struct op *o, uint32_t m)
-{
-	const uint32_t *a = REF(const uint32_t, w, o->a);
-	const uint32_t *b = REF(const uint32_t, w, o->b);
-	const uint32_t *c = REF(const uint32_t, w, o->c);
-	uint32_t *d = REF(uint32_t, w, o->d);
-	uint32_t value[EXEC_LANES], in_range = 0;
-
-	if (o->flags & FLAG_VOTE_SYNC && !parties_ready(w, o->e, m)) {
-		return STEP_SWITCH;
-	}
-	each_lane (m, lane) {
-		uint32_t by = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
-		uint32_t low = lane & segment, high = low | (clamp & ~segment);
-		int32_t from;
-		bool ok;
-
-		switch (o->sub) {
-		case SHFL_UP:
-			from = (int32_t)lane - (int32_t)by;
-			ok = from >= (int32_t)high;
-			break;
-		case SHFL_DOWN:
-			from = (int32_t)(lane + by);
-			ok = from <= (int32_t)high;
-			break;
-		case SHFL_BFLY:
-			from = (int32_t)(lane ^ by);
-			ok = from <= (int32_t)high;
-			break;
-		default:
-			from = (int32_t)(low | (by & ~segment));
-			ok = from <= (int32_t)high;
-			break;
-		}
-		value[lane] = a[ok ? from : (int32_t)lane];
-		in_range |= (uint32_t)ok << lane;
-	}
-	each_lane (m, lane) {
-		d[lane] = value[lane];
-	}
-	if (o->p != EXEC_NO_PRED) {
-		pred_set(w, o->p, m, in_range);
-	}
-	return STEP_NEXT;
 }
 
 static void vote(struct warp *w, const struct op *o, uint32_t party, uint32_t bits)

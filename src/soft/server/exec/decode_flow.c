@@ -153,7 +153,7 @@ int dec_shfl(struct decoder *d, int a, int b)
 {
 	static const char *const modes[] = { ".up", ".down", ".bfly", ".idx" };
 	const struct ptx_operand *in = d->insn->operands, *to;
-	struct op op = dec_op(d, op_shfl);
+	struct op op = dec_op(d, NULL);
 	int mode = dec_pick(d, modes, 4, -1), err;
 	bool sync = dec_has(d, ".sync");
 
@@ -161,6 +161,7 @@ int dec_shfl(struct decoder *d, int a, int b)
 	op.sub = (uint8_t)mode;
 	op.flags = sync ? FLAG_VOTE_SYNC : 0;
 	op.p = EXEC_NO_PRED;
+	op.fn = mode < 0 ? NULL : d->h->shfl[mode];
 	err = mode < 0 ? dec_fail(d, ".up, .down, .bfly or .idx is expected")
 		       : dec_operands(d, sync ? 5 : 4);
 	if (err < 0) {

@@ -99,6 +99,7 @@ struct handlers {
 	op_fn setp[CMP_COUNT][TY_COUNT];
 	op_fn cvt[TY_COUNT]
 		 [TY_COUNT]; /* [to][from]: round to nearest, floats to integers towards zero */
+	op_fn shfl[4];		  /* by SHFL_* */
 	op_fn load[SP_PARAM + 1]; /* any size and vector */
 	op_fn store[SP_PARAM + 1];
 	op_fn load_word[SP_PARAM + 1]
@@ -151,7 +152,6 @@ enum {
 int op_atom(struct warp *w, const struct op *o, uint32_t m); /* see atom.h */
 
 /* cross.c: between lanes. */
-int op_shfl(struct warp *w, const struct op *o, uint32_t m);
 enum { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX };
 int op_vote(struct warp *w, const struct op *o, uint32_t m);
 enum { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };

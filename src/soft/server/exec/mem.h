@@ -174,7 +174,7 @@ static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_sp
 	}                                                                                          \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		int r;                                                                             \
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
@@ -209,7 +209,7 @@ LOAD_WORD(load_shared_8, SP_SHARED, uint64_t)
 	}                                                                                          \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		int r;                                                                             \
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
@@ -288,27 +288,111 @@ static inline void store_lane(struct warp *w, const struct op *o, unsigned lane,
 	}
 }
 
-#define ANY_SIZE(name, kind, write, one)                                                           \
+/* All lanes at once for the usual shapes: at[] holds offsets from p. */
+#define LOAD_AS(D, T, ref)                                                                         \
+	do {                                                                                       \
+		D *d = REF(D, w, ref);                                                             \
+                                                                                                   \
+		STORE_LANES(D, (D) * (const T *)(q + at[i]));                                      \
+	} while (0)
+
+static NOINLINE void load_lanes(struct warp *w, const struct op *o, uint32_t m, const uint8_t *p,
+				const uint64_t *at)
+{
+	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+	const uint8_t *q = p;
+
+	for (unsigned k = 0; k < o->n; k++, q += o->size) {
+		unsigned shape = (unsigned)o->size << 2 | (o->flags >> k & 1) << 1 | (o->sub & 1);
+
+		if (refs[k] == ~0u) {
+			continue;
+		}
+		switch (shape) {
+		case 1 << 2:
+			LOAD_AS(uint32_t, uint8_t, refs[k]);
+			break;
+		case 1 << 2 | 1:
+			LOAD_AS(uint32_t, int8_t, refs[k]);
+			break;
+		case 2 << 2:
+			LOAD_AS(uint32_t, uint16_t, refs[k]);
+			break;
+		case 2 << 2 | 1:
+			LOAD_AS(uint32_t, int16_t, refs[k]);
+			break;
+		case 4 << 2:
+		case 4 << 2 | 1:
+			LOAD_AS(uint32_t, uint32_t, refs[k]);
+			break;
+		case 8 << 2 | 2:
+		case 8 << 2 | 3:
+			LOAD_AS(uint64_t, uint64_t, refs[k]);
+			break;
+		default:
+			each_lane (m, i) {
+				lane_set(w, refs[k], o->flags >> k & 1, i,
+					 read_element(q + at[i], o->size, o->sub));
+			}
+			break;
+		}
+	}
+}
+
+/* Lane after lane, so that the highest lane's whole vector stays where lanes meet. */
+static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m, uint8_t *p,
+				 const uint64_t *at)
+{
+	if (o->size == 4 && o->n > 1 && !o->flags) {
+		const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+		const uint32_t *v[4];
+
+		for (unsigned k = 0; k < o->n; k++) {
+			v[k] = REF(const uint32_t, w, refs[k]);
+		}
+		each_lane (m, i) {
+			uint32_t *to = (uint32_t *)(p + at[i]);
+
+			to[0] = v[0][i];
+			to[1] = v[1][i];
+			if (o->n == 4) {
+				to[2] = v[2][i];
+				to[3] = v[3][i];
+			}
+		}
+		return;
+	}
+	each_lane (m, i) {
+		store_lane(w, o, i, p + at[i]);
+	}
+}
+
+#define ANY_SIZE(name, kind, write, all)                                                           \
+	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
+					   uint64_t *at)                                           \
+	{                                                                                          \
+		struct mem_span span;                                                              \
+		uint8_t *p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);    \
+                                                                                                   \
+		if (unlikely(!p)) {                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		all(w, o, m, p, at);                                                               \
+		return STEP_NEXT;                                                                  \
+	}                                                                                          \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
-		struct mem_span span;                                                              \
-		uint8_t *p;                                                                        \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+		int r;                                                                             \
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
-		p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);             \
-		if (unlikely(!p)) {                                                                \
-			return mem_fault(w, o, m, kind, write);                                    \
-		}                                                                                  \
-		each_lane (m, i) {                                                                 \
-			one(w, o, i, p + at[i]);                                                   \
-		}                                                                                  \
-		return STEP_NEXT;                                                                  \
+		r = name##_at(w, o, m, at);                                                        \
+		return unlikely(r < 0) ? mem_fault(w, o, m, kind, write) : r;                      \
 	}
-ANY_SIZE(load_global, SP_GLOBAL, false, load_lane)
-ANY_SIZE(load_shared, SP_SHARED, false, load_lane)
-ANY_SIZE(store_global, SP_GLOBAL, true, store_lane)
-ANY_SIZE(store_shared, SP_SHARED, true, store_lane)
+ANY_SIZE(load_global, SP_GLOBAL, false, load_lanes)
+ANY_SIZE(load_shared, SP_SHARED, false, load_lanes)
+ANY_SIZE(store_global, SP_GLOBAL, true, store_lanes)
+ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
 
 #define BY_LANE(name, kind, write, one)                                                            \
 	HANDLER(name)                                                                              \
@@ -328,13 +412,13 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lane)
 	}
 
 /* Each lane has its own piece of memory, all of one size. */
-#define IN_LOCAL(name, write, one)                                                                 \
+#define IN_LOCAL(name, write, all)                                                                 \
 	HANDLER(name)                                                                              \
 	{                                                                                          \
 		const uint64_t stride = w->block->f->local_stride;                                 \
 		const unsigned bytes = o->size * (unsigned)o->n;                                   \
 		uint8_t *p = w->block->local + w->index * EXEC_LANES * stride;                     \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		struct mem_span span;                                                              \
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
@@ -342,16 +426,18 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lane)
 			     stride - span.high < bytes)) {                                        \
 			return mem_fault(w, o, m, SP_LOCAL, write);                                \
 		}                                                                                  \
-		each_lane (m, i) {                                                                 \
-			one(w, o, i, p + i * stride + at[i]);                                      \
+		LANES_LOOP                                                                         \
+		{                                                                                  \
+			at[i] += i * stride;                                                       \
 		}                                                                                  \
+		all(w, o, m, p, at);                                                               \
 		return STEP_NEXT;                                                                  \
 	}
-IN_LOCAL(load_local, false, load_lane)
-IN_LOCAL(store_local, true, store_lane)
+IN_LOCAL(load_local, false, load_lanes)
+IN_LOCAL(store_local, true, store_lanes)
 BY_LANE(load_param_lanes, SP_PARAM, false, load_lane)
-BY_LANE(load_generic, SP_GENERIC, false, load_lane)
-BY_LANE(store_generic, SP_GENERIC, true, store_lane)
+BY_LANE(load_generic_lanes, SP_GENERIC, false, load_lane)
+BY_LANE(store_generic_lanes, SP_GENERIC, true, store_lane)
 
 /* Nearly always a constant address: one look, then every lane gets the value. */
 HANDLER(load_param)
@@ -403,27 +489,30 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 	return (int)(any >> EXEC_WINDOW_SHIFT);
 }
 
-#define GENERIC_WORD(name, T, any)                                                                 \
-	HANDLER(name##_generic_##T)                                                                \
+#define GENERIC(name, shared, global, lanes)                                                       \
+	HANDLER(name)                                                                              \
 	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(32);                                               \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
 		int window, r = -1;                                                                \
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
 		window = same_window(at);                                                          \
 		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                    \
-			for (unsigned i = 0; i < EXEC_LANES; i++) {                                \
+			LANES_LOOP                                                                 \
+			{                                                                          \
 				at[i] -= EXEC_WINDOW_SHARED;                                       \
 			}                                                                          \
-			r = name##_shared_##T##_at(w, o, m, at);                                   \
+			r = shared##_at(w, o, m, at);                                              \
 		} else if (window == 0) {                                                          \
-			r = name##_global_##T##_at(w, o, m, at);                                   \
+			r = global##_at(w, o, m, at);                                              \
 		}                                                                                  \
-		return r < 0 ? any(w, o, m) : r;                                                   \
+		return r < 0 ? lanes(w, o, m) : r;                                                 \
 	}
-GENERIC_WORD(load, 4, load_generic)
-GENERIC_WORD(load, 8, load_generic)
-GENERIC_WORD(store, 4, store_generic)
-GENERIC_WORD(store, 8, store_generic)
+GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
+GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
+GENERIC(load_generic_4, load_shared_4, load_global_4, load_generic_lanes)
+GENERIC(load_generic_8, load_shared_8, load_global_8, load_generic_lanes)
+GENERIC(store_generic_4, store_shared_4, store_global_4, store_generic_lanes)
+GENERIC(store_generic_8, store_shared_8, store_global_8, store_generic_lanes)
 
 #endif
