@@ -36,6 +36,9 @@
 #define SOFT_RECORD_MAX 8192u
 #define SOFT_STAGING_BYTES (4u << 20)
 #define SOFT_PRINT_BYTES (1u << 20) /* of printf output that waits for the client */
+/* Records in the print ring: a word with the length and this flag (standard error), and the text. */
+#define SOFT_PRINT_ERROR 0x80000000u
+#define SOFT_PRINT_RECORD_MAX 16384u
 #define SOFT_MAX_GPUS 8u
 
 /* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither
@@ -69,6 +72,7 @@ struct soft_shared {
 	uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
 	ALIGNED(64) uint32_t context_error[SOFT_MAX_CONTEXTS]; /* server: sticky CUresult */
 	ALIGNED(64) uint32_t print_head; /* server: bytes that kernels have printed, modulo 2^32 */
+	uint32_t print_lost; /* server: texts that did not fit */
 	ALIGNED(64) uint32_t print_tail; /* client: bytes written to standard output */
 	uint8_t print[SOFT_PRINT_BYTES];
 	struct soft_stream_word streams[SOFT_MAX_STREAMS];

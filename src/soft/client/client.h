@@ -229,6 +229,8 @@ CUresult stream_wait(CUstream s, uint32_t target);
 CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
 bool word_reached(const uint32_t *done, uint32_t target);
 CUresult stream_drain(CUstream s);
+/* print.c: what kernels have printed so far. */
+void print_drain(void);
 
 /* stream.c */
 CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);

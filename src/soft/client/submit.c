@@ -179,9 +179,11 @@ CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUc
 				break;
 			}
 			futex_wait_shared(done, seen, LOOK_NS);
+			print_drain();
 		}
 		sub_acqrel(waiters, 1u);
 	}
+	print_drain();
 	return soft_context_error(ctx);
 }
 

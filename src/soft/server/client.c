@@ -197,6 +197,7 @@ int client_start(struct device *dev, int control, int pid)
 	c->control = control;
 	c->pid = pid;
 	c->event = c->bell = -1;
+	pthread_mutex_init(&c->print_lock, NULL);
 	c->pidfd = (int)syscall(SYS_pidfd_open, pid,
 				0); /* -1 on old kernels: then only the socket tells */
 	list_init(&c->in_device);

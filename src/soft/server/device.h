@@ -10,6 +10,7 @@
 
 #include "cuabi/types.h"
 #include "soft/server/exec.h"
+#include "soft/server/heap.h"
 #include "soft/server/list.h"
 #include "soft/server/memory.h"
 #include "soft/wire.h"
@@ -152,6 +153,8 @@ struct group {
 	uint64_t slice_ns;
 	uint64_t debt_ns; /* what it has used beyond its slices */
 	struct soft_counters counters;
+	struct exec_host host; /* what its kernels may ask for */
+	struct heap heap;      /* with a lock of its own */
 };
 
 struct module {
@@ -172,6 +175,8 @@ struct client {
 	int control, event, bell, pidfd;
 	int pid;
 	struct soft_shared *shared; /* NULL before hello */
+	pthread_mutex_t print_lock; /* guards the next two; the last lock that is taken */
+	uint32_t print_head, print_lost;
 	uint32_t tail;		    /* of the ring; private */
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */

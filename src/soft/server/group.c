@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "soft/server/device.h"
+#include "soft/server/print.h"
 
 struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 {
@@ -24,6 +25,12 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 	}
 	g->client = c;
 	g->gpu = gpu;
+	heap_init(&g->heap, g);
+	g->host = (struct exec_host){ .print = print_text,
+				      .complain = print_complaint,
+				      .allocate = heap_allocate,
+				      .release = heap_release,
+				      .arg = g };
 	g->slot = slot;
 	g->enabled = true;
 	g->slice_ns = dev->opt.slice_ns;
@@ -149,6 +156,7 @@ void group_destroy(struct group *g)
 	c->groups[g->slot] = NULL;
 	dev->contexts--;
 	memory_finish(&g->memory, dev);
+	heap_finish(&g->heap);
 	free(g->sms);
 	free(g);
 }

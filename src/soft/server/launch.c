@@ -44,6 +44,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->host_bytes = exec_block_bytes(&l->exec);
 	l->exec.params = l->params;
 	l->exec.space = &g->memory.space;
+	l->exec.host = &g->host;
 	l->exec.sm_count = c->dev->opt.sms;
 	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
 	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;

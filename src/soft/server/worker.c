@@ -128,6 +128,7 @@ static const struct {
 	{ EXEC_FAULT_ALIGN, CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned access" },
 	{ EXEC_FAULT_TRAP, CUDA_ERROR_LAUNCH_FAILED, "trap" },
 	{ EXEC_FAULT_INSN, CUDA_ERROR_ILLEGAL_INSTRUCTION, "illegal instruction" },
+	{ EXEC_FAULT_ASSERT, CUDA_ERROR_ASSERT, "a failed assertion" },
 	{ EXEC_NO_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block" },
 };
 
