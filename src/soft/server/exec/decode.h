@@ -222,6 +222,7 @@ int dec_carry(struct decoder *d, int kind, int in);
 int dec_testp(struct decoder *d, int a, int b);
 int dec_dot(struct decoder *d, int which, int n);
 int dec_integer(struct decoder *d, int which, int n);
+int dec_video(struct decoder *d, int which, int n);
 
 int dec_mov(struct decoder *d, int a, int b);
 int dec_selp(struct decoder *d, int a, int b);

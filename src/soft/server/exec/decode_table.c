@@ -1,6 +1,7 @@
 /* Which opcode is decoded by what: opcodes.def as a table. */
 #include "soft/server/exec/decode.h"
 #include "soft/server/exec/integer.h"
+#include "soft/server/exec/video.h"
 
 #include <stdlib.h>
 #include <string.h>
