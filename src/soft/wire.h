@@ -40,6 +40,12 @@
 #define SOFT_PRINT_ERROR 0x80000000u
 #define SOFT_PRINT_RECORD_MAX 16384u
 #define SOFT_MAX_GPUS 8u
+#define SOFT_MAX_QUEUED_BYTES (8u << 20) /* of launches of one client */
+#define SOFT_MAX_CONNECTIONS 128u	 /* clients, and who only asks */
+#define SOFT_MAX_FLAG_BYTES (64u << 10)
+#define SOFT_MAX_FLAGS 64u   /* flag pages of one context */
+#define SOFT_MAX_NAMES 1024u /* entry points of the driver API */
+#define SOFT_SLICE_MAX_US 1000000u
 
 /* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither
  * programs nor libraries are mapped (AddressSanitizer and its shadow included), so that a device
@@ -75,6 +81,8 @@ struct soft_shared {
 	uint32_t print_lost; /* server: texts that did not fit */
 	ALIGNED(64) uint32_t print_tail; /* client: bytes written to standard output */
 	uint8_t print[SOFT_PRINT_BYTES];
+	uint32_t names;			      /* client: CUABI_COUNT of its build */
+	uint32_t unsupported[SOFT_MAX_NAMES]; /* client: calls in vain, by index of cuabi_names */
 	struct soft_stream_word streams[SOFT_MAX_STREAMS];
 	struct soft_event_word events[SOFT_MAX_EVENTS];
 	ALIGNED(4096) uint8_t ring[SOFT_RING_BYTES];
@@ -226,6 +234,16 @@ enum soft_request_op {
 	SOFT_REQ_POOL_EXPORT,	 /* index: GPU, value: 0 or the pool's number. Reply: number,
 				    descriptor */
 	SOFT_REQ_POOL_IMPORT,	 /* carries it. Reply: number, index of the GPU in value32 */
+	/* Answered without HELLO. */
+	SOFT_REQ_GPUS,	      /* index: GPU, value: the first group to list */
+	SOFT_REQ_UNSUPPORTED, /* index: where to begin, value: a client's pid or 0 for all since the
+				 server started. Reply: value32 = where to go on, 0: that was all */
+	SOFT_REQ_CONTROL,     /* carries a control descriptor; object and value as of GROUP */
+	/* After HELLO. */
+	SOFT_REQ_CONTROL_OPEN, /* reply carries the context's control descriptor */
+	SOFT_REQ_FLAG_NEW,     /* value: bytes, object: 1 when kernels may write. Reply: address,
+				  bytes, carries the memfd */
+	SOFT_REQ_FLAG_MAP,     /* carries the memfd of a flag page; object as above */
 	SOFT_REQ_COUNT
 };
 
@@ -233,8 +251,8 @@ enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };
 enum soft_group_verb {
 	SOFT_GROUP_SLICE_SET,
 	SOFT_GROUP_SLICE_GET,
-	SOFT_GROUP_PREEMPT,
-	SOFT_GROUP_SCHEDULE,
+	SOFT_GROUP_PREEMPT,  /* value 1: answered when the group has left the GPU */
+	SOFT_GROUP_SCHEDULE, /* value 0 is answered when nothing of the group runs */
 	SOFT_GROUP_COUNTERS
 };
 
@@ -270,7 +288,7 @@ struct soft_hello {
 	int32_t pid;
 	uint32_t gpus;
 	uint32_t clock_khz; /* that the device attributes tell */
-	uint32_t pad;
+	uint32_t copy_engines;
 };
 
 struct soft_context_info {
@@ -310,6 +328,42 @@ struct soft_counters {
 	uint64_t left_idle, left_between, left_inside;
 };
 
+/* One context, in the list of a GPU. */
+struct soft_group_info {
+	int32_t pid;
+	uint32_t context;
+	uint64_t memory_bytes; /* device memory that it has allocated */
+	uint64_t slice_us;
+	uint64_t run_ns, switches_in, launches_done, bytes_copied;
+	int32_t error; /* sticky CUresult */
+	uint32_t enabled;
+	uint32_t blocks_resident;
+	uint32_t pad;
+};
+
+#define SOFT_GPU_GROUPS 64u
+struct soft_gpu_info {
+	uint32_t gpus; /* of this server */
+	uint32_t sms, workers, copy_engines, clock_khz;
+	uint32_t pid; /* the server */
+	uint64_t memory_bytes, memory_used;
+	uint64_t copy_bytes_s, slice_us, switch_us;
+	/* now_ns, busy_ns: two answers give the utilization of the time between them. */
+	uint64_t now_ns, busy_ns, bytes_copied, switches;
+	uint32_t groups; /* that the GPU has */
+	uint32_t n;	 /* in this answer */
+	struct soft_group_info group[SOFT_GPU_GROUPS];
+};
+
+#define SOFT_UNSUPPORTED_NAMES 48u
+struct soft_unsupported_info {
+	uint32_t n, pad;
+	struct {
+		char name[64];
+		uint64_t calls;
+	} entry[SOFT_UNSUPPORTED_NAMES];
+};
+
 struct soft_reply {
 	int32_t result;
 	uint32_t value32;
@@ -322,6 +376,8 @@ struct soft_reply {
 		struct soft_function_info function;
 		struct soft_counters counters;
 		struct soft_ipc_handle ipc;
+		struct soft_gpu_info gpu;
+		struct soft_unsupported_info unsupported;
 		char text[SOFT_TEXT_MAX]; /* error text of MODULE_LOAD, name of FUNCTION_AT */
 	};
 };

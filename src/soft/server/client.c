@@ -16,18 +16,27 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "soft/server/check.h"
-#include "soft/server/device.h"
+#include "soft/server/request.h"
 
-void client_attach(struct client *c)
+#define ASK_MS 5000 /* who does not become a client has so long between questions */
+
+bool client_attach(struct client *c)
 {
 	struct device *dev = c->dev;
+	bool ok;
 	struct epoll_event e = { .events = EPOLLIN |
 					   EPOLLET }; /* edges: nobody has to read the bell */
 
 	pthread_mutex_lock(&dev->lock);
-	list_append(&dev->clients, &c->in_device);
-	epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e);
+	ok = dev->n_attached < SOFT_MAX_CLIENTS &&
+	     epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
+	if (ok) {
+		c->attached = true;
+		dev->n_attached++;
+		list_append(&dev->clients, &c->in_device);
+	}
 	pthread_mutex_unlock(&dev->lock);
+	return ok;
 }
 
 void client_drop(struct client *c, const char *why)
@@ -112,7 +121,9 @@ static void serve(struct client *c, struct soft_request *q, struct answer *a)
 				       { .fd = c->pidfd, .events = POLLIN },
 				       { .fd = c->event, .events = POLLIN } };
 
-		if (poll(p, 3, -1) < 0 && errno != EINTR) {
+		int n = poll(p, 3, c->attached ? -1 : ASK_MS);
+
+		if (n == 0 || (n < 0 && errno != EINTR)) {
 			return;
 		}
 		if (load_relaxed(&c->dead) || p[1].revents ||
@@ -147,6 +158,10 @@ static void release(struct client *c)
 		}
 	}
 	share_client_gone(c);
+	if (c->attached) {
+		request_keep_unsupported(c);
+		dev->n_attached--;
+	}
 	list_remove(&c->in_device);
 	pthread_mutex_unlock(&dev->lock);
 	if (c->bell >= 0) {
@@ -202,7 +217,7 @@ int client_start(struct device *dev, int control, int pid)
 				0); /* -1 on old kernels: then only the socket tells */
 	list_init(&c->in_device);
 	pthread_mutex_lock(&dev->lock);
-	if (dev->n_clients < SOFT_MAX_CLIENTS) {
+	if (dev->n_clients < SOFT_MAX_CONNECTIONS) {
 		dev->n_clients++;
 		err = 0;
 	}

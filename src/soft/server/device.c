@@ -17,11 +17,15 @@
 int device_init(struct device *dev, const struct device_options *opt)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLET };
+	pthread_condattr_t attr;
 
 	memset(dev, 0, sizeof(*dev));
 	dev->opt = *opt;
+	dev->pid = getpid();
 	pthread_mutex_init(&dev->lock, NULL);
-	pthread_cond_init(&dev->settled, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&dev->settled, &attr);
 	list_init(&dev->clients);
 	list_init(&dev->groups);
 	dev->block_limit = MAX(opt->memory_bytes / 2, 512ull << 20);

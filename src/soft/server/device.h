@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "cuabi/names.h"
 #include "cuabi/types.h"
 #include "soft/server/exec.h"
 #include "soft/server/heap.h"
@@ -118,11 +120,12 @@ struct launch {
 	int priority;
 	bool own_priority; /* instead of the stream's */
 	unsigned level;
-	CUresult refused;   /* it cannot be run: the context fails when its turn comes */
 	uint32_t *gang;	    /* owned; the SM of each block once a cooperative launch has its room */
 	uint64_t workspace; /* of a cooperative launch */
 	uint64_t ns_per_kinsn; /* 0: not measured yet */
 	uint8_t *params;       /* owned */
+	struct client *client;
+	uint64_t queued_bytes; /* that it takes itself */
 };
 
 struct group {
@@ -148,7 +151,12 @@ struct group {
 	CUresult error; /* sticky */
 	bool dead;
 	bool enabled;
-	bool dirty;	   /* a stream's head may be able to start */
+	bool dirty;	     /* a stream's head may be able to start */
+	uint64_t departures; /* times that it has left the GPU */
+	int control;	     /* owned; what its owner hands to who may control it, -1: nothing */
+	dev_t control_disk;
+	ino_t control_file;
+	unsigned flags;	   /* flag pages made, ever */
 	unsigned watchers; /* requests that wait until nothing of it runs */
 	uint64_t slice_ns;
 	uint64_t debt_ns; /* what it has used beyond its slices */
@@ -171,6 +179,7 @@ struct function {
 
 struct client {
 	struct list in_device; /* once it has said hello */
+	bool attached;
 	struct device *dev;
 	int control, event, bell, pidfd;
 	int pid;
@@ -216,9 +225,10 @@ struct gpu {
 	unsigned running_blocks; /* in workers' hands */
 	uint64_t busy_from_ns;	 /* since when running_blocks is not 0 */
 	uint64_t busy_ns;	 /* that at least one block ran */
-	struct list copies;	 /* of struct op, of this GPU's groups */
-	unsigned copying;	 /* that are in an engine's hands */
-	uint64_t copy_free_ns;	 /* the engines have moved everything so far, at their bandwidth */
+	uint64_t switches, bytes_copied;
+	struct list copies;    /* of struct op, of this GPU's groups */
+	unsigned copying;      /* that are in an engine's hands */
+	uint64_t copy_free_ns; /* the engines have moved everything so far, at their bandwidth */
 	uint64_t memory_used;
 	pthread_cond_t work;			   /* idle workers other than the poller */
 	pthread_cond_t copy_work;		   /* idle copy engines */
@@ -248,6 +258,9 @@ struct device {
 	uint64_t operations, launches, refused, contexts, streams, modules;
 	uint64_t warp_instructions, lane_instructions, run_ns;
 	uint64_t last_busy_ns; /* when the last client left */
+	int pid;
+	unsigned n_attached;		   /* clients that have said hello */
+	uint64_t unsupported[CUABI_COUNT]; /* calls in vain of clients that have gone */
 };
 
 /* device.c */
@@ -330,7 +343,7 @@ void *worker_main(void *gpu);
 void *engine_main(void *gpu); /* copies */
 
 /* client.c */
-void client_attach(struct client *c); /* said hello: its ring is served from now on */
+bool client_attach(struct client *c); /* said hello: its ring is served from now on */
 int client_start(struct device *dev, int control, int pid); /* takes control */
 void client_drop(struct client *c, const char *why); /* lock held; its thread does the rest */
 void client_notice(struct client *c, const struct soft_notice *n, size_t bytes);

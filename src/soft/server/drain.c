@@ -162,22 +162,28 @@ static int take_one(struct client *c, uint32_t available)
 	return take(c, &r);
 }
 
+static bool full(const struct client *c)
+{
+	return c->queued >= SOFT_MAX_QUEUED || c->queued_bytes >= SOFT_MAX_QUEUED_BYTES;
+}
+
 int drain_client(struct client *c, bool *any)
 {
 	uint32_t head = load_acquire(&c->shared->head), before = c->tail;
 	int err = 0, taken = 0;
 
 	/* A client that is far ahead is let on in large steps: each step may cost it a wake-up. */
-	if (c->stalled && c->queued > SOFT_MAX_QUEUED / 2) {
+	if (c->stalled && (c->queued > SOFT_MAX_QUEUED / 2 ||
+			   c->queued_bytes > SOFT_MAX_QUEUED_BYTES / 2)) {
 		return 0;
 	}
-	while (head != c->tail && c->queued < SOFT_MAX_QUEUED && taken++ < TAKE_AT_ONCE && !err) {
+	while (head != c->tail && !full(c) && taken++ < TAKE_AT_ONCE && !err) {
 		if (head - c->tail > SOFT_RING_BYTES) {
 			return -EPROTO;
 		}
 		err = take_one(c, head - c->tail);
 	}
-	c->stalled = c->queued >= SOFT_MAX_QUEUED;
+	c->stalled = full(c);
 	if (c->tail != before) {
 		*any = true;
 		store_seqcst(&c->shared->tail, c->tail);

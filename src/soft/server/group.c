@@ -33,6 +33,7 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 				      .arg = g };
 	g->slot = slot;
 	g->enabled = true;
+	g->control = -1;
 	g->slice_ns = dev->opt.slice_ns;
 	list_init(&g->streams);
 	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
@@ -157,6 +158,7 @@ void group_destroy(struct group *g)
 	dev->contexts--;
 	memory_finish(&g->memory, dev);
 	heap_finish(&g->heap);
+	fd_close(g->control);
 	free(g->sms);
 	free(g);
 }

@@ -33,6 +33,9 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 		free(l);
 		return NULL;
 	}
+	l->client = c;
+	l->queued_bytes = sizeof(*l) + r->param_bytes;
+	c->queued_bytes += l->queued_bytes;
 	memcpy(l->params, r->params, r->param_bytes);
 	l->module = m->exec;
 	exec_module_ref(l->module);
@@ -67,6 +70,7 @@ void launch_free(struct launch *l)
 
 		memory_free(&g->memory, g->client->dev, l->workspace);
 	}
+	l->client->queued_bytes -= l->queued_bytes;
 	exec_module_unref(l->module);
 	free(l);
 }

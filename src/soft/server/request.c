@@ -12,8 +12,6 @@
 #include "base/shm.h"
 #include "soft/server/request.h"
 
-#define SLICE_MAX_US 10000000u
-
 static CUresult attach(struct client *c, struct answer *a)
 {
 	struct device *dev = c->dev;
@@ -51,7 +49,9 @@ static CUresult attach(struct client *c, struct answer *a)
 	c->shared->magic = SOFT_MAGIC;
 	c->shared->version = SOFT_VERSION;
 	c->shared->asleep = 1;
-	client_attach(c);
+	if (!client_attach(c)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	a->reply.hello = (struct soft_hello){ SOFT_MAGIC,	SOFT_VERSION,	       dev->opt.sms,
 					      dev->opt.workers, dev->opt.memory_bytes, getpid(),
 					      dev->opt.gpus,	dev->opt.clock_khz,    0 };
@@ -97,40 +97,6 @@ static CUresult context_create(struct client *c, const struct soft_request *q, s
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult group_control(struct client *c, const struct soft_request *q, struct answer *a)
-{
-	struct group *g = request_group(c, q);
-
-	if (!g) {
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
-	switch (q->object) {
-	case SOFT_GROUP_SLICE_SET:
-		if (q->value > SLICE_MAX_US) {
-			return CUDA_ERROR_INVALID_VALUE;
-		}
-		g->slice_ns = q->value ? q->value * 1000 : c->dev->opt.slice_ns;
-		return CUDA_SUCCESS;
-	case SOFT_GROUP_SLICE_GET:
-		a->reply.value = g->slice_ns / 1000;
-		return CUDA_SUCCESS;
-	case SOFT_GROUP_PREEMPT:
-		runlist_preempt(g);
-		return CUDA_SUCCESS;
-	case SOFT_GROUP_SCHEDULE:
-		g->enabled = q->value != 0;
-		g->dirty = true;
-		device_kick(c->dev);
-		return CUDA_SUCCESS;
-	case SOFT_GROUP_COUNTERS:
-		a->reply.counters = g->counters;
-		a->len += sizeof(a->reply.counters);
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
 /* Requests that are short and run under the lock. */
 static CUresult quick(struct client *c, const struct soft_request *q, struct answer *a)
 {
@@ -152,7 +118,9 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 	case SOFT_REQ_GLOBAL:
 		return request_global_get(c, q, a);
 	case SOFT_REQ_GROUP:
-		return group_control(c, q, a);
+		return request_group_control(c, q, a);
+	case SOFT_REQ_CONTROL_OPEN:
+		return request_control_open(c, q, a);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -168,6 +136,12 @@ void request_answer(struct client *c, const struct soft_request *q, int fd, stru
 		device_stats(c->dev, &a->reply.stats);
 		a->len += sizeof(a->reply.stats);
 		result = CUDA_SUCCESS;
+	} else if (q->op == SOFT_REQ_GPUS) {
+		result = request_gpus(c->dev, q, a);
+	} else if (q->op == SOFT_REQ_UNSUPPORTED) {
+		result = request_unsupported(c->dev, q, a);
+	} else if (q->op == SOFT_REQ_CONTROL) {
+		result = request_control(c, q, fd, a);
 	} else if (q->op == SOFT_REQ_HELLO) {
 		result = hello(c, q, a);
 	} else if (!c->shared) {
@@ -176,6 +150,10 @@ void request_answer(struct client *c, const struct soft_request *q, int fd, stru
 		result = request_module_load(c, q, fd, a);
 	} else if (request_is_memory(q->op)) {
 		result = request_memory(c, q, fd, a);
+	} else if (q->op == SOFT_REQ_FLAG_NEW) {
+		result = request_flag_new(c, q, a);
+	} else if (q->op == SOFT_REQ_FLAG_MAP) {
+		result = request_flag_map(c, q, fd, a);
 	} else {
 		pthread_mutex_lock(&c->dev->lock);
 		result = quick(c, q, a);

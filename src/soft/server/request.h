@@ -10,6 +10,19 @@ struct group *request_group(struct client *c, const struct soft_request *q);
 /* request_memory.c: everything about memory; without the lock. */
 bool request_is_memory(uint32_t op);
 CUresult request_memory(struct client *c, const struct soft_request *q, int fd, struct answer *a);
+/* request_group.c */
+CUresult request_group_control(struct client *c, const struct soft_request *q,
+			       struct answer *a); /* lock held; may let it go meanwhile */
+CUresult request_control_open(struct client *c, const struct soft_request *q,
+			      struct answer *a); /* lock held */
+CUresult request_control(struct client *c, const struct soft_request *q, int fd, struct answer *a);
+CUresult request_flag_new(struct client *c, const struct soft_request *q, struct answer *a);
+CUresult request_flag_map(struct client *c, const struct soft_request *q, int fd, struct answer *a);
+
+/* request_device.c */
+CUresult request_gpus(struct device *dev, const struct soft_request *q, struct answer *a);
+CUresult request_unsupported(struct device *dev, const struct soft_request *q, struct answer *a);
+void request_keep_unsupported(struct client *c); /* lock held: before it goes */
 
 /* request_module.c: load without the lock, the others with it. */
 CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,

@@ -18,6 +18,7 @@ static void depart(struct gpu *gpu, uint64_t now)
 	}
 	list_remove(&g->in_gpu);
 	list_append(&gpu->groups, &g->in_gpu);
+	g->departures++;
 	gpu->current = NULL;
 	gpu->leaving = false;
 }
@@ -41,6 +42,7 @@ static void arrive(struct gpu *gpu, struct group *g, uint64_t now)
 	gpu->ready_ns = now;
 	if (gpu->loaded != g) {
 		g->counters.switches_in++;
+		gpu->switches++;
 		gpu->ready_ns += gpu->loaded ? gpu->dev->opt.switch_ns : 0;
 	}
 	gpu->current = gpu->loaded = g;

@@ -273,6 +273,7 @@ static void run_copy(struct gpu *gpu, struct work *w)
 	gpu->copying--;
 	op->running = false;
 	g->counters.bytes_copied += bytes;
+	gpu->bytes_copied += bytes;
 	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
 	if (g->watchers) {
 		pthread_cond_broadcast(&dev->settled);
