@@ -165,7 +165,7 @@ static struct merge_name *name_get(struct ptx_merge *m, struct merge_unit *u, co
 	if (!n) {
 		n = ptx_arena_alloc(&m->arena, sizeof(*n));
 		n = n && strmap_add(&u->names, name, n) == 0 ? n : NULL;
-		if (n && strmap_add(&m->taken, name, u) == -ENOMEM) {
+		if (n && strmap_add(&m->taken, name, n) == -ENOMEM) {
 			n = NULL;
 		}
 	}

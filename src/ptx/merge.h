@@ -16,7 +16,8 @@ struct ptx_merge {
 	struct merge_unit *units; /* owned */
 	uint32_t n;
 	struct strmap symbols; /* struct merge_symbol */
-	struct strmap taken;   /* names that nothing may be renamed to */
+	struct strmap
+		taken; /* names that nothing may be renamed to: struct merge_name, the first */
 	struct ptx_arena arena;
 };
 

@@ -203,10 +203,10 @@ int merge_rename_locals(struct ptx_merge *m)
 	for (uint32_t i = 0; i < m->n; i++) {
 		strmap_each (&m->units[i].names, e) {
 			struct merge_name *n = e->value;
-			struct merge_unit *first = strmap_get_n(&m->taken, e->key, e->key_len);
+			bool first = strmap_get_n(&m->taken, e->key, e->key_len) == n;
 
-			if (n->symbol || (first == &m->units[i] &&
-					  !strmap_get_n(&m->symbols, e->key, e->key_len))) {
+			if (n->symbol ||
+			    (first && !strmap_get_n(&m->symbols, e->key, e->key_len))) {
 				continue;
 			}
 			n->renamed = free_name(m, e->key, i);

@@ -139,6 +139,7 @@ struct CUfunction_st {
 	uint32_t id, n_params, param_bytes;
 	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
 	uint32_t max_dynamic_shared;
+	int carveout; /* preferred percentage of shared memory + 1; 0: not set */
 	char *name; /* owned */
 	struct {
 		uint32_t offset, bytes;

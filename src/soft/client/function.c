@@ -51,14 +51,16 @@ static CUresult get_attribute(int *ret, CUfunction_attribute what, CUfunction h)
 		*ret = (int)f->registers;
 		break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+		*ret = (int)f->module->arch;
+		break;
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*ret = 70;
+		*ret = (int)SOFT_ARCH;
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*ret = (int)f->max_dynamic_shared;
 		break;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		*ret = -1;
+		*ret = f->carveout - 1;
 		break;
 	default:
 		if ((unsigned)what > CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
@@ -88,7 +90,11 @@ static CUresult set_attribute(CUfunction h, CUfunction_attribute what, int value
 		return e;
 	}
 	if (what == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
-		return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		if (value < -1 || value > 100) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		f->carveout = value + 1;
+		return CUDA_SUCCESS;
 	}
 	if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
 	    (uint64_t)value + f->shared_bytes > SOFT_SHARED_PER_BLOCK) {
@@ -112,16 +118,14 @@ CUresult cuFuncSetCacheConfig(CUfunction h, CUfunc_cache config)
 {
 	CUfunction f;
 
-	(void)config;
-	return function_current(h, &f);
+	return (unsigned)config > 3 ? CUDA_ERROR_INVALID_VALUE : function_current(h, &f);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction h, CUsharedconfig config)
 {
 	CUfunction f;
 
-	(void)config;
-	return function_current(h, &f);
+	return (unsigned)config > 2 ? CUDA_ERROR_INVALID_VALUE : function_current(h, &f);
 }
 
 CUresult cuFuncGetModule(CUmodule *ret, CUfunction h)

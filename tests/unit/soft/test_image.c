@@ -1,0 +1,493 @@
+/* Loading code: fat binaries, logs, linking, libraries; each in a child process, since libcuda
+ * keeps its state in the process. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../ptx/fatbin_make.h"
+#include "rig.h"
+
+#define HEAD ".version 7.8\n.target sm_75\n.address_size 64\n"
+
+/* out[0] = number(7). */
+#define CALLER(number)                                                                             \
+	".visible .entry run(.param .u64 out)\n{\n"                                                \
+	"	.reg .b32 %r<3>;\n	.reg .b64 %rd<2>;\n"                                                  \
+	"	ld.param.u64 %rd1, [out];\n"                                                             \
+	"	mov.u32 %r1, 7;\n"                                                                       \
+	"	{\n	.param .b32 a;\n	.param .b32 b;\n"                                                   \
+	"	st.param.b32 [a], %r1;\n"                                                                \
+	"	call.uni (b), " number ", (a);\n"                                                  \
+	"	ld.param.b32 %r2, [b];\n	}\n"                                                            \
+	"	st.global.u32 [%rd1], %r2;\n	ret;\n}\n"
+
+/* Its argument times factor, plus a variable of its own. */
+#define CALLEE(linkage, name, factor, more)                                                        \
+	".global .u32 own = " more ";\n" linkage " .func (.param .b32 r) " name                    \
+	"(.param .b32 x)\n{\n"                                                                     \
+	"	.reg .b32 %r<4>;\n"                                                                      \
+	"	ld.param.b32 %r1, [x];\n"                                                                \
+	"	ld.global.u32 %r2, [own];\n"                                                             \
+	"	mad.lo.u32 %r3, %r1, " factor ", %r2;\n"                                           \
+	"	st.param.b32 [r], %r3;\n	ret;\n}\n"
+
+#define PROTOTYPE(name) ".extern .func (.param .b32 r) " name "(.param .b32 x);\n"
+
+static const char plain[] = HEAD ".global .align 4 .u32 kept = 41;\n"
+				 ".visible .entry store(.param .u64 out, .param .u32 v)\n{\n"
+				 "	.reg .b32 %r<2>;\n	.reg .b64 %rd<2>;\n"
+				 "	ld.param.u64 %rd1, [out];\n	ld.param.u32 %r1, [v];\n"
+				 "	st.global.u32 [%rd1], %r1;\n	ret;\n}\n"
+				 ".visible .entry second() { ret; }\n";
+
+static CUcontext context(void)
+{
+	CUcontext ctx;
+
+	CU(cuInit(0));
+	CU(cuCtxCreate_v2(&ctx, 0, 0));
+	return ctx;
+}
+
+/* What the kernel writes to its first parameter. */
+static uint32_t result_of(CUfunction f, uint32_t v)
+{
+	CUdeviceptr out;
+	uint32_t got = 0;
+	void *params[] = { &out, &v };
+
+	CU(cuMemAlloc_v2(&out, 4));
+	CU(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	CU(cuMemcpyDtoH_v2(&got, out, 4));
+	CU(cuMemFree_v2(out));
+	return got;
+}
+
+static void check_module(CUmodule m)
+{
+	CUfunction f;
+
+	CU(cuModuleGetFunction(&f, m, "store"));
+	CHECK(result_of(f, 1234) == 1234);
+	CU(cuModuleUnload(m));
+}
+
+static void write_file(const char *path, const void *data, size_t n)
+{
+	FILE *f = fopen(path, "wb");
+
+	CHECK(f && fwrite(data, 1, n, f) == n);
+	fclose(f);
+}
+
+static void make_fatbin(struct buf *b, uint64_t how)
+{
+	size_t at = make_begin(b);
+
+	make_entry(b, FATBIN_CUBIN, 90,
+		   "\x7f"
+		   "ELF....",
+		   8, 0);
+	make_entry(b, FATBIN_PTX, 75, plain, sizeof(plain), how);
+	make_end(b, at);
+}
+
+static void load_every_way(void *arg)
+{
+	static const uint64_t how[] = { 0, FATBIN_LZ4, FATBIN_ZSTD };
+	char path[96];
+
+	(void)arg;
+	context();
+	snprintf(path, sizeof(path), "%s/image", rig_dir);
+	for (size_t i = 0; i < ARRAY_SIZE(how); i++) {
+		struct buf b = { 0 };
+		struct fatbin_wrapper w = { FATBIN_WRAPPER_MAGIC, 1, NULL, NULL };
+		const void *list[] = { NULL, NULL };
+		CUmodule m;
+
+		make_fatbin(&b, how[i]);
+		w.data = list[0] = b.data;
+		CU(cuModuleLoadData(&m, b.data));
+		check_module(m);
+		CU(cuModuleLoadFatBinary(&m, b.data));
+		check_module(m);
+		CU(cuModuleLoadFatBinary(&m, &w));
+		check_module(m);
+		w.version = 2;
+		w.more = list;
+		CU(cuModuleLoadData(&m, &w));
+		check_module(m);
+		write_file(path, b.data, b.len);
+		CU(cuModuleLoad(&m, path));
+		check_module(m);
+		buf_finish(&b);
+	}
+	unlink(path);
+}
+
+static void fat_binaries_load_every_way(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(load_every_way, NULL), 0);
+}
+
+static void refuse_images(void *arg)
+{
+	uint8_t elf[64] = { 0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190 };
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+	CUmodule m;
+
+	(void)arg;
+	CU_IS(CUDA_ERROR_NOT_INITIALIZED, cuModuleLoadData(&m, plain));
+	CU(cuInit(0));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadData(&m, plain));
+	context();
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuModuleLoadData(&m, NULL));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuModuleLoadData(NULL, plain));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuModuleLoadDataEx(&m, plain, 1, NULL, NULL));
+	CU_IS(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&m, "/nonexistent/file"));
+	make_entry(&b, FATBIN_CUBIN, 90,
+		   "\x7f"
+		   "ELF....",
+		   8, 0);
+	make_end(&b, at);
+	CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadFatBinary(&m, b.data));
+	CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&m, elf));
+	elf[18] = 62;
+	CU_IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, elf));
+	b.data[16 + 8] = 120; /* longer than its container */
+	CU_IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, b.data));
+	memset(b.data + 8, 0xff, 8);
+	CU_IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, b.data));
+	CU_IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, "ab"));
+	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, "no ptx at all"));
+	CU_IS(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+	      cuModuleLoadData(&m, ".version 10.0\n.target sm_75\n.address_size 64\n"));
+	buf_finish(&b);
+}
+
+static void what_cannot_be_loaded_is_told_apart(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(refuse_images, NULL), 0);
+}
+
+static void read_logs(void *arg)
+{
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+				   CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+				   CU_JIT_LOG_VERBOSE,	    CU_JIT_WALL_TIME,
+				   CU_JIT_MAX_REGISTERS,    CU_JIT_TARGET,
+				   (CUjit_option)1000 };
+	char error[200] = "old", info[400] = "old";
+	void *values[] = { error,      (void *)sizeof(error),
+			   info,       (void *)sizeof(info),
+			   (void *)1,  NULL,
+			   (void *)32, (void *)80,
+			   NULL };
+	static const char wrong[] =
+		HEAD ".visible .entry k() {\n\tfrobnicate.u32 %r1, %r2;\n\tret;\n}\n";
+	CUmodule m;
+
+	(void)arg;
+	context();
+	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, wrong, 9, options, values));
+	CHECK(strstr(error, "frobnicate") && strstr(error, "5"));
+	CHECK((size_t)values[1] == strlen(error) && (size_t)values[3] == 0 && !*info);
+	CHECK(values[5] != NULL); /* some time was taken */
+	values[1] = (void *)8;	  /* a short buffer is not overrun */
+	memset(error, 'x', sizeof(error));
+	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, wrong, 9, options, values));
+	CHECK(strlen(error) == 7 && error[8] == 'x' && (size_t)values[1] == 7);
+	values[1] = (void *)sizeof(error);
+	values[3] = (void *)sizeof(info);
+	CU(cuModuleLoadDataEx(&m, plain, 9, options, values));
+	CHECK(!*error && (size_t)values[1] == 0);
+	CHECK(strstr(info, "'store'") && (size_t)values[3] == strlen(info));
+}
+
+static void logs_say_what_is_wrong_and_where(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(read_logs, NULL), 0);
+}
+
+static void link_inputs(void *arg)
+{
+	static char caller[] = HEAD PROTOTYPE("scale") ".global .u32 own = 9;\n" CALLER("scale");
+	static const char callee[] = HEAD CALLEE(".visible", "scale", "3", "100");
+	struct buf b = { 0 };
+	size_t at = make_begin(&b), bytes = 0;
+	CUlinkState s;
+	CUfunction f;
+	CUmodule m;
+	void *image, *again;
+
+	(void)arg;
+	context();
+	make_entry(&b, FATBIN_PTX, 75, callee, strlen(callee), FATBIN_ZSTD);
+	make_end(&b, at);
+	CU(cuLinkCreate_v2(0, NULL, NULL, &s));
+	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, caller, sizeof(caller), "caller.ptx", 0, NULL,
+			    NULL));
+	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_FATBINARY, b.data, b.len, NULL, 0, NULL, NULL));
+	CU(cuLinkComplete(s, &image, &bytes));
+	CU(cuLinkComplete(s, &again, &bytes));
+	CHECK(image == again && bytes == strlen(image) + 1);
+	CU_IS(CUDA_ERROR_INVALID_HANDLE,
+	      cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, caller, sizeof(caller), "more", 0, NULL, NULL));
+	CU(cuModuleLoadData(&m, image));
+	CU(cuLinkDestroy(s));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(s));
+	CU(cuModuleGetFunction(&f, m, "run"));
+	CHECK(result_of(f, 0) == 121);
+	buf_finish(&b);
+}
+
+static void linked_modules_call_each_other(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(link_inputs, NULL), 0);
+}
+
+static void refuse_links(void *arg)
+{
+	static char caller[] = HEAD PROTOTYPE("scale") CALLER("scale");
+	static char twice[] = HEAD CALLEE(".visible", "scale", "3", "1");
+	static char elf[64] = { 0x7f, 'E', 'L', 'F', 2, 1, 1 };
+	char log[300], path[96];
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[2], *image;
+	CUlinkState s;
+	size_t n;
+
+	(void)arg;
+	elf[18] = (char)190;
+	CU(cuInit(0));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuLinkCreate_v2(0, NULL, NULL, &s));
+	context();
+#define CREATE()                                                                                   \
+	(values[0] = log, values[1] = (void *)sizeof(log), cuLinkCreate_v2(2, options, values, &s))
+	CU(CREATE());
+	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, caller, sizeof(caller), "a.ptx", 0, NULL, NULL));
+	CU_IS(CUDA_ERROR_UNKNOWN, cuLinkComplete(s, &image, &n));
+	CHECK(strstr(log, "Undefined reference to 'scale' in 'a.ptx'"));
+	CHECK((size_t)values[1] == strlen(log));
+	CU(cuLinkDestroy(s));
+	CU(CREATE());
+	CU(cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, twice, sizeof(twice), "a.ptx", 0, NULL, NULL));
+	CU_IS(CUDA_ERROR_INVALID_SOURCE,
+	      cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, twice, sizeof(twice), "b.ptx", 0, NULL, NULL));
+	CHECK(strstr(log, "'scale'") && strstr(log, "b.ptx"));
+	CU_IS(CUDA_ERROR_INVALID_SOURCE, cuLinkComplete(s, &image, &n));
+	CU(cuLinkDestroy(s));
+	CU(CREATE());
+	CU_IS(CUDA_ERROR_INVALID_PTX, cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, (char[]){ HEAD "foo" },
+						       sizeof(HEAD "foo"), "x.ptx", 0, NULL, NULL));
+	CHECK(strstr(log, "x.ptx:4"));
+	CU(cuLinkDestroy(s));
+	for (int type = CU_JIT_INPUT_CUBIN; type <= CU_JIT_INPUT_NVVM; type++) {
+		if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY) {
+			CU(CREATE());
+			CU_IS(type == CU_JIT_INPUT_CUBIN ? CUDA_ERROR_NO_BINARY_FOR_GPU
+							 : CUDA_ERROR_NOT_SUPPORTED,
+			      cuLinkAddData_v2(s, (CUjitInputType)type, elf, sizeof(elf), "in", 0,
+					       NULL, NULL));
+			CHECK(strstr(log, "in: ") && strstr(log, "cannot be linked"));
+			CU(cuLinkDestroy(s));
+		}
+	}
+	CU(CREATE());
+	CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
+	      cuLinkAddFile_v2(s, CU_JIT_INPUT_PTX, "/nonexistent", 0, NULL, NULL));
+	snprintf(path, sizeof(path), "%s/a.ptx", rig_dir);
+	write_file(path, twice, strlen(twice));
+	CU(cuLinkAddFile_v2(s, CU_JIT_INPUT_PTX, path, 0, NULL, NULL));
+	unlink(path);
+	CU(cuLinkComplete(s, &image, &n));
+	CHECK(strcmp(image, twice) == 0); /* one input stays as it was written */
+	CU(cuLinkDestroy(s));
+}
+
+static void what_cannot_be_linked_is_named(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(refuse_links, NULL), 0);
+}
+
+static void use_library(void *arg)
+{
+	CUcontext first, second;
+	CUkernel k, found[4];
+	CUlibrary l, of;
+	CUmodule m, same;
+	CUfunction f;
+	CUdeviceptr g;
+	const char *name;
+	size_t bytes;
+	unsigned n;
+	int value;
+
+	(void)arg;
+	CU(cuInit(0));
+	/* Without a context: names are known. */
+	CU(cuLibraryLoadData(&l, plain, NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernelCount(&n, l));
+	CHECK(n == 2);
+	CU(cuLibraryEnumerateKernels(found, 4, l));
+	CU(cuLibraryGetKernel(&k, l, "store"));
+	CHECK(k == found[0] || k == found[1]);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuLibraryGetKernel(&k, l, "third"));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuKernelGetFunction(&f, k));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuLibraryGetModule(&m, l));
+	CU(cuKernelGetName(&name, k));
+	CHECK(strcmp(name, "store") == 0);
+	CU(cuKernelGetLibrary(&of, k));
+	CHECK(of == l);
+	/* In two contexts. */
+	first = context();
+	CHECK(result_of((CUfunction)(void *)k, 5) == 5);
+	second = context();
+	CU(cuKernelGetFunction(&f, k));
+	CHECK(result_of(f, 6) == 6);
+	CU(cuLibraryGetModule(&m, l));
+	CU(cuFuncGetModule(&same, f));
+	CHECK(m == same);
+	CU_IS(CUDA_ERROR_NOT_PERMITTED, cuModuleUnload(m));
+	CU(cuLibraryGetGlobal(&g, &bytes, l, "kept"));
+	CHECK(bytes == 4);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(&g, &bytes, l, "kept"));
+	CU(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, f));
+	CHECK(value == 75);
+	CU(cuKernelSetCacheConfig(k, CU_FUNC_CACHE_PREFER_L1, 0));
+	CU(cuKernelGetParamInfo(k, 1, &bytes, NULL));
+	CHECK(bytes == 8);
+	CU(cuLibraryUnload(l));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuLibraryGetKernelCount(&n, l));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuKernelGetName(&name, k));
+	CU(cuCtxDestroy_v2(second));
+	CU(cuCtxDestroy_v2(first));
+}
+
+static void a_library_serves_every_context(void **state)
+{
+	struct soft_stats before = rig_settled();
+
+	(void)state;
+	assert_int_equal(rig_run(use_library, NULL), 0);
+	assert_int_equal(rig_settled().modules, before.modules);
+}
+
+static void refuse_libraries(void *arg)
+{
+	CUlibraryOption bad[] = { (CUlibraryOption)77 };
+	CUlibrary l;
+	struct buf b = { 0 };
+
+	(void)arg;
+	CU(cuInit(0));
+	for (int i = 0; i < 2; i++) { /* without and with a context */
+		size_t at;
+
+		buf_clear(&b);
+		at = make_begin(&b);
+		make_entry(&b, FATBIN_CUBIN, 90,
+			   "\x7f"
+			   "ELF....",
+			   8, 0);
+		make_end(&b, at);
+		CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU,
+		      cuLibraryLoadData(&l, b.data, NULL, NULL, 0, NULL, NULL, 0));
+		CU_IS(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+		      cuLibraryLoadData(&l, ".version 11.0\n", NULL, NULL, 0, NULL, NULL, 0));
+		CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
+		      cuLibraryLoadFromFile(&l, "/nonexistent", NULL, NULL, 0, NULL, NULL, 0));
+		CU_IS(CUDA_ERROR_INVALID_VALUE,
+		      cuLibraryLoadData(&l, plain, NULL, NULL, 0, bad, NULL, 1));
+		context();
+	}
+	CU_IS(CUDA_ERROR_INVALID_PTX,
+	      cuLibraryLoadData(&l, HEAD "foo", NULL, NULL, 0, NULL, NULL, 0));
+	buf_finish(&b);
+}
+
+static void libraries_that_cannot_be_loaded_are_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(refuse_libraries, NULL), 0);
+}
+
+static void list_functions(void *arg)
+{
+	CUmoduleLoadingMode mode;
+	CUfunction f[4] = { 0 };
+	const char *name;
+	CUtexref tex;
+	CUmodule m;
+	unsigned n;
+
+	(void)arg;
+	context();
+	CU(cuModuleGetLoadingMode(&mode));
+	CHECK(mode == CU_MODULE_EAGER_LOADING);
+	CU(cuModuleLoadData(&m, plain));
+	CU(cuModuleGetFunctionCount(&n, m));
+	CHECK(n == 2);
+	CU(cuModuleEnumerateFunctions(f, 1, m));
+	CHECK(f[0] && !f[1]);
+	CU(cuModuleEnumerateFunctions(f, 4, m));
+	CHECK(f[0] && f[1] && f[0] != f[1] && !f[2]);
+	CU(cuFuncGetName(&name, f[0]));
+	CHECK(strcmp(name, "store") == 0 || strcmp(name, "second") == 0);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetTexRef(&tex, m, "tex"));
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f[0], m, "third"));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuModuleGetFunctionCount(&n, NULL));
+	CU(cuModuleUnload(m));
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(m));
+}
+
+static void a_module_lists_its_functions(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(list_functions, NULL), 0);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	rig_open();
+	rig_start((const char *[]){ "--mem", "256M", "--sms", "2", NULL });
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fat_binaries_load_every_way),
+		cmocka_unit_test(what_cannot_be_loaded_is_told_apart),
+		cmocka_unit_test(logs_say_what_is_wrong_and_where),
+		cmocka_unit_test(linked_modules_call_each_other),
+		cmocka_unit_test(what_cannot_be_linked_is_named),
+		cmocka_unit_test(a_library_serves_every_context),
+		cmocka_unit_test(libraries_that_cannot_be_loaded_are_refused),
+		cmocka_unit_test(a_module_lists_its_functions),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
