@@ -133,6 +133,7 @@ static void a_fault_is_explained_in_the_log(void **state)
 
 static void jit_program(void *arg)
 {
+	static const unsigned char cubin[64] = { 0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190 };
 	static const char bad[] =
 		".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry f()\n{\n"
 		"\tfrobnicate.u32 %r1, %r2;\n\tret;\n}\n";
@@ -145,7 +146,7 @@ static void jit_program(void *arg)
 	rig_context();
 	CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, bad, 2, o, v));
 	CHECK(strstr(log, ":6") && strstr(log, "frobnicate"));
-	CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&m, "\177ELF\002\001\001"));
+	CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&m, cubin));
 	CU_IS(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&m, "/nonexistent/k.ptx"));
 }
 
