@@ -111,6 +111,11 @@ struct CUstream_st {
 	int priority;
 	unsigned flags;
 	uint64_t id;
+	unsigned sync_policy; /* CU_SYNC_POLICY_*; 0: the context's */
+	bool reprioritized;   /* launches carry the priority: the server knows another one */
+	unsigned sync_domain, domain_map[2];
+	CUaccessPolicyWindow window;
+	struct capturing *capturing; /* owned by capture.c; NULL: it has never captured */
 };
 
 struct CUevent_st {
@@ -121,6 +126,8 @@ struct CUevent_st {
 		target; /* of the last record: where and when it is reached; soft.ring_lock */
 	bool recorded;
 	unsigned flags;
+	uint64_t shared; /* of several processes: its handle at the server; 0: of this one only */
+	struct captured *captured; /* owned by capture.c; NULL: it has never been in a capture */
 };
 
 struct CUmodule_st {
@@ -140,7 +147,7 @@ struct CUfunction_st {
 	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
 	uint32_t max_dynamic_shared;
 	int carveout; /* preferred percentage of shared memory + 1; 0: not set */
-	char *name; /* owned */
+	char *name;   /* owned */
 	struct {
 		uint32_t offset, bytes;
 	} * params; /* owned */
@@ -226,7 +233,16 @@ CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *m
 		  size_t more_bytes, uint32_t *ret_target);
 CUresult ring_put_record(CUstream s, CUevent e);
 CUresult ring_put_wait(CUstream s, CUevent e);
+/* Several records together: between begin and end nobody else puts any. */
+void ring_begin(void);
+void ring_end(void);
+CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes);
+CUresult ring_add_record(CUstream s, CUevent e);
+CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
 CUresult stream_wait(CUstream s, uint32_t target);
+/* blocking: sleeps at once instead of looking for a while. */
+CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
+		       bool blocking);
 CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
 bool word_reached(const uint32_t *done, uint32_t target);
 CUresult stream_drain(CUstream s);
@@ -237,6 +253,9 @@ void print_drain(void);
 CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
 CUresult stream_end(CUstream s);
 CUresult context_drain(CUcontext ctx);
+void streams_forget(CUcontext ctx); /* the context has ended: its streams too */
+/* Each stream of the context, until fn fails. */
+CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg);
 
 /* memory.c */
 /* Memory in host kinds appears at its device address; *ret_fd, when wanted, is what backs it. */

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 
 #include "base/atomic.h"
+#include "soft/client/capture.h"
 #include "soft/client/client.h"
+#include "soft/client/event.h"
 
 #define API_VERSION 13000u
 
@@ -117,6 +119,8 @@ CUresult context_end(CUcontext ctx)
 	context_drain(ctx);
 	destroy_on_server(ctx->slot);
 	memory_forget(ctx);
+	streams_forget(ctx);
+	events_forget(ctx);
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
 		if (soft.stream_used[i] == 1 && soft.stream_owner[i] == ctx->slot) {
@@ -329,6 +333,7 @@ CUresult cuCtxSynchronize(void)
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
+	e = e ? e : capture_sync_context(ctx);
 	return e ? e : context_drain(ctx);
 }
 
@@ -336,6 +341,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
 	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
 
+	e = e ? e : capture_sync_context(ctx);
 	return e ? e : context_drain(ctx);
 }
 

@@ -1,10 +1,20 @@
-/* Host functions in streams: cuLaunchHostFunc and cuStreamAddCallback. */
+/* Calls on the host in the order of a stream: cuLaunchHostFunc, cuStreamAddCallback, and the parts
+ * of graph copies that reach memory of the program's own. */
 #ifndef GBPF_SOFT_CLIENT_HOST_H
 #define GBPF_SOFT_CLIENT_HOST_H
 
 #include <stdint.h>
 
-#include "cuabi/types.h"
+#include "soft/client/client.h"
+
+struct host_call {
+	CUhostFn fn;
+	CUstreamCallback callback;
+	void *user;
+	CUstream stream;
+	struct copy copy;	/* when there is neither function */
+	struct host_call *next; /* of who keeps some */
+};
 
 /* On the agent thread: runs and forgets the function behind a cookie. */
 void host_run(uint64_t cookie, CUresult context_error);

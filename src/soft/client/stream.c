@@ -3,7 +3,11 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "soft/client/client.h"
+#include "soft/client/capture.h"
+#include "soft/client/event.h"
+#include "soft/client/graph_exec.h"
+
+static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; soft.lock */
 
 static int take_slot(void)
 {
@@ -40,6 +44,8 @@ CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING
 							    : CU_STREAM_DEFAULT;
 		s->id = ++soft.next_id;
+		s->domain_map[1] = 1;
+		streams[slot] = s;
 	} else if (slot >= 0) {
 		soft.stream_used[slot] = 0;
 	}
@@ -55,13 +61,52 @@ CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 CUresult stream_end(CUstream s)
 {
 	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_DESTROY };
-	CUresult e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	CUresult e;
 
+	capture_forget_stream(s);
+	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
 	pthread_mutex_lock(&soft.lock);
 	soft.stream_used[s->slot] = 2;
+	streams[s->slot] = NULL;
 	object_delete(s);
 	pthread_mutex_unlock(&soft.lock);
 	return e;
+}
+
+CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS && !e; i++) {
+		if (streams[i] && (!ctx || streams[i]->context == ctx)) {
+			e = fn(streams[i], arg);
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void streams_forget(CUcontext ctx)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		CUstream s;
+
+		pthread_mutex_lock(&soft.lock);
+		s = streams[i] && streams[i]->context == ctx && streams[i] != ctx->legacy
+			    ? streams[i]
+			    : NULL;
+		if (s || (streams[i] && streams[i]->context == ctx)) {
+			streams[i] = NULL;
+		}
+		pthread_mutex_unlock(&soft.lock);
+		if (s) {
+			capture_forget_stream(s);
+			pthread_mutex_lock(&soft.lock);
+			object_delete(s);
+			pthread_mutex_unlock(&soft.lock);
+		}
+	}
 }
 
 CUresult context_drain(CUcontext ctx)
@@ -126,7 +171,10 @@ static CUresult synchronize(int pt, CUstream h)
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
-	return e ? e : stream_drain(s);
+	e = e ? e : capture_sync(s);
+	e = e ? e : stream_drain(s);
+	exec_reap();
+	return e;
 }
 PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
 
@@ -135,6 +183,7 @@ static CUresult query(int pt, CUstream h)
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
+	e = e ? e : capture_sync(s);
 	if (e) {
 		return e;
 	}
@@ -215,68 +264,110 @@ static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 }
 PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream h, CUdevice *ret), h, ret)
 
-static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
-{
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (!e && ret) {
-		*ret = CU_STREAM_CAPTURE_STATUS_NONE; /* capture is not supported, so nobody
-							 captures */
-	}
-	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
-
-/* Capture is not supported, so nobody captures and these answer that. */
-
-static CUresult capture_info(int pt, CUstream h, CUstreamCaptureStatus *ret)
-{
-	return is_capturing(pt, h, ret);
-}
-PAIR(cuStreamGetCaptureInfo, _ptsz, capture_info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h, ret)
-PAIR(cuStreamGetCaptureInfo_v2, _ptsz, capture_info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, size_t *n),
-     h, ret)
-PAIR(cuStreamGetCaptureInfo_v3, _ptsz, capture_info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n),
-     h, ret)
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	static __thread CUstreamCaptureMode own;
-	CUstreamCaptureMode before = own;
-	CUresult e = soft_check();
-
-	if (e) {
-		return e;
-	}
-	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	own = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
-}
-
 static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
 {
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
-	if (e) {
-		return e;
-	}
-	if (!object_is(ev, OBJECT_EVENT)) {
-		return CUDA_ERROR_INVALID_HANDLE;
-	}
-	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return ev->recorded ? ring_put_wait(s, ev) : CUDA_SUCCESS;
+	return e ? e : event_wait(s, ev, flags);
 }
 PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
      flags)
+
+/* Attributes. */
+
+static CUresult get_attribute(int pt, CUstream h, CUstreamAttrID id, CUstreamAttrValue *v)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e || !v) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	memset(v, 0, sizeof(*v));
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		v->accessPolicyWindow = s->window;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		v->syncPolicy = s->sync_policy ? s->sync_policy : CU_SYNC_POLICY_AUTO;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		v->priority = s->priority;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+		v->memSyncDomain = s->sync_domain;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		v->memSyncDomainMap.default_ = (unsigned char)s->domain_map[0];
+		v->memSyncDomainMap.remote = (unsigned char)s->domain_map[1];
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+PAIR(cuStreamGetAttribute, _ptsz, get_attribute,
+     (CUstream h, CUstreamAttrID id, CUstreamAttrValue *v), h, id, v)
+
+static CUresult set_policy(CUstream s, unsigned policy)
+{
+	if (policy < CU_SYNC_POLICY_AUTO || policy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	s->sync_policy = policy;
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e || !v) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* kept, without effect */
+		s->window = v->accessPolicyWindow;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		return set_policy(s, v->syncPolicy);
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		s->priority = MIN(MAX(v->priority, SOFT_PRIORITY_GREATEST), 0);
+		s->reprioritized = true;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: /* kept: memory is coherent */
+		s->sync_domain = v->memSyncDomain;
+		return v->memSyncDomain > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		s->domain_map[0] = v->memSyncDomainMap.default_;
+		s->domain_map[1] = v->memSyncDomainMap.remote;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+PAIR(cuStreamSetAttribute, _ptsz, set_attribute,
+     (CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v), h, id, v)
+
+static CUresult copy_attributes(int pt, CUstream to, CUstream from)
+{
+	CUstream t, f;
+	CUresult e = soft_stream(to, pt, &t);
+
+	e = e ? e : soft_stream(from, pt, &f);
+	if (e) {
+		return e;
+	}
+	if (t->context != f->context) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	t->sync_policy = f->sync_policy;
+	t->window = f->window;
+	t->sync_domain = f->sync_domain;
+	t->reprioritized |= t->priority != f->priority;
+	t->priority = f->priority;
+	memcpy(t->domain_map, f->domain_map, sizeof(t->domain_map));
+	return CUDA_SUCCESS;
+}
+PAIR(cuStreamCopyAttributes, _ptsz, copy_attributes, (CUstream to, CUstream from), to, from)

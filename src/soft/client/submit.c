@@ -105,12 +105,27 @@ CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *m
 	return e;
 }
 
-CUresult ring_put_record(CUstream s, CUevent ev)
+void ring_begin(void)
+{
+	pthread_mutex_lock(&soft.ring_lock);
+}
+
+void ring_end(void)
+{
+	pthread_mutex_unlock(&soft.ring_lock);
+	ring_bell();
+}
+
+CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes)
+{
+	return put(s, r, bytes, NULL, 0);
+}
+
+CUresult ring_add_record(CUstream s, CUevent ev)
 {
 	struct soft_record_event r = { .r.op = SOFT_OP_RECORD, .event = ev->slot };
 	CUresult e;
 
-	pthread_mutex_lock(&soft.ring_lock);
 	r.count = soft.event_count[ev->slot] + 1;
 	e = put(s, &r.r, sizeof(r), NULL, 0);
 	if (!e) {
@@ -119,26 +134,35 @@ CUresult ring_put_record(CUstream s, CUevent ev)
 		ev->target = s->submitted;
 		ev->recorded = true;
 	}
-	pthread_mutex_unlock(&soft.ring_lock);
-	if (!e) {
-		ring_bell();
-	}
+	return e;
+}
+
+CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
+{
+	struct soft_record_wait r = { .r.op = SOFT_OP_WAIT,
+				      .stream = stream_slot,
+				      .target = target };
+
+	return put(s, &r.r, sizeof(r), NULL, 0);
+}
+
+CUresult ring_put_record(CUstream s, CUevent ev)
+{
+	CUresult e;
+
+	ring_begin();
+	e = ring_add_record(s, ev);
+	ring_end();
 	return e;
 }
 
 CUresult ring_put_wait(CUstream s, CUevent ev)
 {
-	struct soft_record_wait r = { .r.op = SOFT_OP_WAIT };
 	CUresult e;
 
-	pthread_mutex_lock(&soft.ring_lock);
-	r.stream = ev->stream_slot;
-	r.target = ev->target;
-	e = put(s, &r.r, sizeof(r), NULL, 0);
-	pthread_mutex_unlock(&soft.ring_lock);
-	if (!e) {
-		ring_bell();
-	}
+	ring_begin();
+	e = ring_add_wait(s, ev->stream_slot, ev->target);
+	ring_end();
 	return e;
 }
 
@@ -167,8 +191,13 @@ static bool spin(const uint32_t *done, uint32_t target)
 
 CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx)
 {
-	bool blocking = (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
+	return word_wait_how(done, waiters, target, ctx,
+			     (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
+}
 
+CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
+		       bool blocking)
+{
 	if (!word_reached(done, target) && (blocking || !spin(done, target))) {
 		add_acqrel(waiters, 1u);
 		fence_seqcst();
@@ -191,7 +220,10 @@ CUresult stream_wait(CUstream s, uint32_t target)
 {
 	struct soft_stream_word *w = &soft.shared->streams[s->slot];
 
-	return word_wait(&w->done, &w->waiters, target, s->context);
+	return s->sync_policy > CU_SYNC_POLICY_AUTO
+		       ? word_wait_how(&w->done, &w->waiters, target, s->context,
+				       s->sync_policy == CU_SYNC_POLICY_BLOCKING_SYNC)
+		       : word_wait(&w->done, &w->waiters, target, s->context);
 }
 
 CUresult stream_drain(CUstream s)

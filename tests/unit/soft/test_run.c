@@ -577,7 +577,8 @@ static void forms_program(void *arg)
 	}
 	attr.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
 	attr.value.cooperative = 1;
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+	config.gridDimX = 1000000;
+	CU_IS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 	      cuLaunchKernelEx(&config, f, (void *[]){ &params[0], &params[1] }, NULL));
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
 	      cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ 0, 0 }, NULL));
@@ -771,7 +772,7 @@ static void lookup_program(void *arg)
 	CU(cuGetProcAddress_v2("cuLaunchKernelEx", &p, 11000, 0, &status));
 	CHECK(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 	CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphCreate((CUgraph *)&p, 0));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuTexRefCreate((CUtexref *)&p));
 }
 
 static void functions_are_found_by_name_and_version(void **state)

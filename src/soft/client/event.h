@@ -1,0 +1,11 @@
+/* Recording events and waiting for them, for calls that do more than that. */
+#ifndef GBPF_SOFT_CLIENT_EVENT_H
+#define GBPF_SOFT_CLIENT_EVENT_H
+
+#include "soft/client/client.h"
+
+CUresult event_record(CUstream s, CUevent ev, unsigned flags); /* CU_EVENT_RECORD_* */
+CUresult event_wait(CUstream s, CUevent ev, unsigned flags);   /* CU_EVENT_WAIT_* */
+void events_forget(CUcontext ctx); /* the context has ended: its events too */
+
+#endif

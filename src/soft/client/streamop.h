@@ -1,0 +1,13 @@
+/* Waits for and writes of values in memory, as ring records. */
+#ifndef GBPF_SOFT_CLIENT_STREAMOP_H
+#define GBPF_SOFT_CLIENT_STREAMOP_H
+
+#include "soft/client/client.h"
+
+#define STREAMOP_BATCH_MAX 256u
+
+/* One operation of a batch, checked; *ret_none: there is nothing to do for it. */
+CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
+			bool *ret_none);
+
+#endif
