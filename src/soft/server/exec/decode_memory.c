@@ -64,21 +64,16 @@ static void take_hints(struct decoder *d)
 
 static unsigned take_vector(struct decoder *d)
 {
-	return dec_has(d, ".v2") ? 2 : dec_has(d, ".v4") ? 4 : 1;
+	return dec_has(d, ".v2") ? 2 : dec_has(d, ".v4") ? 4 : dec_has(d, ".v8") ? 8 : 1;
 }
 
-/* Registers of the value operand: one, or as many as the vector has. */
-static int value_refs(struct decoder *d, const struct ptx_operand *o, struct op *op,
+/* Registers of the value operand: one, or as many as this piece of the vector has. */
+static int value_refs(struct decoder *d, const struct ptx_operand *args, struct op *op,
 		      enum exec_type t, bool load)
 {
 	uint32_t *refs[4] = { &op->d, &op->b, &op->c, &op->e };
-	const struct ptx_operand *args = o->kind == PTX_VECTOR ? o->args : o;
-	uint32_t n = o->kind == PTX_VECTOR ? o->n_args : 1;
 
-	if (n != op->n) {
-		return dec_fail(d, "%u values expected, found %u", op->n, n);
-	}
-	for (uint32_t k = 0; k < n; k++) {
+	for (uint32_t k = 0; k < op->n; k++) {
 		bool wide = false;
 		int err;
 
@@ -111,74 +106,105 @@ static int memory_type(struct decoder *d, struct op *op, enum exec_type *ret)
 	return op->size ? dec_modifiers_done(d) : dec_fail(d, "a type is expected");
 }
 
-int dec_load(struct decoder *d, int a, int b)
+static int emit_access(struct decoder *d, struct op *op, enum exec_space_kind space, bool load)
 {
-	const struct ptx_operand *in = d->insn->operands;
+	int err;
+
+	op->space = (uint8_t)space;
+	op->fn = NULL;
+	if (is_word(op)) {
+		op->fn = load ? d->h->load_word[space][op->size == 8]
+			      : d->h->store_word[space][op->size == 8];
+	}
+	if (!op->fn) {
+		op->fn = load ? d->h->load[space] : d->h->store[space];
+	}
+	if (!op->fn) {
+		return dec_fail(d, load ? "this space cannot be read"
+					: "this space cannot be written");
+	}
+	err = dec_check(d, op, (unsigned)op->size * op->n, load ? CHECK_READ : CHECK_WRITE);
+	return err < 0 ? err : dec_emit(d, op);
+}
+
+/* Eight values in two halves. The first may overwrite the address, so that is copied. */
+static int access_halves(struct decoder *d, struct op *op, const struct ptx_operand *values,
+			 const struct ptx_operand *at, enum exec_type t, bool load,
+			 enum exec_space_kind space)
+{
+	struct op mov = dec_op(d, d->h->alu[ALU_MOV][TY_U64]);
+	int err = dec_address_value(d, at, &space, &mov.a);
+
+	if (err == 0) {
+		err = dec_new_register(d, TY_U64, &mov.d);
+	}
+	if (err == 0) {
+		err = dec_emit(d, &mov);
+	}
+	op->n = 4;
+	op->a = mov.d;
+	op->wide = WIDE_A;
+	for (unsigned half = 0; err == 0 && half < 2; half++) {
+		op->flags = 0;
+		op->imm = (int64_t)half * 4 * op->size;
+		err = value_refs(d, values + (size_t)half * 4, op, t, load);
+		if (err == 0) {
+			err = emit_access(d, op, space, load);
+		}
+	}
+	return err;
+}
+
+static int access(struct decoder *d, bool load)
+{
+	const struct ptx_operand *in = d->insn->operands, *value, *at;
 	struct op op = dec_op(d, NULL);
 	enum exec_space_kind space = take_space(d);
+	unsigned n = take_vector(d);
+	bool hint = dec_has(d, ".L2::cache_hint");
 	enum exec_type t;
+	uint32_t policy;
 	int err;
 
 	take_hints(d);
-	op.n = (uint8_t)take_vector(d);
+	op.n = (uint8_t)n;
 	err = memory_type(d, &op, &t);
 	if (err == 0) {
-		err = dec_operands(d, 2);
+		err = dec_operands(d, hint ? 3 : 2);
 	}
-	if (err == 0) {
-		err = value_refs(d, &in[0], &op, t, true);
-	}
-	if (err == 0) {
-		err = dec_address(d, &in[1], &space, &op);
+	if (err == 0 && hint) {
+		err = dec_source(d, &in[2], TY_U64, &policy);
 	}
 	if (err < 0) {
 		return err;
 	}
-	op.space = (uint8_t)space;
-	op.fn = is_word(&op) ? d->h->load_word[space][op.size == 8] : NULL;
-	if (!op.fn) {
-		op.fn = d->h->load[space];
+	value = &in[load ? 0 : 1];
+	at = &in[load ? 1 : 0];
+	if ((value->kind == PTX_VECTOR ? value->n_args : 1) != n) {
+		return dec_fail(d, "%u values expected, found %u", n,
+				value->kind == PTX_VECTOR ? value->n_args : 1);
 	}
-	if (!op.fn) {
-		return dec_fail(d, "this space cannot be read");
+	if (value->kind == PTX_VECTOR) {
+		value = value->args;
 	}
-	err = dec_check(d, &op, op.size * op.n, CHECK_READ);
-	return err < 0 ? err : dec_emit(d, &op);
+	if (n == 8) {
+		return access_halves(d, &op, value, at, t, load, space);
+	}
+	err = value_refs(d, value, &op, t, load);
+	if (err == 0) {
+		err = dec_address(d, at, &space, &op);
+	}
+	return err < 0 ? err : emit_access(d, &op, space, load);
+}
+
+int dec_load(struct decoder *d, int a, int b)
+{
+	return access(d, true);
 }
 
 int dec_store(struct decoder *d, int a, int b)
 {
-	const struct ptx_operand *in = d->insn->operands;
-	struct op op = dec_op(d, NULL);
-	enum exec_space_kind space = take_space(d);
-	enum exec_type t;
-	int err;
-
-	take_hints(d);
-	op.n = (uint8_t)take_vector(d);
-	err = memory_type(d, &op, &t);
-	if (err == 0) {
-		err = dec_operands(d, 2);
-	}
-	if (err == 0) {
-		err = value_refs(d, &in[1], &op, t, false);
-	}
-	if (err == 0) {
-		err = dec_address(d, &in[0], &space, &op);
-	}
-	if (err < 0) {
-		return err;
-	}
-	op.space = (uint8_t)space;
-	op.fn = is_word(&op) ? d->h->store_word[space][op.size == 8] : NULL;
-	if (!op.fn) {
-		op.fn = d->h->store[space];
-	}
-	if (!op.fn) {
-		return dec_fail(d, "this space cannot be written");
-	}
-	err = dec_check(d, &op, op.size * op.n, CHECK_WRITE);
-	return err < 0 ? err : dec_emit(d, &op);
+	return access(d, false);
 }
 
 /* Hints to caches do nothing here. */
