@@ -1,43 +1,13 @@
 /* Captures: streams whose work becomes nodes. A stream has a set of nodes that its next one depends
  * on; an event that is recorded in a capture carries such a set to other streams. */
-#include "soft/client/capture.h"
+#include "soft/client/capture_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
-#include "soft/client/graph.h"
 
-struct edges {		      /* what comes before the next node */
-	struct graph_edge *v; /* owned */
-	uint32_t n;
-};
-
-struct capture {
-	uint64_t id;
-	CUstreamCaptureMode mode;
-	const void *thread; /* that began it */
-	CUstream origin;
-	CUgraph graph;
-	bool own_graph;
-	bool invalid;
-	struct edges lost; /* of streams that were destroyed before they were joined */
-	struct capture *next;
-};
-
-struct capturing {		 /* a stream's part */
-	struct capture *capture; /* NULL: the stream does not capture */
-	struct edges deps;
-	CUgraphNode *nodes; /* owned; what was shown to the program */
-	CUgraphEdgeData *data;
-};
-
-struct captured {    /* an event's part */
-	uint64_t id; /* of the capture of its last record; 0: that was not captured */
-	struct edges deps;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
+pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
 static struct capture *captures;
 static unsigned n_captures;
 static uint64_t last_id;
@@ -49,12 +19,7 @@ static bool nobody(void)
 	return load_relaxed(&n_captures) == 0;
 }
 
-static struct capture *of(const CUstream s)
-{
-	return s->capturing ? s->capturing->capture : NULL;
-}
-
-static CUresult edges_set(struct edges *e, const struct graph_edge *v, uint32_t n)
+CUresult capture_edges_set(struct edges *e, const struct graph_edge *v, uint32_t n)
 {
 	struct graph_edge *copy = malloc((n + 1) * sizeof(*copy));
 
@@ -70,7 +35,7 @@ static CUresult edges_set(struct edges *e, const struct graph_edge *v, uint32_t 
 	return CUDA_SUCCESS;
 }
 
-static CUresult edges_add(struct edges *e, const struct graph_edge *v, uint32_t n)
+CUresult capture_edges_add(struct edges *e, const struct graph_edge *v, uint32_t n)
 {
 	struct graph_edge *grown = realloc(e->v, (e->n + n + 1) * sizeof(*grown));
 
@@ -100,7 +65,7 @@ static CUresult join(CUstream s, struct capture *c, const struct graph_edge *v, 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	s->capturing->capture = c;
-	return edges_set(&s->capturing->deps, v, n);
+	return capture_edges_set(&s->capturing->deps, v, n);
 }
 
 static void leave(CUstream s)
@@ -119,10 +84,10 @@ static CUresult each_one(CUstream s, void *arg)
 {
 	struct each *x = arg;
 
-	return of(s) == x->c ? x->fn(s, x->c) : CUDA_SUCCESS;
+	return capture_of(s) == x->c ? x->fn(s, x->c) : CUDA_SUCCESS;
 }
 
-static CUresult each_stream(struct capture *c, CUresult (*fn)(CUstream s, struct capture *c))
+CUresult capture_each(struct capture *c, CUresult (*fn)(CUstream s, struct capture *c))
 {
 	struct each x = { c, fn };
 
@@ -136,11 +101,11 @@ static CUresult leave_one(CUstream s, struct capture *c)
 	return CUDA_SUCCESS;
 }
 
-static void end(struct capture *c)
+void capture_close(struct capture *c)
 {
 	struct capture **at = &captures;
 
-	each_stream(c, leave_one);
+	capture_each(c, leave_one);
 	while (*at != c) {
 		at = &(*at)->next;
 	}
@@ -169,7 +134,7 @@ static CUresult is_blocking(CUstream s, struct capture *c)
 						 : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-static CUresult legacy_conflict(CUstream s, bool invalidate)
+CUresult capture_legacy_conflict(CUstream s, bool invalidate)
 {
 	CUresult e = CUDA_SUCCESS;
 
@@ -177,7 +142,7 @@ static CUresult legacy_conflict(CUstream s, bool invalidate)
 		return CUDA_SUCCESS;
 	}
 	for (struct capture *c = captures; c; c = c->next) {
-		if (c->origin->context == s->context && each_stream(c, is_blocking)) {
+		if (c->origin->context == s->context && capture_each(c, is_blocking)) {
 			c->invalid |= invalidate;
 			e = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 		}
@@ -187,10 +152,10 @@ static CUresult legacy_conflict(CUstream s, bool invalidate)
 
 static CUresult check_locked(CUstream s, bool *ret)
 {
-	struct capture *c = of(s);
+	struct capture *c = capture_of(s);
 
 	if (!c) {
-		return legacy_conflict(s, true);
+		return capture_legacy_conflict(s, true);
 	}
 	*ret = !c->invalid;
 	return c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
@@ -204,9 +169,9 @@ CUresult capture_check(CUstream s, bool *ret)
 	if (nobody()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	e = check_locked(s, ret);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return e;
 }
 
@@ -216,17 +181,17 @@ CUresult capture_add(CUstream s, struct work *w)
 	struct capture *c;
 	CUresult e;
 
-	pthread_mutex_lock(&lock);
-	c = of(s);
+	pthread_mutex_lock(&capture_lock);
+	c = capture_of(s);
 	if (!c || c->invalid) {
 		work_finish(w);
 		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	} else {
 		e = graph_add(c->graph, s->capturing->deps.v, s->capturing->deps.n, w, &edge.from);
-		e = e ? e : edges_set(&s->capturing->deps, &edge, 1);
+		e = e ? e : capture_edges_set(&s->capturing->deps, &edge, 1);
 		c->invalid |= e != CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return e;
 }
 
@@ -237,7 +202,7 @@ CUresult capture_unsafe(void)
 	if (nobody() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	for (struct capture *c = captures; c; c = c->next) {
 		bool own = c->thread == &thread_mark && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool others = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
@@ -248,7 +213,7 @@ CUresult capture_unsafe(void)
 			e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return e;
 }
 
@@ -260,13 +225,13 @@ CUresult capture_refuse(CUstream s)
 	if (nobody()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	e = check_locked(s, &capturing);
 	if (capturing) {
-		of(s)->invalid = true;
+		capture_of(s)->invalid = true;
 		e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return e;
 }
 
@@ -284,8 +249,8 @@ static CUresult invalidate_one(CUstream s, void *arg)
 {
 	struct in_context *x = arg;
 
-	if (of(s)) {
-		of(s)->invalid = true;
+	if (capture_of(s)) {
+		capture_of(s)->invalid = true;
 		x->any = true;
 	}
 	return CUDA_SUCCESS;
@@ -298,9 +263,9 @@ CUresult capture_sync_context(CUcontext ctx)
 	if (nobody()) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	streams_each(ctx, invalidate_one, &x);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return x.any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
@@ -315,7 +280,7 @@ static CUresult keep(CUevent ev, const struct capture *c, const struct edges *de
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	ev->captured->id = c->id;
-	return edges_set(&ev->captured->deps, deps->v, deps->n);
+	return capture_edges_set(&ev->captured->deps, deps->v, deps->n);
 }
 
 static CUresult add_event(CUstream s, CUgraphNodeType type, CUevent ev)
@@ -332,12 +297,12 @@ CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 
 	*ret = false;
 	if (!nobody()) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&capture_lock);
 		e = check_locked(s, ret);
 		if (!e && *ret && !external) {
-			e = keep(ev, of(s), &s->capturing->deps);
+			e = keep(ev, capture_of(s), &s->capturing->deps);
 		}
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&capture_lock);
 	}
 	if (e) {
 		return e;
@@ -357,7 +322,7 @@ CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 /* The stream waits for an event of a capture that goes on: it takes part from now on. */
 static CUresult wait_captured(CUstream s, struct capture *to, const struct edges *deps)
 {
-	struct capture *c = of(s);
+	struct capture *c = capture_of(s);
 
 	if (to->invalid) {
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -370,19 +335,20 @@ static CUresult wait_captured(CUstream s, struct capture *to, const struct edges
 		c->invalid = to->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
 	}
-	return c ? edges_add(&s->capturing->deps, deps->v, deps->n) : join(s, to, deps->v, deps->n);
+	return c ? capture_edges_add(&s->capturing->deps, deps->v, deps->n)
+		 : join(s, to, deps->v, deps->n);
 }
 
 static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
 {
-	struct capture *c = of(s), *to = ev->captured ? find(ev->captured->id) : NULL;
+	struct capture *c = capture_of(s), *to = ev->captured ? find(ev->captured->id) : NULL;
 
 	if (to && !external) {
 		*ret = true;
 		return wait_captured(s, to, &ev->captured->deps);
 	}
 	if (!c) {
-		return legacy_conflict(s, true);
+		return capture_legacy_conflict(s, true);
 	}
 	if (c->invalid) {
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -401,9 +367,9 @@ CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
 
 	*ret = false;
 	if (!nobody()) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&capture_lock);
 		e = wait_locked(s, ev, external, ret);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&capture_lock);
 	}
 	if (e) {
 		return e;
@@ -429,12 +395,12 @@ CUresult capture_asked(CUevent ev)
 	if (!capture_event(ev)) {
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	c = find(ev->captured->id);
 	if (c) {
 		c->invalid = true;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
 
@@ -455,33 +421,36 @@ void capture_forget_stream(CUstream s)
 	if (!p) {
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&capture_lock);
 	c = p->capture;
 	if (c && c->origin == s) {
 		CUgraph g = c->own_graph ? c->graph : NULL;
 
-		end(c);
+		capture_close(c);
 		graph_delete(g);
 	} else if (c) {
-		edges_add(&c->lost, p->deps.v, p->deps.n);
+		capture_edges_add(&c->lost, p->deps.v, p->deps.n);
 	}
 	s->capturing = NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&capture_lock);
 	free(p->deps.v);
 	free(p->nodes);
 	free(p->data);
 	free(p);
 }
 
-/* Beginning and ending. */
+const void *capture_thread(void)
+{
+	return &thread_mark;
+}
 
-static CUresult begin_locked(CUstream s, CUgraph g, bool own, const struct graph_edge *deps,
-			     uint32_t n, CUstreamCaptureMode mode)
+CUresult capture_begin(CUstream s, CUgraph g, bool own, const struct graph_edge *deps, uint32_t n,
+		       CUstreamCaptureMode mode)
 {
 	struct capture *c;
 	CUresult e;
 
-	if (of(s)) {
+	if (capture_of(s)) {
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	if (g->capturing) {
@@ -511,290 +480,6 @@ static CUresult begin_locked(CUstream s, CUgraph g, bool own, const struct graph
 	add_acqrel(&n_captures, 1u);
 	return CUDA_SUCCESS;
 }
-
-static CUresult check_begin(int pt, CUstream h, CUstreamCaptureMode mode, CUstream *ret)
-{
-	CUresult e = soft_stream(h, pt, ret);
-
-	if (e) {
-		return e;
-	}
-	if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return *ret == (*ret)->context->legacy ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-					       : CUDA_SUCCESS;
-}
-
-static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
-{
-	CUgraph g;
-	CUstream s;
-	CUresult e = check_begin(pt, h, mode, &s);
-
-	e = e ? e : graph_new(&g);
-	if (e) {
-		return e;
-	}
-	pthread_mutex_lock(&lock);
-	e = begin_locked(s, g, true, NULL, 0, mode);
-	pthread_mutex_unlock(&lock);
-	if (e) {
-		graph_delete(g);
-	}
-	return e;
-}
-PAIR(cuStreamBeginCapture, _ptsz, begin, (CUstream h), h, CU_STREAM_CAPTURE_MODE_GLOBAL)
-PAIR(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream h, CUstreamCaptureMode mode), h, mode)
-
-/* Nodes of the graph and what is said of the edges from them; caller frees. */
-static CUresult read_edges(CUgraph g, const CUgraphNode *nodes, const CUgraphEdgeData *data,
-			   size_t n, struct graph_edge **ret)
-{
-	if (n && (!nodes || n > GRAPH_MAX_NODES)) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = calloc(n + 1, sizeof(**ret));
-	if (!*ret) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	for (size_t i = 0; i < n; i++) {
-		if (!object_is(nodes[i], OBJECT_NODE) || nodes[i]->graph != g) {
-			free(*ret);
-			*ret = NULL;
-			return CUDA_ERROR_INVALID_VALUE;
-		}
-		(*ret)[i].from = nodes[i];
-		if (data) {
-			(*ret)[i].data = data[i];
-		}
-	}
-	return CUDA_SUCCESS;
-}
-
-static CUresult begin_to(int pt, CUstream h, CUgraph g, const CUgraphNode *deps,
-			 const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
-{
-	struct graph_edge *edges = NULL;
-	CUstream s;
-	CUresult e = check_begin(pt, h, mode, &s);
-
-	e = e ? e : graph_check(g);
-	e = e ? e : read_edges(g, deps, data, n, &edges);
-	if (e) {
-		return e;
-	}
-	pthread_mutex_lock(&lock);
-	e = begin_locked(s, g, false, edges, (uint32_t)n, mode);
-	pthread_mutex_unlock(&lock);
-	free(edges);
-	return e;
-}
-PAIR(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
-     (CUstream h, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
-      CUstreamCaptureMode mode),
-     h, g, deps, data, n, mode)
-
-static CUresult is_joined(CUstream s, struct capture *c)
-{
-	const struct edges *all = &c->origin->capturing->deps, *own = &s->capturing->deps;
-
-	return graph_before(c->graph, own->v, own->n, all->v, all->n)
-		       ? CUDA_SUCCESS
-		       : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-}
-
-static CUresult end_locked(CUstream s, CUgraph *ret)
-{
-	struct capture *c = of(s);
-	CUgraph g;
-	CUresult e = CUDA_SUCCESS;
-	bool own;
-
-	if (!c) {
-		return CUDA_ERROR_ILLEGAL_STATE;
-	}
-	if (c->origin != s) {
-		c->invalid = true;
-		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	}
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread_mark) {
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-	}
-	if (c->invalid) {
-		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	} else {
-		const struct edges *all = &s->capturing->deps;
-
-		e = each_stream(c, is_joined);
-		if (!e && !graph_before(c->graph, c->lost.v, c->lost.n, all->v, all->n)) {
-			e = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-		}
-	}
-	g = c->graph;
-	own = c->own_graph;
-	end(c);
-	if (e && own) {
-		graph_delete(g);
-	}
-	*ret = e ? NULL : g;
-	return e;
-}
-
-static CUresult end_capture(int pt, CUstream h, CUgraph *ret)
-{
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e || !ret) {
-		return e ? e : CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&lock);
-	e = end_locked(s, ret);
-	pthread_mutex_unlock(&lock);
-	return e;
-}
-PAIR(cuStreamEndCapture, _ptsz, end_capture, (CUstream h, CUgraph *ret), h, ret)
-
-/* Questions. */
-
-static CUresult status_locked(CUstream s, CUstreamCaptureStatus *ret, struct capture **ret_c)
-{
-	CUresult e = legacy_conflict(s, false);
-
-	*ret_c = of(s);
-	*ret = !*ret_c		   ? CU_STREAM_CAPTURE_STATUS_NONE
-	       : (*ret_c)->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-				   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	return e;
-}
-
-static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
-{
-	struct capture *c;
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e || !ret) {
-		return e ? e : CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&lock);
-	e = status_locked(s, ret, &c);
-	pthread_mutex_unlock(&lock);
-	return e;
-}
-PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)
-
-/* The stream's set as the program may read it until its next call. */
-static CUresult show(struct capturing *p, const CUgraphNode **nodes, const CUgraphEdgeData **data,
-		     size_t *ret_n)
-{
-	static const CUgraphEdgeData plain;
-	uint32_t n = p->deps.n;
-	bool lossy = false;
-
-	free(p->nodes);
-	free(p->data);
-	p->nodes = calloc(n + 1u, sizeof(*p->nodes));
-	p->data = calloc(n + 1u, sizeof(*p->data));
-	if (!p->nodes || !p->data) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		p->nodes[i] = p->deps.v[i].from;
-		p->data[i] = p->deps.v[i].data;
-		lossy |= memcmp(&p->data[i], &plain, sizeof(plain)) != 0;
-	}
-	if (nodes) {
-		*nodes = p->nodes;
-	}
-	if (data) {
-		*data = p->data;
-	}
-	if (ret_n) {
-		*ret_n = n;
-	}
-	return lossy && nodes && !data ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
-}
-
-static CUresult info(int pt, CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-		     const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *n)
-{
-	struct capture *c;
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e || !ret) {
-		return e ? e : CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&lock);
-	e = status_locked(s, ret, &c);
-	if (!e && c && !c->invalid) {
-		if (id) {
-			*id = c->id;
-		}
-		if (graph) {
-			*graph = c->graph;
-		}
-		e = nodes || data || n ? show(s->capturing, nodes, data, n) : e;
-	}
-	pthread_mutex_unlock(&lock);
-	return e;
-}
-PAIR(cuStreamGetCaptureInfo, _ptsz, info, (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id), h,
-     ret, id, NULL, NULL, NULL, NULL)
-PAIR(cuStreamGetCaptureInfo_v2, _ptsz, info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, size_t *n),
-     h, ret, id, graph, deps, NULL, n)
-PAIR(cuStreamGetCaptureInfo_v3, _ptsz, info,
-     (CUstream h, CUstreamCaptureStatus *ret, uint64_t *id, CUgraph *graph,
-      const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n),
-     h, ret, id, graph, deps, edges, n)
-
-static CUresult update_locked(CUstream s, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,
-			      unsigned flags)
-{
-	struct capture *c = of(s);
-	struct graph_edge *edges;
-	CUresult e;
-
-	if (!c) {
-		return CUDA_ERROR_ILLEGAL_STATE;
-	}
-	if (c->invalid) {
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	}
-	e = read_edges(c->graph, nodes, data, n, &edges);
-	if (e) {
-		return e;
-	}
-	e = flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES
-		    ? edges_set(&s->capturing->deps, edges, (uint32_t)n)
-		    : edges_add(&s->capturing->deps, edges, (uint32_t)n);
-	free(edges);
-	return e;
-}
-
-static CUresult update(int pt, CUstream h, CUgraphNode *nodes, const CUgraphEdgeData *data,
-		       size_t n, unsigned flags)
-{
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	if (e || flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
-		return e ? e : CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&lock);
-	e = update_locked(s, nodes, data, n, flags);
-	pthread_mutex_unlock(&lock);
-	return e;
-}
-PAIR(cuStreamUpdateCaptureDependencies, _ptsz, update,
-     (CUstream h, CUgraphNode *deps, size_t n, unsigned int flags), h, deps, NULL, n, flags)
-PAIR(cuStreamUpdateCaptureDependencies_v2, _ptsz, update,
-     (CUstream h, CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, unsigned int flags), h,
-     deps, data, n, flags)
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {

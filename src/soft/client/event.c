@@ -101,6 +101,11 @@ CUresult event_record(CUstream s, CUevent ev, unsigned flags)
 	return e || captured ? e : ring_put_record(s, ev);
 }
 
+CUresult event_put_wait(CUstream s, CUevent ev)
+{
+	return ev->recorded ? ring_put_wait(s, ev) : CUDA_SUCCESS;
+}
+
 CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
 {
 	bool captured;
@@ -113,7 +118,7 @@ CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = capture_wait(s, ev, flags & CU_EVENT_WAIT_EXTERNAL, &captured);
-	return e || captured || !ev->recorded ? e : ring_put_wait(s, ev);
+	return e || captured ? e : event_put_wait(s, ev);
 }
 
 static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)

@@ -6,6 +6,7 @@
 
 CUresult event_record(CUstream s, CUevent ev, unsigned flags); /* CU_EVENT_RECORD_* */
 CUresult event_wait(CUstream s, CUevent ev, unsigned flags);   /* CU_EVENT_WAIT_* */
+CUresult event_put_wait(CUstream s, CUevent ev);	       /* nobody captures */
 void events_forget(CUcontext ctx); /* the context has ended: its events too */
 
 #endif
