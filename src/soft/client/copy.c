@@ -3,7 +3,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "soft/client/client.h"
+#include "soft/client/capture.h"
+#include "soft/client/memory.h"
 
 #define PIECE_MAX (SOFT_STAGING_BYTES / 4)
 
@@ -264,7 +265,7 @@ bool copy_reachable(const struct copy *c, bool dst)
 		    &bytes)) {
 		return false;
 	}
-	return memory_valid(dst ? c->dst : c->src, bytes, NULL);
+	return memory_allows(dst ? c->dst : c->src, bytes, dst ? 2 : 1);
 }
 
 CUresult copy_prepare(struct copy *c, bool *ret_empty)
@@ -353,7 +354,7 @@ static bool wrong(uint64_t address, int device, bool reachable)
 CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
 {
 	struct copy c = *given;
-	bool dst, src, empty;
+	bool dst, src, empty, captured;
 	uint32_t target = 0;
 	CUresult e = copy_prepare(&c, &empty);
 
@@ -364,6 +365,10 @@ CUresult copy_run(CUstream s, const struct copy *given, bool blocking)
 	src = copy_reachable(&c, false);
 	if (wrong(c.dst, c.dst_device, dst) || wrong(c.src, c.src_device, src)) {
 		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = capture_copy(s, &c, blocking, &captured);
+	if (e || captured) {
+		return e;
 	}
 	e = slices(s, &c, dst, src, &target);
 	if (e || !dst) {

@@ -8,7 +8,8 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
-#include "soft/client/client.h"
+#include "soft/client/capture.h"
+#include "soft/client/memory.h"
 
 static uint32_t after(const CUcontext ctx, uint64_t address)
 {
@@ -61,7 +62,7 @@ CUresult memory_note(CUcontext ctx, const struct range *r)
 	return remember(ctx, r) < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUcontext context_of(uint64_t address)
+CUcontext memory_context(uint64_t address)
 {
 	uint64_t slot = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
 	CUcontext ctx;
@@ -81,7 +82,7 @@ bool memory_in_window(uint64_t address)
 
 bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
 {
-	CUcontext ctx = context_of(address);
+	CUcontext ctx = memory_context(address);
 	bool found = false;
 	uint32_t i;
 
@@ -99,24 +100,82 @@ bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
 	return found;
 }
 
-bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+bool memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
 {
 	struct range r;
 	CUcontext ctx;
-	uint64_t left = bytes, part;
+	uint64_t part;
 
 	do {
-		if (!memory_find(address, &ctx, &r)) {
+		if (!memory_find(address, &ctx, &r) ||
+		    (r.kind == RANGE_MAPPED && (r.rights & rights) != rights)) {
 			return false;
 		}
-		part = MIN(left, r.bytes - (address - r.address));
+		part = MIN(bytes, r.bytes - (address - r.address));
 		address += part;
-		left -= part;
-	} while (left);
+		bytes -= part;
+	} while (bytes);
+	return true;
+}
+
+bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+{
+	if (!memory_allows(address, bytes, 1)) {
+		return false;
+	}
 	if (ret_ctx) {
-		*ret_ctx = ctx;
+		*ret_ctx = memory_context(address);
 	}
 	return true;
+}
+
+CUresult memory_any_context(CUcontext *ret)
+{
+	CUcontext ctx = NULL;
+	CUresult e = soft_current(&ctx);
+
+	if (!e) {
+		*ret = ctx;
+		return e;
+	}
+	pthread_mutex_lock(&soft.lock);
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && e == CUDA_ERROR_INVALID_CONTEXT; i++) {
+		if (soft.contexts[i]) {
+			*ret = soft.contexts[i];
+			e = CUDA_SUCCESS;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+		 void (*each)(struct range *, void *), void *arg)
+{
+	pthread_mutex_lock(&ctx->memory_lock);
+	for (uint32_t i = address ? after(ctx, address - 1) : 0;
+	     i < ctx->n_ranges && ctx->ranges[i].address - address < bytes; i++) {
+		each(&ctx->ranges[i], arg);
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+}
+
+CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, uint32_t object)
+{
+	struct soft_request q = { .op = op,
+				  .context = ctx ? ctx->slot : 0,
+				  .object = object,
+				  .value = value,
+				  .more = { more0 } };
+	struct soft_reply r;
+
+	return link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
+bool memory_check_location(const CUmemLocation *where)
+{
+	return where->type == CU_MEM_LOCATION_TYPE_DEVICE && where->id >= 0 &&
+	       (uint32_t)where->id < soft.hello.gpus;
 }
 
 /* The driver's rules: between two places of device memory nothing waits; anything else that is
@@ -274,6 +333,7 @@ static CUresult alloc(uint64_t *ret, size_t bytes, const struct range *like)
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
+	e = e ? e : capture_unsafe();
 	if (e) {
 		return e;
 	}
@@ -315,6 +375,7 @@ static CUresult release(uint64_t address, bool host)
 	struct range r;
 	CUresult e = soft_check();
 
+	e = e ? e : address ? capture_unsafe() : e;
 	if (e || !address) {
 		return e;
 	}
@@ -408,6 +469,7 @@ static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
 	uint64_t p;
 	CUresult e = soft_stream(h, pt, &s);
 
+	e = e ? e : capture_refuse(s);
 	if (e) {
 		return e;
 	}
@@ -436,6 +498,7 @@ static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
+	e = e ? e : capture_refuse(s);
 	if (e) {
 		return e;
 	}

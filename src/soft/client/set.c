@@ -1,5 +1,6 @@
 /* Memsets. */
-#include "soft/client/client.h"
+#include "soft/client/capture.h"
+#include "soft/client/memory.h"
 
 /* They return at once, as the driver's do, unless it is host memory that is set by a synchronous
  * one. */
@@ -15,6 +16,7 @@ static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsig
 				     .unit = unit };
 	uint64_t bytes, extent;
 	uint32_t target;
+	bool captured;
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
@@ -24,8 +26,13 @@ static CUresult set(int pt, CUdeviceptr dst, size_t pitch, unsigned value, unsig
 	if (dst % unit || checked_mul((uint64_t)width, (uint64_t)unit, &bytes) ||
 	    (height > 1 && (pitch < bytes || pitch % unit)) ||
 	    checked_mul(height > 1 ? (uint64_t)pitch : 0, (uint64_t)height - 1, &extent) ||
-	    checked_add(extent, bytes, &extent) || !memory_valid(dst, extent, NULL)) {
+	    checked_add(extent, bytes, &extent) || !memory_allows(dst, extent, 2)) {
 		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = capture_memset(s, &(CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, unit, width, height },
+			   &captured);
+	if (e || captured) {
+		return e;
 	}
 	e = ring_put(s, &r.r, sizeof(r), NULL, 0, &target);
 	return e || !memory_blocks(dst, 0, sync) ? e : stream_wait(s, target);

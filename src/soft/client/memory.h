@@ -1,0 +1,42 @@
+/* What the files about memory share: ranges beyond plain allocations. */
+#ifndef GBPF_SOFT_CLIENT_MEMORY_H
+#define GBPF_SOFT_CLIENT_MEMORY_H
+
+#include "soft/client/client.h"
+
+/* The context whose window the address lies in, or NULL. */
+CUcontext memory_context(uint64_t address);
+/* All of it is memory with these rights: 1 read, 2 write. */
+bool memory_allows(uint64_t address, uint64_t bytes, uint8_t rights);
+/* The context of memory that is asked for without one: the current one, else the first there is. */
+CUresult memory_any_context(CUcontext *ret);
+/* Calls each range that begins in [address, address + bytes); the lock of the ranges is held. */
+void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+		 void (*each)(struct range *, void *), void *arg);
+/* A request about one context whose reply is only its result. */
+CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, uint32_t object);
+bool memory_check_location(const CUmemLocation *where); /* a GPU that is there */
+
+/* The GPU of a context. */
+static inline int memory_gpu(const struct CUcontext_st *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+/* pool.c */
+/* cuMemFree of stream-ordered memory; its context is idle. */
+void pool_free_now(CUcontext ctx, const struct range *r);
+/* Somebody has waited for work: what pools keep beyond their threshold goes back. */
+void pool_idle(void);
+
+/* vmm.c */
+CUresult vmm_retain(const struct range *r, CUmemGenericAllocationHandle *ret);
+CUmemAllocationHandleType vmm_handle_types(const struct range *r);
+CUmemAllocationHandleType pool_handle_types(const struct range *r);
+CUmemoryPool pool_of(const struct range *r);
+
+/* register.c: what pointers to registered memory mean. */
+bool register_find(uint64_t host, CUcontext *ret_ctx, struct range *ret);
+
+#endif

@@ -1,0 +1,502 @@
+/* Memory that processes and addresses share: IPC handles, cuMemCreate and its mappings. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "rig.h"
+
+#define GRAIN (2u << 20)
+
+static int pair[2]; /* of two children */
+
+static void say(int who, const void *data, size_t n, int fd)
+{
+	CHECK(msg_send(pair[who], data, n, &fd, fd >= 0) == 0);
+}
+
+static void hear(int who, void *data, size_t n, int *ret_fd)
+{
+	int fds[FD_PASS_MAX];
+	unsigned nfds;
+
+	CHECK(msg_recv(pair[who], data, n, fds, &nfds) == (ssize_t)n);
+	if (ret_fd) {
+		CHECK(nfds == 1);
+		*ret_fd = fds[0];
+	}
+}
+
+static uint32_t word_at(CUdeviceptr p)
+{
+	uint32_t v;
+
+	CU(cuMemcpyDtoH_v2(&v, p, sizeof(v)));
+	return v;
+}
+
+/* Everything that was shared has gone once nobody is there; descriptors are noticed a moment later.
+ */
+static void nothing_left(void)
+{
+	uint64_t end = clock_now_ns() + 5000000000ull;
+	struct soft_stats s;
+
+	do { /* awaited; the clock only ends a failing test */
+		s = rig_settled();
+	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
+	assert_int_equal(s.shares, 0);
+	assert_int_equal(s.memory_used, 0);
+	assert_int_equal(s.pinned_used, 0);
+}
+
+static void run_pair(void (*first)(void *), void (*second)(void *), int expected_first)
+{
+	pid_t a, b;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	a = rig_spawn(first, NULL);
+	b = rig_spawn(second, NULL);
+	close(pair[0]);
+	close(pair[1]);
+	assert_int_equal(rig_wait(b), 0);
+	assert_int_equal(rig_wait(a), expected_first);
+	nothing_left();
+}
+
+/* IPC. */
+
+static void exporter(void *unused)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p, q;
+	char byte;
+
+	(void)unused;
+	close(pair[1]);
+	rig_context();
+	CU(cuMemAlloc_v2(&p, 100000));
+	CU(cuMemsetD32_v2(p, 42, 25000));
+	CU(cuIpcGetMemHandle(&h, p));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle_v2(&q, h, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, 16));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
+	say(0, &h, sizeof(h), -1);
+	hear(0, &byte, 1, NULL); /* it has written 43 */
+	CHECK(word_at(p + 4 * 24999) == 43);
+	CU(cuMemFree_v2(p)); /* the other one goes on using it */
+	CU(cuMemAlloc_v2(&q, 100000));
+	CHECK(q != p); /* nobody gets those pages */
+	CHECK(word_at(q + 4 * 24999) == 0);
+	say(0, &byte, 1, -1);
+	hear(0, &byte, 1, NULL);
+	kill(getpid(), SIGKILL);
+}
+
+static void importer(void *unused)
+{
+	CUipcMemHandle h, wrong;
+	CUdeviceptr p, again, base;
+	size_t bytes;
+	unsigned n = 25000;
+	void *params[] = { &p, &p, &p, &n };
+	char byte = 1;
+
+	(void)unused;
+	close(pair[0]);
+	rig_context();
+	hear(1, &h, sizeof(h), NULL);
+	wrong = h;
+	wrong.reserved[40] ^= 1;
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, wrong, 1));
+	memset(&wrong, 0, sizeof(wrong));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, wrong, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 6));
+	CU(cuIpcOpenMemHandle_v2(&p, h, 1));
+	CU(cuIpcOpenMemHandle_v2(&again, h, 1));
+	CHECK(again == p);
+	CU(cuMemGetAddressRange_v2(&base, &bytes, p + 99999));
+	CHECK(base == p && bytes == 100000);
+	CHECK(word_at(p) == 42);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
+	CU(cuMemsetD32_v2(p, 43, 25000));
+	CU(cuCtxSynchronize());
+	say(1, &byte, 1, -1);
+	hear(1, &byte, 1, NULL); /* freed over there */
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&wrong, p));
+	rig_launch(rig_function("add"), 100, 256, NULL, params);
+	CHECK(word_at(p + 4 * 24999) == 86);
+	CU(cuIpcCloseMemHandle(p));
+	CHECK(word_at(p) == 86);
+	CU(cuIpcCloseMemHandle(p));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(p));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 1));
+	say(1, &byte, 1, -1);
+}
+
+static void memory_lives_until_its_last_user_has_gone(void **state)
+{
+	(void)state;
+	run_pair(exporter, importer, 128 + SIGKILL);
+}
+
+static void dying_exporter(void *unused)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p, other;
+
+	(void)unused;
+	close(pair[1]);
+	rig_context();
+	CU(cuMemAlloc_v2(&other, 5 << 20));
+	CU(cuMemAlloc_v2(&p, 4096));
+	CU(cuMemsetD32_v2(p, 7, 1024));
+	CU(cuCtxSynchronize());
+	CU(cuIpcGetMemHandle(&h, p));
+	say(0, &h, sizeof(h), -1);
+	hear(0, &h, 1, NULL);
+	kill(getpid(), SIGKILL);
+}
+
+static void surviving_importer(void *unused)
+{
+	struct soft_stats s;
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	CUcontext other;
+	uint64_t end = clock_now_ns() + 5000000000ull;
+
+	(void)unused;
+	close(pair[0]);
+	rig_context();
+	hear(1, &h, sizeof(h), NULL);
+	CU(cuIpcOpenMemHandle_v2(&p, h, 1));
+	say(1, &h, 1, -1);
+	do {
+		s = rig_stats();
+	} while (s.memory_used > 2 * 4096 && clock_now_ns() < end); /* module's variable and this */
+	CHECK(s.memory_used <= 2 * 4096);
+	CHECK(word_at(p + 4092) == 7);
+	CU(cuCtxCreate_v2(&other, 0, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle_v2(&p, h, 1));
+}
+
+static void memory_outlives_the_process_that_exported_it(void **state)
+{
+	(void)state;
+	run_pair(dying_exporter, surviving_importer, 128 + SIGKILL);
+}
+
+static void what_has_no_handle(void *unused)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	void *host;
+	size_t bytes;
+	CUmodule m;
+
+	(void)unused;
+	rig_context();
+	CU(cuMemAllocManaged(&p, 4096, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, p));
+	CU(cuMemHostAlloc(&host, 4096, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, (CUdeviceptr)(uintptr_t)host));
+	CU(cuModuleLoadData(&m, rig_ptx));
+	CU(cuModuleGetGlobal_v2(&p, &bytes, m, "counter"));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, p));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, p));
+}
+
+static void only_plain_allocations_have_handles(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(what_has_no_handle, NULL), 0);
+	nothing_left();
+}
+
+/* Physical memory and addresses. */
+
+static const CUmemAllocationProp prop = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+};
+
+static void allow(CUdeviceptr p, size_t n, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc d = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, flags };
+
+	CU(cuMemSetAccess(p, n, &d, 1));
+}
+
+static void map_twice(void *unused)
+{
+	CUmemGenericAllocationHandle h, h2, kept;
+	CUdeviceptr p, q;
+	CUmemAllocationProp got;
+	unsigned long long access;
+	CUmemLocation here = { CU_MEM_LOCATION_TYPE_DEVICE, 0 };
+	size_t grain, free_before, free_now, total;
+
+	(void)unused;
+	rig_context();
+	CU(cuMemGetInfo_v2(&free_before, &total));
+	CU(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	CHECK(grain == GRAIN);
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	CU(cuMemCreate(&h2, 2 * GRAIN, &prop, 0));
+	CU(cuMemAddressReserve(&p, 8ull * GRAIN, 0, 0, 0));
+	CHECK(p % GRAIN == 0);
+	CU(cuMemAddressReserve(&q, 4ull * GRAIN, 64 << 20, 0, 0));
+	CHECK(q % (64 << 20) == 0);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemMap(p + 7ull * GRAIN, 2 * GRAIN, 0, h2, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemMap(p, 2 * GRAIN, 0, h, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemMap(p + 4096, GRAIN, 0, h, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemMap(p, GRAIN, 0, 0x1234, 0));
+	CU(cuMemMap(p, GRAIN, 0, h, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemMap(p, GRAIN, 0, h, 0));
+	CU(cuMemMap(p + GRAIN, 2 * GRAIN, 0, h2, 0));
+	CU(cuMemMap(q, GRAIN, 0, h, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(p, 1, GRAIN)); /* no rights yet */
+	allow(p, 3 * GRAIN, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	allow(q, GRAIN, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CU(cuMemGetAccess(&access, &here, q));
+	CHECK(access == CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CU(cuMemsetD32_v2(p, 77, 3 * GRAIN / 4)); /* over both mappings */
+	CHECK(word_at(q + GRAIN - 4) == 77);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(q, 1, 1));
+	CU(cuMemGetAllocationPropertiesFromHandle(&got, h));
+	CHECK(memcmp(&got, &prop, sizeof(got)) == 0);
+	CU(cuMemRetainAllocationHandle(&kept, (void *)(uintptr_t)(p + 100)));
+	CHECK(kept == h);
+	CU(cuMemRelease(h));
+	CU(cuMemRelease(h));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemRelease(h));
+	CU(cuMemRelease(h2));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(p + GRAIN, GRAIN));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(p, 4 * GRAIN));
+	CU(cuMemUnmap(p, 3 * GRAIN));
+	CHECK(word_at(q) == 77);
+	CU(cuMemGetInfo_v2(&free_now, &total));
+	CHECK(free_now == free_before - GRAIN);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(q, 4ull * GRAIN));
+	CU(cuMemUnmap(q, GRAIN));
+	CU(cuMemAddressFree(q, 4ull * GRAIN));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(p, GRAIN));
+	CU(cuMemAddressFree(p, 8ull * GRAIN));
+	CU(cuMemGetInfo_v2(&free_now, &total));
+	CHECK(free_now == free_before);
+}
+
+static void memory_is_mapped_where_wanted(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(map_twice, NULL), 0);
+	nothing_left();
+}
+
+static CUdeviceptr mapped(CUmemGenericAllocationHandle h, CUmemAccess_flags flags)
+{
+	CUdeviceptr p;
+
+	CU(cuMemAddressReserve(&p, GRAIN, 0, 0, 0));
+	CU(cuMemMap(p, GRAIN, 0, h, 0));
+	allow(p, GRAIN, flags);
+	return p;
+}
+
+static void write_read_only(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p, q;
+	void *params[] = { &p, &q };
+
+	(void)unused;
+	rig_context();
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	p = mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CU(cuMemAlloc_v2(&q, 4096));
+	params[0] = &q;
+	params[1] = &p;
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* reads it */
+	CU(cuCtxSynchronize());
+	params[0] = &p;
+	params[1] = &q;
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, params); /* writes it */
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+static void rights_hold_for_kernels(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(write_read_only, NULL), 0);
+	nothing_left();
+}
+
+static void handle_giver(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	char byte = 1;
+	int fd, fabric;
+
+	(void)unused;
+	close(pair[1]);
+	rig_context();
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	p = mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CU(cuMemsetD32_v2(p, 5, GRAIN / 4));
+	CU(cuCtxSynchronize());
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+	      cuMemExportToShareableHandle(&fabric, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+	CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	say(0, &byte, 1, fd);
+	close(fd);
+	hear(0, &byte, 1, NULL);
+	CHECK(word_at(p) == 6);
+	kill(getpid(), SIGKILL);
+}
+
+static void handle_taker(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	char byte = 1;
+	int fd;
+
+	(void)unused;
+	close(pair[0]);
+	rig_context();
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)0,
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	hear(1, &byte, 1, &fd);
+	CU(cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	p = mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CU(cuMemRelease(h));
+	CHECK(word_at(p + GRAIN - 4) == 5);
+	CU(cuMemsetD32_v2(p, 6, 1));
+	CU(cuCtxSynchronize());
+	say(1, &byte, 1, -1);
+	CHECK(read(pair[1], &byte, 1) <= 0); /* the giver has been killed */
+	CHECK(word_at(p) == 6);
+}
+
+static void handles_travel_by_descriptor(void **state)
+{
+	(void)state;
+	run_pair(handle_giver, handle_taker, 128 + SIGKILL);
+}
+
+static void killed_with_descriptors(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	int fd;
+
+	(void)unused;
+	rig_context();
+	for (int i = 0; i < 8; i++) {
+		CU(cuMemCreate(&h, GRAIN, &prop, 0));
+		CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						0));
+		mapped(h, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	}
+	kill(getpid(), SIGKILL);
+}
+
+static void kills_leave_nothing(void **state)
+{
+	struct soft_stats before, now;
+
+	(void)state;
+	rig_run(killed_with_descriptors, NULL);
+	nothing_left();
+	before = rig_settled();
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(rig_run(killed_with_descriptors, NULL), 128 + SIGKILL);
+	}
+	nothing_left();
+	now = rig_settled();
+	assert_int_equal(now.descriptors, before.descriptors);
+}
+
+static void hostile(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUmemAllocationProp p = prop;
+	CUdeviceptr a;
+	size_t n;
+
+	(void)unused;
+	rig_context();
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&h, 0, &prop, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&h, GRAIN + 1, &prop, 0));
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&h, ~0ull / GRAIN * GRAIN, &prop, 0));
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&h, 1ull << 50, &prop, 0));
+	p.location.id = 77;
+	CU_IS(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&h, GRAIN, &p, 0));
+	p = prop;
+	p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&h, GRAIN, &p, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemGetAllocationGranularity(&n, NULL, 0));
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&a, ~0ull / GRAIN * GRAIN, 0, 0, 0));
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&a, 1ull << 60, 0, 0, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&a, GRAIN, 3, 0, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&a, GRAIN, 1ull << 60, 0, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(1, GRAIN));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(~0ull, ~0ull));
+	CU(cuMemAlloc_v2(&a, GRAIN));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(a, GRAIN));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(a, GRAIN));
+}
+
+static void wild_sizes_are_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(hostile, NULL), 0);
+	nothing_left();
+}
+
+static int open_server(void **state)
+{
+	static const char *const args[] = { "--mem", "256M", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
+static int close_server(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_lives_until_its_last_user_has_gone),
+		cmocka_unit_test(memory_outlives_the_process_that_exported_it),
+		cmocka_unit_test(only_plain_allocations_have_handles),
+		cmocka_unit_test(memory_is_mapped_where_wanted),
+		cmocka_unit_test(rights_hold_for_kernels),
+		cmocka_unit_test(handles_travel_by_descriptor),
+		cmocka_unit_test(kills_leave_nothing),
+		cmocka_unit_test(wild_sizes_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, open_server, close_server);
+}
