@@ -309,6 +309,12 @@ static bool is_prototype(const struct ptx_item *it)
 	return it->kind == PTX_FUNCTION && !((const struct ptx_function *)it)->has_body;
 }
 
+static int bad_alias(struct ptx_merge *m, const struct merge_unit *u, const struct ptx_item *it)
+{
+	report_place(m->report, "%s:%u", u->module->name, it->line);
+	return report_set(m->report, -EINVAL, "link", "'.alias name, other;' expected");
+}
+
 static int visit_all(struct ptx_merge *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -316,8 +322,10 @@ static int visit_all(struct ptx_merge *m)
 
 		ptx_each (&u->module->items, it) {
 			if (is_alias(it)) {
-				if (merge_visit_alias(u, (struct ptx_directive *)it) < 0) {
-					return no_memory(m);
+				int err = merge_visit_alias(u, (struct ptx_directive *)it);
+
+				if (err < 0) {
+					return err == -ENOMEM ? no_memory(m) : bad_alias(m, u, it);
 				}
 			} else if (!is_prototype(it)) {
 				merge_visit(u, it);
@@ -366,18 +374,17 @@ static int append_text(struct ptx_merge *m, struct ptx_list *list, const char *t
 	return 0;
 }
 
+/* The number of sm_NUMBER, 0 of anything else. */
 static unsigned long target_number(const char *target)
 {
-	const char *digits = strpbrk(target, "0123456789");
-
-	return digits ? strtoul(digits, NULL, 10) : 0;
+	return strncmp(target, "sm_", 3) == 0 ? strtoul(target + 3, NULL, 10) : 0;
 }
 
 static int append_header(struct ptx_merge *m, struct ptx_list *list)
 {
 	const struct ptx_module *first = m->units[0].module;
 	uint32_t major = 0, minor = 0;
-	const char *target = first->target;
+	const char *target = "sm_52";
 	struct buf text;
 	const char *copy;
 
@@ -392,8 +399,8 @@ static int append_header(struct ptx_merge *m, struct ptx_list *list)
 		target = target_number(p->target) > target_number(target) ? p->target : target;
 	}
 	buf_init(&text);
-	buf_printf(&text, ".version %u.%u\n.target %s\n.address_size %u", major, minor,
-		   *target ? target : "sm_52", first->address_size);
+	buf_printf(&text, ".version %u.%u\n.target %.*s\n.address_size %u", major, minor,
+		   (int)(3 + strspn(target + 3, "0123456789af")), target, first->address_size);
 	copy = text.failed ? NULL : ptx_arena_text(&m->arena, text.data, text.len);
 	buf_finish(&text);
 	return copy ? append_text(m, list, copy) : no_memory(m);

@@ -35,7 +35,7 @@ const char *merge_item_name(const struct ptx_item *it);
 /* merge_names.c: renames what an item names, notes which symbols it uses, takes line information
  * away. */
 void merge_visit(struct merge_unit *u, struct ptx_item *it);
-/* The same for the two names of ".alias a, b;". 0 or -ENOMEM. */
+/* The same for the two names of ".alias a, b;". 0, -EINVAL when it is not that, -ENOMEM. */
 int merge_visit_alias(struct merge_unit *u, struct ptx_directive *d);
 /* Names of local things that two modules use: the later ones get names of their own. */
 int merge_rename_locals(struct ptx_merge *m);

@@ -154,20 +154,28 @@ void merge_visit(struct merge_unit *u, struct ptx_item *it)
 
 int merge_visit_alias(struct merge_unit *u, struct ptx_directive *d)
 {
-	static const char blank[] = " \t\r\n,;";
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789_$%";
 	const char *p = d->text + strlen(".alias"), *names[2] = { NULL, NULL };
 	struct buf text;
 
 	for (int i = 0; i < 2; i++) {
 		size_t len;
 
-		p += strspn(p, blank);
-		len = strcspn(p, blank);
+		p += strspn(p, " \t\r\n");
+		len = strspn(p, letters);
+		if (len == 0) {
+			return -EINVAL;
+		}
 		names[i] = ptx_arena_text(&u->module->arena, p, len);
 		if (!names[i]) {
 			return -ENOMEM;
 		}
 		p += len;
+		p += strspn(p, " \t\r\n");
+		if (*p++ != (i ? ';' : ',')) {
+			return -EINVAL;
+		}
 		visit_name(u, &names[i]);
 	}
 	buf_init(&text);

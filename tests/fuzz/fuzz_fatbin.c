@@ -1,0 +1,51 @@
+/* Images of any kind through the reader: containers, decompression, the choice, merging of several.
+ * What comes out must be text that ends with a zero within the limit. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/fatbin.h"
+#include "ptx/image.h"
+
+#define MAX_TEXT ((size_t)1 << 18)
+
+/* The walk ends, and every entry lies in the image. */
+static void walk(const uint8_t *data, size_t size)
+{
+	struct fatbin_entry e;
+	struct fatbin_walk w;
+	size_t bytes, n = 0;
+
+	if (fatbin_open(&w, data, size, &bytes) < 0) {
+		return;
+	}
+	while (fatbin_next(&w, &e) == 1) {
+		if (e.data < data || e.data + e.bytes > data + bytes || ++n > size / 64) {
+			abort();
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const unsigned archs[] = { 86, 75, 30 };
+	struct report r;
+
+	walk(data, size);
+	for (unsigned i = 0; i < 3; i++) {
+		struct ptx_image_text t;
+
+		report_init(&r);
+		if (ptx_image_open(&t, data, size, archs[i], MAX_TEXT, "fuzz", &r) == 0) {
+			if (t.bytes > MAX_TEXT || t.text[t.bytes] != 0) {
+				abort();
+			}
+			ptx_text_arch(t.text, t.bytes);
+			ptx_image_close(&t);
+		} else if (!r.message.len) {
+			abort(); /* a refusal says why */
+		}
+		report_finish(&r);
+	}
+	return 0;
+}
