@@ -8,7 +8,6 @@
 #include "base/shm.h"
 #include "ptx/image.h"
 #include "soft/server/request.h"
-#include "soft/server/shadow.h"
 
 /* Images from this size on are taken one at a time, whoever sends them: reading one takes many
  * times its size, and clients together must not exhaust the machine. */
