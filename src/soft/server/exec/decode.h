@@ -223,6 +223,10 @@ int dec_testp(struct decoder *d, int a, int b);
 int dec_dot(struct decoder *d, int which, int n);
 int dec_integer(struct decoder *d, int which, int n);
 int dec_video(struct decoder *d, int which, int n);
+int dec_mma(struct decoder *d, int a, int b);
+int dec_wmma(struct decoder *d, int a, int b);
+int dec_matrix(struct decoder *d, int store, int b);
+int dec_movmatrix(struct decoder *d, int a, int b);
 
 int dec_mov(struct decoder *d, int a, int b);
 int dec_selp(struct decoder *d, int a, int b);
