@@ -18,8 +18,9 @@
 #define SOFT_DEFAULT_SHARED_PER_BLOCK (48u << 10)
 #define SOFT_SHARED_PER_BLOCK (99u << 10)
 #define SOFT_SHARED_PER_SM (100u << 10)
-#define SOFT_THREADS_PER_SM 2048u
-#define SOFT_BLOCKS_PER_SM 32u
+#define SOFT_THREADS_PER_SM 1536u
+#define SOFT_BLOCKS_PER_SM 16u
+#define SOFT_SHARED_RESERVED 1024u /* of each block */
 #define SOFT_REGISTERS_PER_SM 65536u
 #define SOFT_PITCH 512u
 
@@ -86,13 +87,17 @@ struct staged {
 struct CUcontext_st {
 	struct object object;
 	uint32_t slot;
+	CUdevice device; /* as the program counts them */
+	uint32_t gpu;	 /* as the server does */
 	unsigned flags;
-	unsigned refs; /* of the primary context */
+	unsigned refs; /* of the primary context; of another one: cuCtxAttach */
 	bool primary;
 	uint64_t id;
 	uint64_t window_base, window_bytes;
 	CUstream legacy;
 	size_t limits[16];
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
 	pthread_mutex_t memory_lock; /* ranges */
 	struct range *ranges;	     /* owned, sorted */
 	uint32_t n_ranges, cap_ranges;
@@ -187,8 +192,10 @@ struct soft {
 	uint32_t head; /* ring_lock */
 	struct soft_hello hello;
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
-	CUcontext primary;
-	unsigned primary_flags;
+	int gpus; /* that the program may see */
+	uint32_t visible[SOFT_MAX_GPUS];
+	CUcontext primary[SOFT_MAX_GPUS];
+	unsigned primary_flags[SOFT_MAX_GPUS];
 	uint64_t next_id;
 	uint8_t stream_used[SOFT_MAX_STREAMS]; /* 0 free, 1 used, 2 ends when its last operation has
 						*/
@@ -197,7 +204,6 @@ struct soft {
 	uint8_t event_used[SOFT_MAX_EVENTS];
 	uint32_t event_count[SOFT_MAX_EVENTS];
 	uint32_t next_event;
-	uint64_t unsupported[CUABI_COUNT]; /* calls of functions that are not supported */
 };
 
 extern struct soft soft;
@@ -217,12 +223,14 @@ CUresult soft_pop(CUcontext *ret);
 void soft_set_current(CUcontext ctx);
 
 /* context.c */
-CUresult context_new(unsigned flags, CUcontext *ret);
+CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret);
 CUresult context_end(CUcontext ctx);
 CUresult context_check_device(CUdevice dev);
 
 /* link.c */
 CUresult link_open(void);
+/* As link_call; also before cuInit, when a server runs already. */
+CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
 CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 		   int *ret_fd);
 void link_died(void);
@@ -321,6 +329,12 @@ CUresult library_function(CUkernel k, CUfunction *ret); /* in the current contex
  * current context. */
 CUresult function_resolve(CUfunction h, CUfunction *ret);
 CUresult function_current(CUfunction h, CUfunction *ret);
+
+/* info.c: a part of CUDA_VISIBLE_DEVICES; -1: none of ours */
+int info_find(const char *text, size_t n);
+
+/* control.c */
+extern const struct cuabi_soft_table soft_private;
 
 /* export.c */
 int cuabi_unsupported(unsigned index);

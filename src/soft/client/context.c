@@ -9,6 +9,7 @@
 #include "soft/client/event.h"
 
 #define API_VERSION 13000u
+#define STACK_LIMIT_MAX (512u << 10)
 
 static const size_t default_limits[16] = {
 	[CU_LIMIT_STACK_SIZE] = 1024,
@@ -16,6 +17,7 @@ static const size_t default_limits[16] = {
 	[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20,
 	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
 	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
 /* Keeps every other mapping out of the window, so that pinned memory can appear at its device
@@ -57,7 +59,7 @@ static void schedule_again(uint32_t slot)
 
 static CUresult fill(CUcontext ctx)
 {
-	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE };
+	struct soft_request q = { .op = SOFT_REQ_CONTEXT_CREATE, .index = ctx->gpu };
 	struct soft_reply r;
 	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
 
@@ -81,7 +83,7 @@ static CUresult fill(CUcontext ctx)
 	return e;
 }
 
-CUresult context_new(unsigned flags, CUcontext *ret)
+CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
 {
 	CUcontext ctx;
 	CUresult e;
@@ -94,6 +96,10 @@ CUresult context_new(unsigned flags, CUcontext *ret)
 	if (ctx) {
 		ctx->id = ++soft.next_id;
 		ctx->flags = flags;
+		ctx->refs = 1;
+		ctx->device = dev;
+		ctx->gpu = soft.visible[dev];
+		ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 		memcpy(ctx->limits, default_limits, sizeof(ctx->limits));
 		pthread_mutex_init(&ctx->memory_lock, NULL);
 		pthread_mutex_init(&ctx->staging_lock, NULL);
@@ -138,7 +144,7 @@ CUresult context_check_device(CUdevice dev)
 {
 	CUresult e = soft_check();
 
-	return e ? e : dev == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return e ? e : dev >= 0 && dev < soft.gpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult check_handle(CUcontext ctx)
@@ -158,7 +164,7 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = context_new(flags, ret);
+	e = context_new(flags, dev, ret);
 	return e ? e : soft_push(*ret);
 }
 
@@ -202,6 +208,39 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 CUresult cuCtxDestroy(CUcontext ctx)
 {
 	return cuCtxDestroy_v2(ctx);
+}
+
+/* From before contexts were current for threads: counts uses of the current one. */
+CUresult cuCtxAttach(CUcontext *ret, unsigned int flags)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	add_relaxed(&ctx->refs, 1u);
+	*ret = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	CUresult e = check_handle(ctx);
+
+	if (e) {
+		return e;
+	}
+	if (ctx != soft_thread_context()) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!ctx->primary && add_relaxed(&ctx->refs, -1u) == 1) {
+		return cuCtxDestroy_v2(ctx);
+	}
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
@@ -263,7 +302,7 @@ CUresult cuCtxGetDevice(CUdevice *ret)
 	CUresult e = soft_current(&ctx);
 
 	if (!e && ret) {
-		*ret = 0;
+		*ret = ctx->device;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -277,7 +316,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *ret, CUcontext ctx)
 	}
 	e = check_handle(ctx);
 	if (!e && ret) {
-		*ret = 0;
+		*ret = ctx->device;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -370,13 +409,15 @@ CUresult cuCtxGetLimit(size_t *ret, CUlimit what)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if ((unsigned)what >= ARRAY_SIZE(ctx->limits)) {
+	if ((unsigned)what > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	}
 	*ret = ctx->limits[what];
 	return CUDA_SUCCESS;
 }
 
+/* Most of them are promises that the soft GPU keeps anyway: its stacks grow with the kernel and its
+ * output buffer is drained while kernels run. */
 CUresult cuCtxSetLimit(CUlimit what, size_t value)
 {
 	CUcontext ctx;
@@ -385,30 +426,52 @@ CUresult cuCtxSetLimit(CUlimit what, size_t value)
 	if (e) {
 		return e;
 	}
-	if ((unsigned)what > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
+	if ((unsigned)what >= CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* that cache is not there */
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	}
+	if ((what == CU_LIMIT_STACK_SIZE && value > STACK_LIMIT_MAX) ||
+	    (what == CU_LIMIT_MALLOC_HEAP_SIZE && value > soft.hello.memory_bytes) ||
+	    (what == CU_LIMIT_PRINTF_FIFO_SIZE && value > soft.hello.memory_bytes)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (what == CU_LIMIT_MAX_L2_FETCH_GRANULARITY) {
+		value = MIN(value, 128u);
 	}
 	ctx->limits[what] = value;
 	return CUDA_SUCCESS;
 }
 
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+	CUcontext ctx;
+
+	return soft_current(&ctx);
+}
+
+/* Preferences: they are remembered, and there is nothing to prefer. */
 CUresult cuCtxGetCacheConfig(CUfunc_cache *ret)
 {
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
 	if (!e && ret) {
-		*ret = CU_FUNC_CACHE_PREFER_NONE;
+		*ret = ctx->cache_config;
 	}
-	return e;
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
 	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
 
-	(void)config; /* a preference; there is nothing to prefer */
-	return soft_current(&ctx);
+	if (!e && (unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!e) {
+		ctx->cache_config = config;
+	}
+	return e;
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
@@ -417,15 +480,29 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *ret)
 	CUresult e = soft_current(&ctx);
 
 	if (!e && ret) {
-		*ret = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+		*ret = ctx->shared_config;
 	}
-	return e;
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The banks of a device of this capability have four bytes whatever is asked for. */
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
 	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
 
-	(void)config;
-	return soft_current(&ctx);
+	return e ? e
+	       : (unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam *ret, CUexecAffinityType type)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	(void)ret;
+	(void)type;
+	return e ? e : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }

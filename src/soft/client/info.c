@@ -42,7 +42,7 @@ CUresult cuDeviceGetCount(int *ret)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = 1;
+	*ret = soft.gpus;
 	return CUDA_SUCCESS;
 }
 
@@ -51,7 +51,7 @@ CUresult cuDeviceGet(CUdevice *ret, int ordinal)
 	CUresult e = context_check_device(ordinal);
 
 	if (!e && ret) {
-		*ret = 0;
+		*ret = ordinal;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -70,6 +70,35 @@ CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
+static void fill_uuid(CUuuid *ret, uint32_t gpu)
+{
+	memcpy(ret->bytes, "gBPF-soft-device", 16);
+	ret->bytes[15] = (char)(ret->bytes[15] + (int)gpu);
+}
+
+int info_find(const char *text, size_t n)
+{
+	for (uint32_t gpu = 0; gpu < MIN(soft.hello.gpus, SOFT_MAX_GPUS); gpu++) {
+		char number[16], name[48];
+		CUuuid u;
+		int len;
+
+		snprintf(number, sizeof(number), "%u", gpu);
+		fill_uuid(&u, gpu);
+		len = snprintf(name, sizeof(name), "GPU-");
+		for (int i = 0; i < 16; i++) {
+			len += snprintf(name + len, sizeof(name) - (size_t)len, "%s%02x",
+					i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+					(unsigned char)u.bytes[i]);
+		}
+		if ((n == strlen(number) && strncmp(text, number, n) == 0) ||
+		    (n > 4 && n <= strlen(name) && strncmp(text, name, n) == 0)) {
+			return (int)gpu;
+		}
+	}
+	return -1;
+}
+
 static CUresult uuid(CUuuid *ret, CUdevice dev)
 {
 	CUresult e = context_check_device(dev);
@@ -77,7 +106,7 @@ static CUresult uuid(CUuuid *ret, CUdevice dev)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	memcpy(ret->bytes, "gBPF-soft-device", 16);
+	fill_uuid(ret, soft.visible[dev]);
 	return CUDA_SUCCESS;
 }
 
@@ -89,6 +118,19 @@ CUresult cuDeviceGetUuid(CUuuid *ret, CUdevice dev)
 CUresult cuDeviceGetUuid_v2(CUuuid *ret, CUdevice dev)
 {
 	return uuid(ret, dev);
+}
+
+/* Only Windows has such names: zeros, as a driver on Linux. */
+CUresult cuDeviceGetLuid(char *ret, unsigned int *ret_mask, CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e || !ret || !ret_mask) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	memset(ret, 0, 8);
+	*ret_mask = 0;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *ret, CUdevice dev)
@@ -111,9 +153,15 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 	if (!major || !minor) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*major = 7;
-	*minor = 0;
+	*major = SOFT_ARCH / 10;
+	*minor = SOFT_ARCH % 10;
 	return CUDA_SUCCESS;
+}
+
+/* The soft GPUs are alone on their buses, from number 1 on. */
+static unsigned bus_of(CUdevice dev)
+{
+	return soft.visible[dev] + 1;
 }
 
 CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)
@@ -126,32 +174,116 @@ CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)
 	if (!out || cap <= 0) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	snprintf(out, (size_t)cap, "0000:00:00.0");
+	snprintf(out, (size_t)cap, "0000:%02X:00.0", bus_of(dev));
 	return CUDA_SUCCESS;
+}
+
+/* "domain:bus:device.function" without what comes first or last. */
+static bool parse_bus(const char *id, unsigned *ret_bus)
+{
+	unsigned domain = 0, slot = 0, function = 0;
+	int end = -1;
+
+	if (sscanf(id, "%x:%x:%x.%x%n", &domain, ret_bus, &slot, &function, &end) < 4 &&
+	    sscanf(id, "%x:%x:%x%n", &domain, ret_bus, &slot, &end) < 3) {
+		domain = 0;
+		if (sscanf(id, "%x:%x.%x%n", ret_bus, &slot, &function, &end) < 3) {
+			return false;
+		}
+	}
+	return end >= 0 && !id[end] && !domain && !slot && !function;
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice *ret, const char *id)
 {
 	CUresult e = soft_check();
+	unsigned bus;
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !id || strcmp(id, "0000:00:00.0") != 0) {
+	if (!ret || !id) {
 		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (int dev = 0; dev < soft.gpus; dev++) {
+		if (parse_bus(id, &bus) && bus == bus_of(dev)) {
+			*ret = dev;
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult check_pair(CUdevice a, CUdevice b)
+{
+	CUresult e = context_check_device(a);
+
+	return e ? e : context_check_device(b);
+}
+
+/* Copies between soft GPUs work; a kernel reaches its own context's memory alone. */
+CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
+{
+	CUresult e = check_pair(a, b);
+
+	if (!e && ret) {
+		*ret = 0;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *ret, CUdevice_P2PAttribute what, CUdevice a, CUdevice b)
+{
+	CUresult e = check_pair(a, b);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (int)what < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+	    (int)what > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (a == b) {
+		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	*ret = 0;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
-	CUresult e = context_check_device(a);
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
 
-	e = e ? e : context_check_device(b);
+	if (e) {
+		return e;
+	}
+	if (!object_is(peer, OBJECT_CONTEXT)) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	return object_is(peer, OBJECT_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+					       : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *ret, CUexecAffinityType type, CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
 	if (!e && ret) {
 		*ret = 0;
 	}
+	(void)type;
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -170,82 +302,7 @@ CUresult cuDeviceGetProperties(CUdevprop *ret, CUdevice dev)
 			    32,
 			    INT32_MAX,
 			    SOFT_REGISTERS_PER_SM,
-			    1000000,
+			    (int)soft.hello.clock_khz,
 			    SOFT_PITCH };
-	return CUDA_SUCCESS;
-}
-
-/* Those that are not 0. */
-static const struct {
-	CUdevice_attribute what;
-	int value;
-} attributes[] = {
-	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT32_MAX },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SOFT_DEFAULT_SHARED_PER_BLOCK },
-	{ CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536 },
-	{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_PITCH, INT32_MAX },
-	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, SOFT_REGISTERS_PER_SM },
-	{ CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000 },
-	{ CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, SOFT_PITCH },
-	{ CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000 },
-	{ CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64 },
-	{ CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 4 << 20 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, SOFT_THREADS_PER_SM },
-	{ CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1 },
-	{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
-	{ CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, SOFT_PITCH },
-	{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 7 },
-	{ CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, SOFT_SHARED_PER_SM },
-	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, SOFT_REGISTERS_PER_SM },
-	{ CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1 },
-	{ CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2 },
-	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1 },
-	{ CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SOFT_SHARED_PER_BLOCK },
-	{ CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, SOFT_BLOCKS_PER_SM },
-	{ CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0 },
-	{ CU_DEVICE_ATTRIBUTE_NUMA_ID, -1 },
-	{ CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0 },
-};
-
-CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice dev)
-{
-	CUresult e = context_check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if (!ret || (int)what < 1 || (int)what > 256) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = 0;
-	if (what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) {
-		*ret = (int)soft.hello.sms;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(attributes); i++) {
-		if (attributes[i].what == what) {
-			*ret = attributes[i].value;
-		}
-	}
 	return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,8 @@
 
 #define START_TIMEOUT_MS 5000
 #define SOCKET_PATH_MAX 108
+#define OPTIONS_MAX 32u /* words of GBPF_SOFTGPU_OPTIONS */
+#define LOG_BYTES "1M"
 
 static int socket_path(char *out, size_t cap)
 {
@@ -89,17 +92,61 @@ static char **server_environment(void)
 	return env;
 }
 
-/* In the child: only calls that are safe after fork in a program with threads. */
-static void exec_server(const char *path, const char *sock, char **env, int ready, int null)
+/* What the server is started with: ours, then the user's words. */
+struct start {
+	char path[PATH_MAX], log[SOCKET_PATH_MAX + 16], words[4096];
+	char *argv[16 + OPTIONS_MAX];
+};
+
+static void split_words(char *words, char **argv, unsigned n, unsigned max)
 {
-	char *argv[] = { (char *)(uintptr_t)path,
-			 (char *)"--socket",
-			 (char *)(uintptr_t)sock,
-			 (char *)"--idle-exit",
-			 (char *)"10",
-			 (char *)"--ready-fd",
-			 (char *)"3",
-			 NULL };
+	char *p = words;
+
+	while (*p && n + 1 < max) {
+		p += strspn(p, " \t\n");
+		if (!*p) {
+			break;
+		}
+		argv[n++] = p;
+		p += strcspn(p, " \t\n");
+		if (*p) {
+			*p++ = 0;
+		}
+	}
+	argv[n] = NULL;
+}
+
+static int fill_start(struct start *t, const char *sock)
+{
+	static const char *const own[] = { "--idle-exit", "10",		 "--ready-fd",
+					   "3",		  "--log-limit", LOG_BYTES };
+	const char *words = getenv("GBPF_SOFTGPU_OPTIONS"), *dot = strrchr(sock, '.');
+	int err = server_path(t->path, sizeof(t->path));
+	unsigned n = 0;
+
+	if (err) {
+		return err;
+	}
+	if ((size_t)snprintf(t->words, sizeof(t->words), "%s", words ? words : "") >=
+	    sizeof(t->words)) {
+		return -E2BIG;
+	}
+	/* softgpu.log beside softgpu.sock */
+	snprintf(t->log, sizeof(t->log), "%.*s.log",
+		 (int)(dot && strcmp(dot, ".sock") == 0 ? dot - sock : (long)strlen(sock)), sock);
+	t->argv[n++] = t->path;
+	t->argv[n++] = (char *)(uintptr_t) "--socket";
+	t->argv[n++] = (char *)(uintptr_t)sock;
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		t->argv[n++] = (char *)(uintptr_t)own[i];
+	}
+	split_words(t->words, t->argv, n, ARRAY_SIZE(t->argv));
+	return 0;
+}
+
+/* In the child: only calls that are safe after fork in a program with threads. */
+static void exec_server(struct start *t, char **env, int ready, int null, int log)
+{
 	sigset_t none;
 
 	setsid();
@@ -108,55 +155,104 @@ static void exec_server(const char *path, const char *sock, char **env, int read
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (dup2(ready, 3) < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) {
+	if (dup2(ready, 3) < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0) {
 		_exit(127);
 	}
 	syscall(SYS_close_range, 4u, ~0u, 0u);
 	if (chdir("/") < 0) {
 		_exit(127);
 	}
-	execve(path, argv, env);
+	execve(t->path, t->argv, env);
 	_exit(127);
+}
+
+/* For who wonders why cuInit finds no device: what the server said last. */
+static void explain(const struct start *t, int log, off_t from)
+{
+	char text[512], line[768];
+	ssize_t n = pread(log, text, sizeof(text) - 1, from);
+	int len;
+
+	text[MAX(n, 0)] = 0;
+	text[strcspn(text, "\n")] = 0;
+	len = snprintf(line, sizeof(line), "gbpf soft GPU: the server did not start: %s (%s)\n",
+		       text[0] ? text : t->path, t->log);
+	(void)!write(2, line, (size_t)MIN(len, (int)sizeof(line) - 1));
+}
+
+/* The server's own log file, which only its user can have made. */
+static int open_log(const struct start *t)
+{
+	int fd = open(t->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+		      0600);
+	struct stat st;
+
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+		fd = fd_close(fd);
+	}
+	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static bool spawn_server(struct start *t, char **env, int ready, int null, int log)
+{
+	/* Neither 3 nor closed by exec. */
+	int up[3] = { fcntl(ready, F_DUPFD, 10), fcntl(null, F_DUPFD, 10),
+		      fcntl(log, F_DUPFD, 10) };
+	/* No SIGCHLD for the program. */
+	pid_t child = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL);
+
+	if (child == 0) {
+		exec_server(t, env, up[0], up[1], up[2]);
+	}
+	if (child > 0) {
+		waitpid(child, NULL, __WCLONE);
+	}
+	for (int i = 0; i < 3; i++) {
+		fd_close(up[i]);
+	}
+	return child > 0;
+}
+
+static int wait_ready(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char byte;
+
+	return poll(&p, 1, START_TIMEOUT_MS) == 1 && read(fd, &byte, 1) == 1 ? 0 : -ETIMEDOUT;
 }
 
 /* Starts a server and waits until it listens. */
 static int start_server(const char *sock)
 {
-	char path[PATH_MAX], byte, **env;
-	int err = server_path(path, sizeof(path)), null, ready[2], up[2];
-	struct pollfd p;
-	pid_t child;
+	struct start *t = calloc(1, sizeof(*t));
+	char **env = server_environment();
+	int ready[2] = { -1, -1 }, null = -1, log = -1, err;
+	off_t end;
 
+	err = t && env ? fill_start(t, sock) : -ENOMEM;
 	if (err) {
-		return err;
+		goto out;
 	}
-	env = server_environment();
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (!env || null < 0 || pipe2(ready, O_CLOEXEC) < 0) {
-		free(env);
-		fd_close(null);
-		return -ENOMEM;
+	log = open_log(t);
+	if (null < 0 || log < 0 || pipe2(ready, O_CLOEXEC) < 0) {
+		err = -ENOMEM;
+		goto out;
 	}
-	up[0] = fcntl(ready[1], F_DUPFD, 10); /* not 3 and not closed by exec */
-	up[1] = fcntl(null, F_DUPFD, 10);
-	child = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL,
-			       NULL); /* no SIGCHLD for the program */
-	if (child == 0) {
-		exec_server(path, sock, env, up[0], up[1]);
+	end = lseek(log, 0, SEEK_END);
+	err = spawn_server(t, env, ready[1], null, log) ? 0 : -EAGAIN;
+	ready[1] = fd_close(ready[1]);
+	err = err ? err : wait_ready(ready[0]);
+	if (err) {
+		explain(t, log, MAX(end, 0));
 	}
-	if (child > 0) {
-		waitpid(child, NULL, __WCLONE);
-	}
-	fd_close(up[0]);
-	fd_close(up[1]);
-	close(ready[1]);
-	close(null);
-	p = (struct pollfd){ .fd = ready[0], .events = POLLIN };
-	err = child > 0 && poll(&p, 1, START_TIMEOUT_MS) == 1 && read(ready[0], &byte, 1) == 1
-		      ? 0
-		      : -ETIMEDOUT;
-	close(ready[0]);
+out:
+	fd_close(ready[0]);
+	fd_close(ready[1]);
+	fd_close(null);
+	fd_close(log);
 	free(env);
+	free(t);
 	return err;
 }
 
@@ -227,6 +323,7 @@ static CUresult say_hello(void)
 		soft.hello = r.hello;
 		close(fds[0]);
 		if (soft.shared && soft.shared->magic == SOFT_MAGIC) {
+			soft.shared->names = CUABI_COUNT;
 			madvise(soft.shared, sizeof(*soft.shared), MADV_DONTFORK);
 			return CUDA_SUCCESS;
 		}
@@ -285,6 +382,38 @@ CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t 
 		memset((char *)r + got, 0, MIN(r_bytes - (size_t)got, 1u)); /* texts end */
 	}
 	return (CUresult)r->result;
+}
+
+/* A question of somebody who is no client: a connection for it alone. */
+static CUresult ask_alone(const struct soft_request *q, int fd, struct soft_reply *r,
+			  size_t r_bytes)
+{
+	char path[SOCKET_PATH_MAX];
+	int fds[FD_PASS_MAX], sock;
+	unsigned n = 0;
+	ssize_t got = -1;
+
+	if (socket_path(path, sizeof(path)) < 0) {
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	sock = connect_trusted(path);
+	if (sock < 0) {
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	if (msg_send(sock, q, SOFT_REQUEST_MIN + 1, &fd, fd >= 0) == 0) {
+		got = msg_recv(sock, r, r_bytes, fds, &n);
+	}
+	while (n) {
+		close(fds[--n]);
+	}
+	fd_close(sock);
+	return got < (ssize_t)SOFT_REPLY_MIN ? SOFT_DEAD : (CUresult)r->result;
+}
+
+CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes)
+{
+	return soft_check() == CUDA_SUCCESS ? link_call(q, fd, r, r_bytes, NULL)
+					    : ask_alone(q, fd, r, r_bytes);
 }
 
 /* Everybody who waits looks again and sees soft.dead. */

@@ -448,6 +448,7 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
+	q.index = e ? 0 : ctx->gpu;
 	e = e ? e : link_call(&q, -1, &r, sizeof(r), NULL);
 	if (e) {
 		return e;

@@ -1,4 +1,4 @@
-/* The primary context of the device: one for all libraries of the process, counted. */
+/* The primary context of each device: one for all libraries of the process, counted. */
 #include "soft/client/client.h"
 
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -14,27 +14,28 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&primary_lock);
-	if (!soft.primary) {
-		e = context_new(soft.primary_flags, &soft.primary);
+	if (!soft.primary[dev]) {
+		e = context_new(soft.primary_flags[dev], dev, &soft.primary[dev]);
 		if (e) {
-			soft.primary = NULL;
+			soft.primary[dev] = NULL;
 		} else {
-			soft.primary->primary = true;
+			soft.primary[dev]->primary = true;
+			soft.primary[dev]->refs = 0;
 		}
 	}
 	if (!e) {
-		soft.primary->refs++;
-		*ret = soft.primary;
+		soft.primary[dev]->refs++;
+		*ret = soft.primary[dev];
 	}
 	pthread_mutex_unlock(&primary_lock);
 	return e;
 }
 
-static CUresult end_primary(void)
+static CUresult end_primary(CUdevice dev)
 {
-	CUcontext ctx = soft.primary;
+	CUcontext ctx = soft.primary[dev];
 
-	soft.primary = NULL;
+	soft.primary[dev] = NULL;
 	return context_end(ctx);
 }
 
@@ -46,10 +47,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 		return e;
 	}
 	pthread_mutex_lock(&primary_lock);
-	if (!soft.primary) {
+	if (!soft.primary[dev]) {
 		e = CUDA_ERROR_INVALID_CONTEXT;
-	} else if (--soft.primary->refs == 0) {
-		e = end_primary();
+	} else if (--soft.primary[dev]->refs == 0) {
+		e = end_primary(dev);
 	}
 	pthread_mutex_unlock(&primary_lock);
 	return e;
@@ -68,7 +69,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 		return e;
 	}
 	pthread_mutex_lock(&primary_lock);
-	e = soft.primary ? end_primary() : CUDA_SUCCESS;
+	e = soft.primary[dev] ? end_primary(dev) : CUDA_SUCCESS;
 	pthread_mutex_unlock(&primary_lock);
 	return e;
 }
@@ -88,9 +89,9 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	soft.primary_flags = flags;
-	if (soft.primary) {
-		soft.primary->flags = flags;
+	soft.primary_flags[dev] = flags;
+	if (soft.primary[dev]) {
+		soft.primary[dev]->flags = flags;
 	}
 	return CUDA_SUCCESS;
 }
@@ -110,7 +111,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *ret_flags, int *
 	if (!ret_flags || !ret_active) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret_flags = soft.primary_flags;
-	*ret_active = soft.primary != NULL;
+	*ret_flags = soft.primary_flags[dev];
+	*ret_active = soft.primary[dev] != NULL;
 	return CUDA_SUCCESS;
 }

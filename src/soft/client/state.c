@@ -72,6 +72,33 @@ static void in_child(void)
 	}
 }
 
+/* CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first that makes no sense. */
+static void find_visible(void)
+{
+	const char *p = getenv("CUDA_VISIBLE_DEVICES");
+	uint32_t seen = 0;
+
+	soft.gpus = 0;
+	for (uint32_t i = 0; !p && i < MIN(soft.hello.gpus, SOFT_MAX_GPUS); i++) {
+		soft.visible[soft.gpus++] = i;
+	}
+	while (p) {
+		size_t n = strcspn(p, ",");
+		int i = info_find(p, n);
+
+		if (i < 0) {
+			return;
+		}
+		if (seen & 1u << i) { /* as the driver does with one that is named twice */
+			soft.gpus = 0;
+			return;
+		}
+		seen |= 1u << i;
+		soft.visible[soft.gpus++] = (uint32_t)i;
+		p = p[n] ? p + n + 1 : NULL;
+	}
+}
+
 CUresult cuInit(unsigned int flags)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -96,11 +123,12 @@ CUresult cuInit(unsigned int flags)
 			r = CUDA_ERROR_OPERATING_SYSTEM;
 		}
 		if (!r) {
+			find_visible();
 			store_release(&soft.state, 1);
 		}
 	}
 	pthread_mutex_unlock(&soft.lock);
-	return r;
+	return r ? r : soft.gpus ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult soft_check(void)

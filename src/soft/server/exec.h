@@ -112,7 +112,8 @@ struct exec_launch {
 	uint32_t dynamic_shared_bytes;
 	const void *params; /* param_bytes, borrowed until the launch has ended */
 	const struct exec_space *space;
-	uint32_t sm_count; /* for %nsmid */
+	uint32_t sm_count;  /* for %nsmid */
+	uint32_t clock_khz; /* of %clock; 0: as fast as nanoseconds */
 	uint64_t grid_id;
 	uint64_t grid_workspace; /* of a cooperative launch: device address of its grid barrier,
 				    which %envreg1 and %envreg2 tell; 0: none */

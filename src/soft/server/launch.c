@@ -49,6 +49,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->exec.space = &g->memory.space;
 	l->exec.host = &g->host;
 	l->exec.sm_count = c->dev->opt.sms;
+	l->exec.clock_khz = c->dev->opt.clock_khz;
 	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
 	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
 	l->priority = MAX(MIN(r->priority, 0), SOFT_PRIORITY_GREATEST);

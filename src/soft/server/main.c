@@ -1,8 +1,7 @@
-/* gbpf-softgpu: the soft GPU of one user. Listens, starts a thread for each client, and leaves when
- * idle if asked to. */
+/* gbpf-softgpu: the soft GPUs of one user. Listens, starts a thread for each client, and leaves
+ * when idle if asked to. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,15 +19,14 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "soft/server/device.h"
-
-#define SLICE_DEFAULT_US 2000u
+#include "soft/server/options.h"
 
 struct server {
 	struct device dev;
 	char path[108]; /* of the socket; fits sockaddr_un */
 	int listener;
-	int life;  /* locked while this server lives, so that there is one for each socket */
-	int ready; /* descriptor that is told when clients may connect; -1 */
+	int life; /* locked while this server lives, so that there is one for each socket */
+	struct options o;
 };
 
 static volatile sig_atomic_t stop_requested;
@@ -37,78 +36,6 @@ static void on_signal(int sig)
 	(void)sig;
 	stop_requested = 1;
 }
-
-static const char usage[] =
-	"Usage: gbpf-softgpu [OPTION]...\n"
-	"Serves a software GPU to this user's CUDA programs (through lib/gbpf/soft/libcuda.so.1).\n"
-	"\n"
-	"  --sms N           multiprocessors to show (default 4)\n"
-	"  --mem BYTES       device memory, with suffix K, M or G (default 1G; committed when "
-	"used)\n"
-	"  --workers N       execution threads (default 1)\n"
-	"  --timeslice-us N  default time slice of a context (default 2000)\n"
-	"  --idle-exit N     exit after N seconds without clients (default 0: never)\n"
-	"  --cpu N           run on this processor only\n"
-	"  --socket PATH     socket (default $GBPF_SOFTGPU_SOCKET, else softgpu.sock in the "
-	"runtime directory)\n"
-	"  --ready-fd N      write a byte to this descriptor when clients may connect\n"
-	"  --foreground      accepted for symmetry with gbpfd: this program never goes into the "
-	"background\n"
-	"  --help, --version\n";
-
-static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
-{
-	char *end;
-	unsigned long long v;
-	uint64_t unit = 1;
-
-	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (errno || end == text || text[0] == '-') {
-		return -EINVAL;
-	}
-	if (*end) {
-		const char *k = strchr("KMG", *end);
-
-		if (!k || end[1]) {
-			return -EINVAL;
-		}
-		unit = *end == 'K' ? 1u << 10 : *end == 'M' ? 1u << 20 : 1u << 30;
-	}
-	if (checked_mul((uint64_t)v, unit, ret) || *ret < min || *ret > max) {
-		return -ERANGE;
-	}
-	return 0;
-}
-
-enum {
-	OPT_SMS = 256,
-	OPT_MEM,
-	OPT_WORKERS,
-	OPT_SLICE,
-	OPT_IDLE,
-	OPT_CPU,
-	OPT_SOCKET,
-	OPT_READY,
-	OPT_FOREGROUND,
-	OPT_HELP,
-	OPT_VERSION
-};
-
-static const struct option options[] = {
-	{ "sms", required_argument, NULL, OPT_SMS },
-	{ "mem", required_argument, NULL, OPT_MEM },
-	{ "workers", required_argument, NULL, OPT_WORKERS },
-	{ "timeslice-us", required_argument, NULL, OPT_SLICE },
-	{ "idle-exit", required_argument, NULL, OPT_IDLE },
-	{ "cpu", required_argument, NULL, OPT_CPU },
-	{ "socket", required_argument, NULL, OPT_SOCKET },
-	{ "ready-fd", required_argument, NULL, OPT_READY },
-	{ "foreground", no_argument, NULL, OPT_FOREGROUND },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ 0 },
-};
 
 static int copy_path(struct server *s, const char *path)
 {
@@ -121,84 +48,14 @@ static int copy_path(struct server *s, const char *path)
 	return 0;
 }
 
-static int set_option(struct server *s, struct device_options *o, int opt, const char *value)
-{
-	uint64_t v = 0;
-	int err = 0;
-
-	switch (opt) {
-	case OPT_SMS:
-		err = parse_number(value, 1, 1024, &v);
-		o->sms = (unsigned)v;
-		break;
-	case OPT_MEM:
-		err = parse_number(value, 1u << 20, 32ull << 30, &v);
-		o->memory_bytes = v;
-		break;
-	case OPT_WORKERS:
-		err = parse_number(value, 1, DEVICE_MAX_WORKERS, &v);
-		o->workers = (unsigned)v;
-		break;
-	case OPT_SLICE:
-		err = parse_number(value, 1, 10000000, &v);
-		o->slice_ns = v * 1000;
-		break;
-	case OPT_IDLE:
-		err = parse_number(value, 0, 1000000, &v);
-		o->idle_exit_s = (unsigned)v;
-		break;
-	case OPT_CPU:
-		err = parse_number(value, 0, CPU_SETSIZE - 1, &v);
-		o->cpu = (int)v;
-		break;
-	case OPT_READY:
-		err = parse_number(value, 0, 1 << 20, &v);
-		s->ready = (int)v;
-		break;
-	case OPT_SOCKET:
-		err = copy_path(s, value);
-		break;
-	default:
-		break;
-	}
-	return err;
-}
-
-/* 0: go on; otherwise the exit code plus one. */
-static int parse_options(struct server *s, struct device_options *o, int argc, char **argv)
-{
-	int opt, index;
-
-	while ((opt = getopt_long(argc, argv, "", options, &index)) >= 0) {
-		if (opt == OPT_HELP || opt == OPT_VERSION) {
-			fputs(opt == OPT_HELP ? usage : "gbpf-softgpu 0.1.0\n", stdout);
-			return 1;
-		}
-		if (opt == '?') {
-			return 3;
-		}
-		if (set_option(s, o, opt, optarg) < 0) {
-			fprintf(stderr, "gbpf-softgpu: --%s: bad value \"%s\"; see --help\n",
-				options[index].name, optarg);
-			return 3;
-		}
-	}
-	if (optind < argc) {
-		fprintf(stderr, "gbpf-softgpu: unexpected argument \"%s\"; see --help\n",
-			argv[optind]);
-		return 3;
-	}
-	return 0;
-}
-
 static int find_socket(struct server *s)
 {
 	const char *given = getenv("GBPF_SOFTGPU_SOCKET");
 	char dir[sizeof(s->path)];
 	int err;
 
-	if (s->path[0]) {
-		return 0;
+	if (s->o.socket) {
+		return copy_path(s, s->o.socket);
 	}
 	if (given && given[0] == '/') {
 		return copy_path(s, given);
@@ -300,11 +157,24 @@ static bool idle_for_long(struct server *s)
 	return idle;
 }
 
+/* A log file that nobody rotates begins anew when it is long. */
+static void limit_log(const struct server *s)
+{
+	struct stat st;
+
+	if (s->o.log_limit && fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size > s->o.log_limit && ftruncate(STDERR_FILENO, 0) == 0) {
+		log_info("the log was longer than %llu bytes and begins anew",
+			 (unsigned long long)s->o.log_limit);
+	}
+}
+
 static void serve(struct server *s)
 {
 	while (!stop_requested) {
 		struct pollfd p = { .fd = s->listener, .events = POLLIN };
 
+		limit_log(s);
 		if (poll(&p, 1, s->dev.opt.idle_exit_s ? 250 : 10000) > 0) {
 			accept_one(s);
 		} else if (idle_for_long(s) && may_leave(s)) {
@@ -364,22 +234,14 @@ static void set_up_process(const struct device_options *o)
 
 int main(int argc, char **argv)
 {
-	static struct server s = { .listener = -1, .life = -1, .ready = -1 };
-	struct device_options o = { .gpus = 1,
-				    .clock_khz = 1000000,
-				    .copy_engines = 1,
-				    .sms = 4,
-				    .workers = 1,
-				    .memory_bytes = 1ull << 30,
-				    .slice_ns = SLICE_DEFAULT_US * 1000ull,
-				    .cpu = -1 };
-	int err = parse_options(&s, &o, argc, argv);
+	static struct server s = { .listener = -1, .life = -1 };
+	int err = options_parse(&s.o, argc, argv);
 
 	if (err) {
 		return err - 1;
 	}
 	log_setup("gbpf-softgpu", getenv("GBPF_DEBUG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
-	set_up_process(&o);
+	set_up_process(&s.o.device);
 	err = find_socket(&s);
 	err = err ? err : take_life(&s);
 	if (err == -EBUSY) {
@@ -388,7 +250,7 @@ int main(int argc, char **argv)
 			  s.path);
 		return 1;
 	}
-	err = err ? err : device_init(&s.dev, &o);
+	err = err ? err : device_init(&s.dev, &s.o.device);
 	err = err ? err : start_listening(&s);
 	err = err ? err : start_threads(&s.dev);
 	if (err) {
@@ -396,9 +258,9 @@ int main(int argc, char **argv)
 			  strerror(-err));
 		return 1;
 	}
-	if (s.ready >= 0) {
-		(void)!write(s.ready, "1", 1);
-		close(s.ready);
+	if (s.o.ready >= 0) {
+		(void)!write(s.o.ready, "1", 1);
+		close(s.o.ready);
 	}
 	serve(&s);
 	_exit(0); /* the kernel takes everything back; workers may be in the middle of a block */

@@ -121,7 +121,7 @@ void rig_open(void)
 void rig_close(void)
 {
 	static const char *const names[] = { "softgpu.sock", "softgpu.sock.lock",
-					     "softgpu.sock.start" };
+					     "softgpu.sock.start", "softgpu.log" };
 	char path[96];
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {

@@ -291,11 +291,15 @@ int op_carry(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-/* Cycles are nanoseconds of the host, so that differences mean time. */
+/* Cycles are time of the host at the clock that the device tells, so that differences mean time. */
 int op_clock(struct warp *w, const struct op *o, uint32_t m)
 {
 	uint64_t v = o->sub >= CLOCK_TIMER ? clock_wall_ns() : clock_now_ns();
+	uint32_t khz = w->block->launch.clock_khz;
 
+	if (khz && o->sub < CLOCK_TIMER) {
+		v = v / 1000000 * khz + v % 1000000 * khz / 1000000;
+	}
 	v = o->sub == CLOCK_CYCLES_HI || o->sub == CLOCK_TIMER_HI ? v >> 32 : v;
 	each_lane (m, lane) {
 		lane_set(w, o->d, o->wide & WIDE_D, lane, v);
