@@ -148,79 +148,6 @@ static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_sp
 	return b->shared;
 }
 
-#define LOAD_WORD(name, kind, T)                                                                   \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
-					   uint64_t *at)                                           \
-	{                                                                                          \
-		T *d = REF(T, w, o->d);                                                            \
-		struct mem_span span;                                                              \
-		const uint8_t *p = mem_check(w, m, kind, at, sizeof(T), false, &span);             \
-                                                                                                   \
-		if (unlikely(!p)) {                                                                \
-			return -1;                                                                 \
-		}                                                                                  \
-		if (span.sequential) {                                                             \
-			memcpy(d, p + span.low, sizeof(T) * EXEC_LANES);                           \
-			return STEP_NEXT;                                                          \
-		}                                                                                  \
-		if (span.same) {                                                                   \
-			T v = *(const T *)(p + span.low);                                          \
-                                                                                                   \
-			STORE_LANES(T, v);                                                         \
-			return STEP_NEXT;                                                          \
-		}                                                                                  \
-		STORE_LANES(T, *(const T *)(p + at[i]));                                           \
-		return STEP_NEXT;                                                                  \
-	}                                                                                          \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-		int r;                                                                             \
-                                                                                                   \
-		mem_addresses(w, o, m, at);                                                        \
-		r = name##_at(w, o, m, at);                                                        \
-		return unlikely(r < 0) ? mem_fault(w, o, m, kind, false) : r;                      \
-	}
-LOAD_WORD(load_global_4, SP_GLOBAL, uint32_t)
-LOAD_WORD(load_global_8, SP_GLOBAL, uint64_t)
-LOAD_WORD(load_shared_4, SP_SHARED, uint32_t)
-LOAD_WORD(load_shared_8, SP_SHARED, uint64_t)
-
-/* Lanes that store to one address: the highest lane's value stays. */
-#define STORE_WORD(name, kind, T)                                                                  \
-	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
-					   uint64_t *at)                                           \
-	{                                                                                          \
-		const T *d = REF(const T, w, o->d);                                                \
-		struct mem_span span;                                                              \
-		uint8_t *p = mem_check(w, m, kind, at, sizeof(T), true, &span);                    \
-                                                                                                   \
-		if (unlikely(!p)) {                                                                \
-			return -1;                                                                 \
-		}                                                                                  \
-		if (span.sequential) {                                                             \
-			memcpy(p + span.low, d, sizeof(T) * EXEC_LANES);                           \
-			return STEP_NEXT;                                                          \
-		}                                                                                  \
-		each_lane (m, i) {                                                                 \
-			*(T *)(p + at[i]) = d[i];                                                  \
-		}                                                                                  \
-		return STEP_NEXT;                                                                  \
-	}                                                                                          \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
-		int r;                                                                             \
-                                                                                                   \
-		mem_addresses(w, o, m, at);                                                        \
-		r = name##_at(w, o, m, at);                                                        \
-		return unlikely(r < 0) ? mem_fault(w, o, m, kind, true) : r;                       \
-	}
-STORE_WORD(store_global_4, SP_GLOBAL, uint32_t)
-STORE_WORD(store_global_8, SP_GLOBAL, uint64_t)
-STORE_WORD(store_shared_4, SP_SHARED, uint32_t)
-STORE_WORD(store_shared_8, SP_SHARED, uint64_t)
-
 /* By memcpy, since a kernel's parameters may lie anywhere in the host's memory. */
 static inline uint64_t read_element(const uint8_t *p, unsigned size, bool is_signed)
 {
@@ -510,9 +437,7 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 	}
 GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
 GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
-GENERIC(load_generic_4, load_shared_4, load_global_4, load_generic_lanes)
-GENERIC(load_generic_8, load_shared_8, load_global_8, load_generic_lanes)
-GENERIC(store_generic_4, store_shared_4, store_global_4, store_generic_lanes)
-GENERIC(store_generic_8, store_shared_8, store_global_8, store_generic_lanes)
+
+#include "soft/server/exec/mem_word.h"
 
 #endif
