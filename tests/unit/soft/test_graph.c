@@ -62,6 +62,585 @@ static void a_captured_stream_runs_again_and_again(void **state)
 	assert_int_equal(rig_run(captured_program, NULL), 0);
 }
 
+static CUstream s, t;
+static CUdeviceptr d;
+static CUgraph g;
+static CUgraphExec x;
+
+static void prepare(void)
+{
+	rig_context();
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc_v2(&d, 1u << 20));
+	CU(cuMemsetD8_v2(d, 0, 1u << 20));
+	CU(cuCtxSynchronize());
+	CU(cuGraphCreate(&g, 0));
+}
+
+static void launch(CUgraphExec exec, CUstream stream)
+{
+	CU(cuGraphLaunch(exec, stream));
+	CU(cuStreamSynchronize(stream));
+}
+
+static uint32_t word(CUdeviceptr p)
+{
+	uint32_t v;
+
+	CU(cuMemcpyDtoH_v2(&v, p, 4));
+	return v;
+}
+
+/* A kernel node that draws a number and stores it. */
+static CUgraphNode stamp_node(CUdeviceptr counter, CUdeviceptr out, const CUgraphNode *deps,
+			      size_t n)
+{
+	CUDA_KERNEL_NODE_PARAMS p = { .func = rig_function("stamp"),
+				      .gridDimX = 1,
+				      .gridDimY = 1,
+				      .gridDimZ = 1,
+				      .blockDimX = 1,
+				      .blockDimY = 1,
+				      .blockDimZ = 1,
+				      .kernelParams = (void *[]){ &counter, &out } };
+	CUgraphNode node;
+
+	CU(cuGraphAddKernelNode_v2(&node, g, deps, n, &p));
+	return node;
+}
+
+static CUgraphNode set_node(CUdeviceptr p, unsigned value, size_t n, const CUgraphNode *deps,
+			    size_t n_deps)
+{
+	CUDA_MEMSET_NODE_PARAMS m = {
+		.dst = p, .value = value, .elementSize = 4, .width = n, .height = 1
+	};
+	CUgraphNode node;
+
+	CU(cuGraphAddMemsetNode(&node, g, deps, n_deps, &m, NULL));
+	return node;
+}
+
+static uint32_t seed = 12345;
+
+static uint32_t draw(uint32_t n)
+{
+	seed = seed * 1664525u + 1013904223u;
+	return (seed >> 8) % n;
+}
+
+/* Kernels in a random order of dependencies draw numbers: each comes after those it depends on. */
+static void random_program(void *arg)
+{
+	enum { NODES = 150 };
+	static CUgraphNode nodes[NODES];
+	static uint32_t from[NODES][4], n_from[NODES], got[NODES];
+
+	(void)arg;
+	prepare();
+	for (int round = 0; round < 12; round++) {
+		CU(cuGraphCreate(&g, 0));
+		for (uint32_t i = 0; i < NODES; i++) {
+			CUgraphNode deps[4];
+
+			n_from[i] = i ? draw(MIN(i, 4u) + 1) : 0;
+			for (uint32_t j = 0; j < n_from[i]; j++) {
+				bool again;
+
+				do {
+					again = false;
+					from[i][j] = draw(i);
+					for (uint32_t k = 0; k < j; k++) {
+						again |= from[i][k] == from[i][j];
+					}
+				} while (again);
+				deps[j] = nodes[from[i][j]];
+			}
+			nodes[i] = stamp_node(d, d + 4 + 4 * i, deps, n_from[i]);
+		}
+		CU(cuGraphInstantiateWithFlags(&x, g, 0));
+		for (int again = 0; again < 3; again++) {
+			CU(cuMemsetD32Async(d, 1, 1, s));
+			CU(cuMemsetD32Async(d + 4, 0, NODES, s));
+			CU(cuGraphLaunch(x, s));
+			CU(cuMemcpyDtoHAsync_v2(got, d + 4, sizeof(got), s));
+			CU(cuStreamSynchronize(s));
+			for (uint32_t i = 0; i < NODES; i++) {
+				CHECK(got[i] >= 1 && got[i] <= NODES);
+				for (uint32_t j = 0; j < n_from[i]; j++) {
+					CHECK(got[from[i][j]] < got[i]);
+				}
+			}
+		}
+		CU(cuGraphExecDestroy(x));
+		CU(cuGraphDestroy(g));
+	}
+}
+
+static void random_graphs_keep_their_edges(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(random_program, NULL), 0);
+}
+
+static void ask_program(void *arg)
+{
+	CUgraphNode a, b, c, list[8], to[8], child;
+	CUgraphEdgeData data[8];
+	CUgraphNodeType type;
+	CUDA_KERNEL_NODE_PARAMS k;
+	CUDA_MEMSET_NODE_PARAMS m;
+	CUgraph clone, inner;
+	size_t n;
+
+	(void)arg;
+	prepare();
+	a = set_node(d, 3, 4, NULL, 0);
+	b = stamp_node(d, d + 64, &a, 1);
+	CU(cuGraphAddEmptyNode(&c, g, (CUgraphNode[]){ a, b }, 2));
+	n = 8;
+	CU(cuGraphGetNodes(g, list, &n));
+	CHECK(n == 3 && list[0] == a && list[2] == c);
+	n = 8;
+	CU(cuGraphGetRootNodes(g, list, &n));
+	CHECK(n == 1 && list[0] == a && list[1] == NULL);
+	n = 8;
+	CU(cuGraphGetEdges_v2(g, list, to, data, &n));
+	CHECK(n == 3);
+	n = 8;
+	CU(cuGraphNodeGetDependencies(c, list, &n));
+	CHECK(n == 2 && list[0] == a && list[1] == b);
+	n = 8;
+	CU(cuGraphNodeGetDependentNodes(a, list, &n));
+	CHECK(n == 2 && list[0] == b && list[1] == c);
+	CU(cuGraphNodeGetType(b, &type));
+	CHECK(type == CU_GRAPH_NODE_TYPE_KERNEL);
+	CU(cuGraphKernelNodeGetParams_v2(b, &k));
+	CHECK(k.func == rig_function("stamp") && k.gridDimX == 1 &&
+	      *(CUdeviceptr *)k.kernelParams[1] == d + 64);
+	CU(cuGraphMemsetNodeGetParams(a, &m));
+	CHECK(m.dst == d && m.value == 3);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphMemsetNodeGetParams(b, &m));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &b, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &a, 1));
+	CU(cuGraphRemoveDependencies(g, &a, &c, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(g, &a, &c, 1));
+	CU(cuGraphClone(&clone, g));
+	CU(cuGraphNodeFindInClone(&list[0], b, clone));
+	CHECK(list[0] != b);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeFindInClone(&list[1], list[0], g));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &list[0], 1));
+	/* A cycle is no graph. */
+	CU(cuGraphAddDependencies(g, &c, &a, 1));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&x, g, 0));
+	CU(cuGraphRemoveDependencies(g, &c, &a, 1));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+	      cuGraphInstantiateWithFlags(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&x, g, 1u << 20));
+	CU(cuGraphAddChildGraphNode(&child, g, &b, 1, clone));
+	CU(cuGraphChildGraphNodeGetGraph(child, &inner));
+	CHECK(inner != clone);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(inner));
+	CU(cuGraphDestroyNode(b));
+	n = 8;
+	CU(cuGraphNodeGetDependencies(child, list, &n));
+	CHECK(n == 0);
+	CU(cuGraphDestroy(clone));
+	CU(cuGraphDestroy(g));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(g));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(a, &type));
+}
+
+static void graphs_tell_what_is_in_them(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(ask_program, NULL), 0);
+}
+
+static uint32_t calls;
+
+static void count(void *unused)
+{
+	(void)unused;
+	add_acqrel(&calls, 1u);
+}
+
+/* Copies of all shapes between host, pinned and device memory, by nodes. */
+static void copies_program(void *arg)
+{
+	enum { W = 1000, H = 70, D = 20 };
+	static uint8_t from[D][H][1024], back[D][H][W];
+	CUdeviceptr big;
+	CUDA_MEMCPY3D up = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+			     .srcHost = from,
+			     .srcPitch = 1024,
+			     .srcHeight = H,
+			     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			     .dstPitch = 2048,
+			     .dstHeight = 100,
+			     .dstXInBytes = 24,
+			     .dstY = 3,
+			     .WidthInBytes = W,
+			     .Height = H,
+			     .Depth = D };
+	CUDA_MEMCPY3D down = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcPitch = 2048,
+			       .srcHeight = 100,
+			       .srcXInBytes = 24,
+			       .srcY = 3,
+			       .dstMemoryType = CU_MEMORYTYPE_HOST,
+			       .dstHost = back,
+			       .dstPitch = W,
+			       .dstHeight = H,
+			       .WidthInBytes = W,
+			       .Height = H,
+			       .Depth = D };
+	CUDA_MEMCPY3D got;
+	CUgraphNode a, b;
+
+	(void)arg;
+	prepare();
+	CU(cuMemAlloc_v2(&big, 2048 * 100 * D));
+	up.dstDevice = down.srcDevice = big;
+	CU(cuGraphAddMemcpyNode(&a, g, NULL, 0, &up, NULL));
+	CU(cuGraphAddMemcpyNode(&b, g, &a, 1, &down, NULL));
+	CU(cuGraphMemcpyNodeGetParams(b, &got));
+	CHECK(memcmp(&got, &down, sizeof(got)) == 0);
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	for (uint32_t round = 0; round < 3; round++) {
+		for (size_t i = 0; i < sizeof(from); i++) {
+			(&from[0][0][0])[i] = (uint8_t)(i * (2 * round + 31) >> 3);
+		}
+		launch(x, round & 1 ? s : t);
+		for (int z = 0; z < D; z++) {
+			for (int y = 0; y < H; y++) {
+				CHECK(memcmp(back[z][y], from[z][y], W) == 0);
+			}
+		}
+	}
+	up.dstDevice = big + 2048 * 100 * D - 100;
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemcpyNode(&a, g, NULL, 0, &up, NULL));
+}
+
+static void copies_of_all_shapes_are_nodes(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(copies_program, NULL), 0);
+}
+
+static void update_program(void *arg)
+{
+	CUgraphNode a, b, h, other;
+	CUdeviceptr out = d;
+	CUgraphExecUpdateResultInfo info;
+	CUDA_MEMSET_NODE_PARAMS m;
+	CUDA_KERNEL_NODE_PARAMS k;
+	CUgraph first, second;
+	unsigned on;
+
+	(void)arg;
+	prepare();
+	a = set_node(d, 1, 4, NULL, 0);
+	b = stamp_node(d, d + 64, &a, 1);
+	CU(cuGraphAddHostNode(&h, g, &b, 1, &(CUDA_HOST_NODE_PARAMS){ count, NULL }));
+	first = g;
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	launch(x, s);
+	CHECK(word(d) == 2 && word(d + 64) == 1 && load_acquire(&calls) == 1);
+	/* Nodes of the exec. */
+	CU(cuGraphMemsetNodeGetParams(a, &m));
+	m.value = 10;
+	CU(cuGraphExecMemsetNodeSetParams(x, a, &m, NULL));
+	CU(cuGraphKernelNodeGetParams_v2(b, &k));
+	out = d + 128;
+	k.kernelParams = (void *[]){ k.kernelParams[0], &out };
+	CU(cuGraphExecKernelNodeSetParams_v2(x, b, &k));
+	launch(x, s);
+	CHECK(word(d) == 11 && word(d + 128) == 10 && word(d + 64) == 1);
+	/* The graph itself still says what it said. */
+	CU(cuGraphMemsetNodeGetParams(a, &m));
+	CHECK(m.value == 1);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphExecMemsetNodeSetParams(x, b, &m, NULL));
+	CU(cuGraphNodeSetEnabled(x, b, 0));
+	CU(cuGraphNodeGetEnabled(x, b, &on));
+	CHECK(!on);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeSetEnabled(x, h, 0));
+	launch(x, s);
+	CHECK(word(d) == 10);
+	CU(cuGraphNodeSetEnabled(x, b, 1));
+	/* Another graph of the same shape. */
+	CU(cuGraphCreate(&g, 0));
+	second = g;
+	a = set_node(d, 100, 4, NULL, 0);
+	b = stamp_node(d, d + 256, &a, 1);
+	CU(cuGraphAddHostNode(&h, g, &b, 1, &(CUDA_HOST_NODE_PARAMS){ count, NULL }));
+	CU(cuGraphExecUpdate_v2(x, second, &info));
+	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+	launch(x, s);
+	CHECK(word(d) == 101 && word(d + 256) == 100);
+	/* And others. */
+	CU(cuGraphAddEmptyNode(&other, g, NULL, 0));
+	CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(x, g, &info));
+	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && !info.errorNode);
+	CU(cuGraphDestroyNode(other));
+	CU(cuGraphRemoveDependencies(g, &b, &h, 1));
+	CU(cuGraphAddDependencies(g, &a, &h, 1));
+	CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(x, g, &info));
+	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && info.errorNode == h);
+	CU(cuGraphDestroyNode(h));
+	CU(cuGraphAddEmptyNode(&other, g, &b, 1));
+	CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(x, g, &info));
+	CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED &&
+	      info.errorNode == other);
+	launch(x, s); /* as before */
+	CHECK(word(d) == 101 && word(d + 256) == 100);
+	CU(cuGraphDestroy(first));
+	CU(cuGraphDestroy(second));
+	launch(x, s);
+	CHECK(word(d) == 101);
+	CU(cuGraphExecDestroy(x));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(x, s));
+}
+
+static void execs_change_within_their_shape(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(update_program, NULL), 0);
+}
+
+/* One exec in two streams: its launches follow each other; the kernel waits for a flag, so that
+ * they are in flight together. */
+static void itself_program(void *arg)
+{
+	CUDA_KERNEL_NODE_PARAMS k = { .gridDimX = 1,
+				      .gridDimY = 1,
+				      .gridDimZ = 1,
+				      .blockDimX = 1,
+				      .blockDimY = 1,
+				      .blockDimZ = 1 };
+	uint32_t *flag;
+	CUgraphNode wait, node;
+	CUdeviceptr p;
+
+	(void)arg;
+	prepare();
+	CU(cuMemHostAlloc((void **)&flag, 64, 0));
+	*flag = 0;
+	p = (CUdeviceptr)(uintptr_t)flag;
+	k.func = rig_function("until");
+	k.kernelParams = (void *[]){ &p };
+	CU(cuGraphAddKernelNode_v2(&wait, g, NULL, 0, &k));
+	node = stamp_node(d, d + 4, &wait, 1);
+	stamp_node(d, d + 8, &wait, 1);
+	stamp_node(d, d + 12, &node, 1);
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	for (int i = 0; i < 10; i++) {
+		CU(cuGraphLaunch(x, i & 1 ? s : t));
+	}
+	CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+	/* Destroyed while it runs: the launches go on. */
+	CU(cuGraphExecDestroy(x));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+	store_release(flag, 1u);
+	CU(cuStreamSynchronize(s));
+	CU(cuStreamSynchronize(t));
+	CHECK(word(d) == 30 && word(d + 12) == 29);
+}
+
+static void an_exec_never_runs_beside_itself(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(itself_program, NULL), 0);
+}
+
+static uint32_t ended;
+
+static void end_object(void *p)
+{
+	add_acqrel(&ended, *(uint32_t *)p);
+}
+
+static void kinds_program(void *arg)
+{
+	uint32_t one = 1, ten = 10;
+	CUgraphNode n, a, list[4];
+	CUuserObject u, v;
+	CUgraph inner;
+	CUevent ev, ev2;
+	CUstreamBatchMemOpParams ops[3] = { 0 };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS batch = { .count = 3, .paramArray = ops };
+	CUgraphNodeParams generic = { .type = CU_GRAPH_NODE_TYPE_HOST };
+	CUlaunchAttributeValue value = { .priority = -3 };
+	float ms;
+
+	(void)arg;
+	prepare();
+	CU(cuEventCreate(&ev, 0));
+	CU(cuEventCreate(&ev2, 0));
+	CU(cuCtxGetCurrent(&batch.ctx));
+	/* Stream memory operations, events, generic nodes, attributes, children. */
+	ops[0].value.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	ops[0].value.address = d;
+	ops[0].value.value = 77;
+	ops[1].value.operation = CU_STREAM_MEM_OP_BARRIER;
+	ops[2].value.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+	ops[2].value.address = d;
+	ops[2].value.value = 77;
+	CU(cuGraphAddBatchMemOpNode(&n, g, NULL, 0, &batch));
+	CU(cuGraphAddEventRecordNode(&a, g, &n, 1, ev));
+	n = stamp_node(d, d + 4, &a, 1);
+	CU(cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+	value.priority = 0;
+	CU(cuGraphKernelNodeGetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+	CHECK(value.priority == -3);
+	value.clusterDim.x = 2;
+	value.clusterDim.y = value.clusterDim.z = 1;
+	CU_IS(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+	      cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+	CU(cuGraphAddEventRecordNode(&a, g, &n, 1, ev2));
+	generic.host.fn = count;
+	CU(cuGraphAddNode_v2(&n, g, &a, NULL, 1, &generic));
+	generic.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, &a, 1, &generic));
+	inner = g;
+	CU(cuGraphCreate(&g, 0));
+	CU(cuGraphAddChildGraphNode(&list[0], g, NULL, 0, inner));
+	CU(cuGraphAddChildGraphNode(&list[1], g, list, 1, inner));
+	/* User objects live as long as a graph or an exec names them. */
+	CU(cuUserObjectCreate(&u, &one, end_object, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	CU(cuUserObjectCreate(&v, &ten, end_object, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuUserObjectCreate(&v, &ten, end_object, 1, 0));
+	CU(cuGraphRetainUserObject(g, u, 1, 0));
+	CU(cuGraphRetainUserObject(g, v, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	CU(cuUserObjectRelease(u, 2));
+	CU(cuGraphInstantiateWithFlags(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+	launch(x, s);
+	CHECK(word(d) == 78 && word(d + 4) == 77 && load_acquire(&calls) == 2);
+	CU(cuEventQuery(ev));
+	CU(cuEventElapsedTime(&ms, ev, ev2));
+	CHECK(ms >= 0);
+	CU(cuGraphDebugDotPrint(g, "/dev/null", CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
+	CU(cuGraphDestroy(g));
+	CHECK(load_acquire(&ended) == 0);
+	CU(cuGraphExecDestroy(x));
+	CHECK(load_acquire(&ended) == 11);
+}
+
+static void nodes_of_all_kinds_run(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(kinds_program, NULL), 0);
+}
+
+static void memory_program(void *arg)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = { .poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+							.location = { CU_MEM_LOCATION_TYPE_DEVICE,
+								      0 } },
+					 .bytesize = 1u << 20 };
+	CUgraphNode alloc, set, copy, end;
+	CUDA_MEMCPY3D c = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .dstDevice = d,
+			    .WidthInBytes = 64,
+			    .Height = 1,
+			    .Depth = 1 };
+	uint64_t used;
+	CUgraph clone;
+
+	(void)arg;
+	prepare();
+	CU(cuGraphAddMemAllocNode(&alloc, g, NULL, 0, &p));
+	CHECK(p.dptr);
+	set = set_node(p.dptr, 9, 1000, &alloc, 1);
+	c.dstDevice = d;
+	c.srcDevice = p.dptr;
+	CU(cuGraphAddMemcpyNode(&copy, g, &set, 1, &c, NULL));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	launch(x, s);
+	CHECK(word(d + 60) == 9);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(x, s)); /* allocated already */
+	CU(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+	CHECK(used == 1u << 20);
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, g));
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphInstantiateWithFlags(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+	launch(x, s);
+	launch(x, s);
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphAddMemFreeNode(&end, g, &copy, 1, p.dptr));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&end, g, &copy, 1, d));
+	CU(cuGraphInstantiateWithFlags(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+	launch(x, s);
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	launch(x, s);
+	launch(x, s);
+	CU(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+	CHECK(used == 0);
+}
+
+static void graphs_have_memory_of_their_own(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(memory_program, NULL), 0);
+}
+
+static void many_program(void *arg)
+{
+	struct soft_stats before, after;
+	uint8_t host[256];
+
+	(void)arg;
+	prepare();
+	memset(host, 0, sizeof(host));
+	for (int i = 0; i < 1020; i++) {
+		CUgraphNode a, b, c;
+		CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+				       .srcHost = host,
+				       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				       .dstDevice = d + 4096,
+				       .WidthInBytes = sizeof(host),
+				       .Height = 1,
+				       .Depth = 1 };
+
+		if (i == 20) {
+			CU(cuCtxSynchronize());
+			before = rig_stats();
+		}
+		CU(cuGraphCreate(&g, 0));
+		a = set_node(d, 1, 4, NULL, 0);
+		b = stamp_node(d, d + 64, &a, 1);
+		c = stamp_node(d, d + 128, &a, 1);
+		CU(cuGraphAddMemcpyNode(&c, g, (CUgraphNode[]){ b, c }, 2, &copy, NULL));
+		CU(cuGraphInstantiateWithFlags(&x, g, 0));
+		CU(cuGraphLaunch(x, s));
+		CU(cuGraphExecDestroy(x));
+		CU(cuGraphDestroy(g));
+		if (i % 100 == 99) {
+			CU(cuStreamSynchronize(s));
+		}
+	}
+	CU(cuStreamSynchronize(s));
+	CU(cuCtxSynchronize());
+	CU(cuGraphCreate(&g, 0)); /* the last destroyed execs go */
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	CU(cuStreamSynchronize(s));
+	after = rig_stats();
+	CHECK(after.memory_used == before.memory_used);
+	CHECK(after.pinned_used <= before.pinned_used + 4096);
+	CHECK(after.streams <= before.streams + 1);
+	CHECK(after.descriptors <= before.descriptors);
+}
+
+static void a_thousand_graphs_leave_nothing_behind(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(many_program, NULL), 0);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -82,6 +661,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_captured_stream_runs_again_and_again),
+		cmocka_unit_test(random_graphs_keep_their_edges),
+		cmocka_unit_test(graphs_tell_what_is_in_them),
+		cmocka_unit_test(copies_of_all_shapes_are_nodes),
+		cmocka_unit_test(execs_change_within_their_shape),
+		cmocka_unit_test(an_exec_never_runs_beside_itself),
+		cmocka_unit_test(nodes_of_all_kinds_run),
+		cmocka_unit_test(graphs_have_memory_of_their_own),
+		cmocka_unit_test(a_thousand_graphs_leave_nothing_behind),
 	};
 
 	return cmocka_run_group_tests_name("soft graph", tests, start, stop);
