@@ -1,5 +1,5 @@
 /* Occupancy: how many blocks of a function an SM holds at once, by the rules that the server places
- * blocks with. */
+ * blocks with (registers limit nothing there). */
 #include "soft/client/launch.h"
 
 unsigned occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_shared)
@@ -12,10 +12,7 @@ unsigned occupancy_blocks(const CUfunction f, unsigned threads, size_t dynamic_s
 		return 0;
 	}
 	n = MIN(n, SOFT_THREADS_PER_SM / rounded);
-	n = MIN(n, SOFT_REGISTERS_PER_SM / (rounded * MAX(f->registers, 16u)));
-	if (shared) {
-		n = (unsigned)MIN(n, SOFT_SHARED_PER_SM / shared);
-	}
+	n = (unsigned)MIN(n, SOFT_SHARED_PER_SM / (shared + SOFT_SHARED_RESERVED));
 	if (local) { /* the blocks' local memory is the server's */
 		n = (unsigned)MIN(n, SOFT_BLOCK_BYTES_MAX / soft.hello.sms / local);
 	}
@@ -99,7 +96,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction h, int 
 	if (!ret || blocks <= 0 || threads <= 0 || threads > 1024) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	each = MIN(SOFT_SHARED_PER_SM / (unsigned)blocks, SOFT_SHARED_PER_BLOCK);
+	each = SOFT_SHARED_PER_SM / (unsigned)blocks;
+	each = each > SOFT_SHARED_RESERVED ? each - SOFT_SHARED_RESERVED : 0;
+	each = MIN(each, SOFT_SHARED_PER_BLOCK);
 	*ret = each > f->shared_bytes ? each - f->shared_bytes : 0;
 	return CUDA_SUCCESS;
 }

@@ -258,7 +258,7 @@ static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 	CUresult e = soft_stream(h, pt, &s);
 
 	if (!e && ret) {
-		*ret = 0;
+		*ret = s->context->device;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
