@@ -188,14 +188,15 @@ static ALWAYS_INLINE uint32_t to_u32(double x)
 	return x >= 4294967295.0 ? UINT32_MAX : x > 0 ? (uint32_t)(int64_t)x : 0;
 }
 
+/* 64 bits: NaN to the highest bit. */
 static ALWAYS_INLINE int64_t to_s64(double x)
 {
-	return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x == x ? INT64_MIN : 0;
+	return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : INT64_MIN;
 }
 
 static ALWAYS_INLINE uint64_t to_u64(double x)
 {
-	return x >= 0x1p64 ? UINT64_MAX : x > 0 ? (uint64_t)x : 0;
+	return x >= 0x1p64 ? UINT64_MAX : x > 0 ? (uint64_t)x : x == x ? 0 : UINT64_C(1) << 63;
 }
 
 #endif

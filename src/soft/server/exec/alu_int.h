@@ -190,6 +190,13 @@ DEF1(bfind_shift_s32, uint32_t, uint32_t, int32_t, from_top(bfind64((uint32_t)UN
 DEF1(bfind_shift_u64, uint32_t, uint64_t, uint64_t, from_top(bfind64(X), 63))
 DEF1(bfind_shift_s64, uint32_t, uint64_t, int64_t, from_top(bfind64((uint64_t)UNSIGN(X)), 63))
 
+/* Positions and lengths count by their low eight bits; the 64-bit forms of the hardware take larger
+ * ones for what they are. */
+static ALWAYS_INLINE uint32_t field_number(uint32_t x, unsigned top)
+{
+	return top == 31 ? x & 0xff : x > 0xff ? 0xff : x;
+}
+
 /* PTX's own definition: bits beyond the top are the sign, which is the field's top bit (or the
  * value's). */
 static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, unsigned top,
@@ -197,8 +204,8 @@ static ALWAYS_INLINE uint64_t bit_field(uint64_t a, uint32_t pos, uint32_t len, 
 {
 	uint64_t field, sign = 0;
 
-	pos &= 0xff;
-	len &= 0xff;
+	pos = field_number(pos, top);
+	len = field_number(len, top);
 	if (len == 0) {
 		return 0;
 	}
@@ -222,8 +229,8 @@ static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, u
 {
 	uint64_t mask;
 
-	pos &= 0xff;
-	len &= 0xff;
+	pos = field_number(pos, top);
+	len = field_number(len, top);
 	if (len == 0 || pos > top) {
 		return b;
 	}

@@ -80,8 +80,8 @@ static double to_whole(double f, unsigned mode)
 	}
 }
 
-/* The nearest end of the range for what is out of it. A NaN is 0, but the 64-bit conversions of the
- * hardware give the sign bit (and all from f64 do). */
+/* The nearest end of the range for what is out of it. A NaN is 0, but the hardware's units for 64
+ * bits, on either side, give the highest bit. */
 static uint64_t float_to_int(const struct op *o, double f)
 {
 	unsigned bits = ints[o->type].bits;
@@ -90,7 +90,8 @@ static uint64_t float_to_int(const struct op *o, double f)
 	uint64_t max = UINT64_MAX >> (64 - bits + is_signed);
 
 	if (f != f) {
-		return 0;
+		return bits == 64 || (o->type2 == TY_F64 && bits == 32) ? UINT64_C(1) << (bits - 1)
+									: 0;
 	}
 	if (f >= high) {
 		return max;

@@ -46,7 +46,6 @@ static int half_flags(struct decoder *d, int which)
 		break;
 	case ALU_FMA:
 		dec_has(d, ".rn");
-		flags |= dec_has(d, ".oob") ? FLAG_OOB : 0;
 		flags |= dec_has(d, ".sat") ? FLAG_SAT : 0;
 		flags |= dec_has(d, ".relu") ? FLAG_RELU : 0;
 		break;

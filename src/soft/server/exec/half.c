@@ -75,17 +75,14 @@ static uint16_t one(const struct op *o, enum num_format f, uint16_t x, uint16_t 
 	}
 	switch (o->sub) {
 	case ALU_NEG:
-		return x ^ 0x8000;
+		return is_nan(f, x) ? (uint16_t)num_shapes[f].nan : x ^ 0x8000;
 	case ALU_ABS:
-		return x & 0x7fff;
+		return is_nan(f, x) ? (uint16_t)num_shapes[f].nan : x & 0x7fff;
 	case ALU_MIN:
 	case ALU_MAX:
 		return pick(o, f, x, y);
 	default:
 		break;
-	}
-	if (o->flags & FLAG_OOB && (x == 0xffff || y == 0xffff)) {
-		return 0; /* the fill value of tensor copies out of bounds */
 	}
 	v = compute(o, num_read(f, x), num_read(f, y), num_read(f, z));
 	if (o->flags & FLAG_SAT) {

@@ -11,9 +11,7 @@ enum {
 	FLAG_NAN = 32,	   /* min, max: a NaN operand gives NaN */
 	FLAG_XORSIGN = 64, /* min, max of magnitudes, with the product's sign */
 	FLAG_FINITE = 128, /* .satfinite */
-	FLAG_OOB = 4,	   /* fma.oob */
 	FLAG_PAIR = 8,	   /* cvt: two values to one register, or one register of two */
-	HALF_PART_MASK = 0xffff
 };
 
 /* half.c: sub = enum alu, type2 = num_format, n = 1 or 2 halves. */

@@ -11,6 +11,9 @@ static uint32_t find_nth(uint32_t mask, uint32_t base, int32_t offset)
 	if (base > 31) {
 		return ~0u;
 	}
+	if (offset == INT32_MIN) {
+		return 0; /* what the hardware gives */
+	}
 	if (offset == 0) {
 		return mask >> base & 1 ? base : ~0u;
 	}

@@ -238,7 +238,7 @@ int op_testp(struct warp *w, const struct op *o, uint32_t m)
 			r = class == FP_NAN;
 			break;
 		case TEST_NORMAL:
-			r = class == FP_NORMAL;
+			r = class == FP_NORMAL || class == FP_ZERO; /* so says the hardware */
 			break;
 		default:
 			r = class == FP_SUBNORMAL;
