@@ -59,14 +59,36 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t
 	return proc_address(name, ret, version, flags, ret_status);
 }
 
+/* Its tables are private to NVIDIA's driver; docs/SOFTGPU.md says what is missing. The runtime
+ * makes "operation not supported" of this answer. */
+static CUresult unsupported_runtime(void)
+{
+	static const char line[] =
+		"gbpf soft GPU: the CUDA runtime library (libcudart) does not run "
+		"here, only programs of the driver API\n";
+
+	if (getenv("GBPF_SOFT_TRACE")) {
+		(void)!write(2, line, sizeof(line) - 1);
+	}
+	cuabi_unsupported(CUABI_IDX_cuGetExportTable);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuGetExportTable(const void **ret, const CUuuid *id)
 {
 	static const CUuuid own = CUABI_SOFT_UUID;
+	/* The one without which NVIDIA's runtime library does not start. */
+	static const CUuuid runtime = { { 0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5b, (char)0xf4,
+					  (char)0xe7, 0x4a, (char)0x89, (char)0x87, (char)0xd9,
+					  0x39, 0x12, (char)0xfd, (char)0x9d, (char)0xf9 } };
 
 	if (!ret || !id) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = memcmp(id, &own, sizeof(own)) == 0 ? &soft_private : NULL;
+	if (memcmp(id, &runtime, sizeof(runtime)) == 0) {
+		return unsupported_runtime();
+	}
 	return *ret ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
