@@ -148,6 +148,30 @@ static int parse_group(struct ptx_parser *p, struct ptx_operand *o, unsigned dep
 	return ptx_parse_operands(p, close, depth + 1, &o->args, &o->n_args);
 }
 
+/* The arguments of a call, or one whole number of a constant expression: "(.s64) 5", "(1 + 2) * 3".
+ */
+static int parse_parenthesis(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
+{
+	struct ptx_lexer after = p->lexer;
+	struct ptx_token t;
+	int err;
+
+	ptx_lexer_next(&after, &t);
+	if (t.kind == PTX_TOK_DOT) {
+		ptx_parse_next(p);
+		ptx_parse_next(p);
+		err = ptx_parse_expect(p, ')');
+		return err < 0 ? err : ptx_parse_operand(p, o, depth + 1);
+	}
+	err = parse_group(p, o, depth, PTX_TUPLE, ')');
+	if (err == 0 && o->n_args == 1 && o->args[0].kind == PTX_INT && !ptx_parse_is(p, ',') &&
+	    !ptx_parse_is(p, ';')) {
+		*o = o->args[0];
+		return ptx_parse_fold(p, o, depth);
+	}
+	return err;
+}
+
 static int parse_address(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
 	struct ptx_operand base = { 0 };
@@ -191,7 +215,7 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 	case '{':
 		return parse_group(p, o, depth, PTX_VECTOR, '}');
 	case '(':
-		return parse_group(p, o, depth, PTX_TUPLE, ')');
+		return parse_parenthesis(p, o, depth);
 	case '[':
 		return parse_address(p, o, depth);
 	case '!':
@@ -210,7 +234,7 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 		o->negative = false;
 		return parse_wrapped(p, o, PTX_MASK);
 	}
-	return err;
+	return err < 0 || o->kind != PTX_INT ? err : ptx_parse_fold(p, o, depth);
 }
 
 int ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)

@@ -54,7 +54,7 @@ void exec_module_unref(struct exec_module *m); /* NULL allowed; launches hold re
 struct exec_module *exec_module_ref(struct exec_module *m);
 
 /* Module-scope .global and .const variables live in device memory: the caller allocates that many
- * bytes at an address, aligned to 256, and binds; bind writes initial values through host (where
+ * bytes at the beginning of a page, and binds; bind writes initial values through host (where
  * the window's bytes of that address lie). */
 size_t exec_module_global_bytes(const struct exec_module *m);
 void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host);
@@ -94,6 +94,7 @@ struct exec_finding {
 /* From now on modules are decoded with checks; before the first one is loaded. Kernels take about
  * ten times as long. */
 void exec_check_enable(bool on);
+bool exec_checking(void);
 
 /* What kernels ask of the world outside; called from any worker, without the device's lock. */
 struct exec_host {

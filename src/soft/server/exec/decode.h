@@ -78,6 +78,7 @@ struct decoder {
 	const struct ptx_module *ptx;
 	struct exec_module *module;
 	struct strmap *globals;	  /* name -> struct exec_variable */
+	struct strmap *inner;	  /* address of a ptx_variable in a function -> exec_variable */
 	struct strmap *functions; /* name -> struct ptx_function, those with bodies first */
 	struct report *report;
 	const struct handlers *h;

@@ -272,8 +272,8 @@ int dec_declare(struct decoder *d, const struct ptx_variable *v)
 		return declare_in_frame(d, v);
 	case PTX_GLOBAL:
 	case PTX_CONST:
-		/* Declared in a function: laid out with the module's. */
-		global = strmap_get(d->globals, v->name);
+		/* Laid out with the module's. */
+		global = strmap_get_n(d->inner, (const char *)&v, sizeof(v));
 		s = global ? dec_symbol_new(d, v->name, SYM_GLOBAL) : NULL;
 		if (!s) {
 			return dec_fail(d, "%s is not defined", v->name);

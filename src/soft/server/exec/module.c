@@ -20,6 +20,10 @@ struct loader {
 	struct strmap functions; /* struct ptx_function */
 	struct strmap shared;	 /* struct ptx_variable */
 	struct strmap reached;
+	struct strmap inner;  /* variables that stand in functions: ptx_variable's address ->
+				 exec_variable, owned */
+	struct buf variables; /* struct ptx_variable *, those of the device */
+	uint32_t n_outer;     /* that many of them stand at module scope */
 	struct taken taken;
 	struct buf taken_list;
 	struct buf relocs; /* struct exec_init_reloc */
@@ -193,7 +197,7 @@ static bool is_device_variable(const struct ptx_item *it)
 	       strcmp(v->linkage, ".extern") != 0;
 }
 
-static int place_variable(struct loader *l, const struct ptx_variable *v)
+static int place_variable(struct loader *l, const struct ptx_variable *v, bool inner)
 {
 	struct exec_module *m = l->m;
 	struct exec_variable *var;
@@ -208,8 +212,8 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 		bytes = (uint64_t)v->init->n_args * ptx_type_bytes(v->type) *
 			(v->vector ? v->vector : 1u);
 	}
-	if (ptx_variable_align(v) > 256) {
-		return load_fail(l, "alignment beyond 256 is not supported", v->name);
+	if (ptx_variable_align(v) > EXEC_PAGE_BYTES) {
+		return load_fail(l, "alignment beyond 4096 is not supported", v->name);
 	}
 	var = calloc(1, sizeof(*var));
 	if (!var) {
@@ -221,7 +225,8 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 		free(var);
 		return load_fail(l, "the module's variables are too large", v->name);
 	}
-	err = strmap_add(&m->variables, v->name, var);
+	err = inner ? strmap_add_n(&l->inner, (const char *)&v, sizeof(v), var)
+		    : strmap_add(&m->variables, v->name, var);
 	if (err < 0) {
 		free(var);
 		return err == -EEXIST ? load_fail(l, "it is declared twice", v->name)
@@ -234,15 +239,43 @@ static int place_variable(struct loader *l, const struct ptx_variable *v)
 	return 0;
 }
 
+/* In a function too: as deep as scopes nest. */
+static int find_variables(struct loader *l, const struct ptx_list *list)
+{
+	int err = 0;
+
+	for (const struct ptx_item *it = list->first; err == 0 && it; it = it->next) {
+		if (it->kind == PTX_SCOPE) {
+			err = find_variables(l, &((const struct ptx_scope *)it)->body);
+		} else if (is_device_variable(it)) {
+			err = buf_add(&l->variables, &it, sizeof(it)) < 0 ? load_no_memory(l) : 0;
+		}
+	}
+	return err;
+}
+
+static int find_all_variables(struct loader *l)
+{
+	int err = find_variables(l, &l->ptx->items);
+
+	l->n_outer = (uint32_t)(l->variables.len / sizeof(void *));
+	for (const struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
+		if (it->kind == PTX_FUNCTION) {
+			err = find_variables(l, &((const struct ptx_function *)it)->body);
+		}
+	}
+	return err;
+}
+
 /* Those with initial values first, so that the image ends early. */
 static int place_variables(struct loader *l, bool with_init)
 {
-	ptx_each (&l->ptx->items, it) {
-		const struct ptx_variable *v = (const struct ptx_variable *)it;
-		int err;
+	const struct ptx_variable *const *list = (const struct ptx_variable **)l->variables.data;
 
-		if (is_device_variable(it) && (v->init != NULL) == with_init) {
-			err = place_variable(l, v);
+	for (uint32_t i = 0; i < l->variables.len / sizeof(*list); i++) {
+		if ((list[i]->init != NULL) == with_init) {
+			int err = place_variable(l, list[i], i >= l->n_outer);
+
 			if (err < 0) {
 				return err;
 			}
@@ -254,8 +287,12 @@ static int place_variables(struct loader *l, bool with_init)
 static int load_variables(struct loader *l)
 {
 	struct exec_module *m = l->m;
-	int err = place_variables(l, true);
+	const struct ptx_variable *const *list;
+	int err = find_all_variables(l);
 
+	if (err == 0) {
+		err = place_variables(l, true);
+	}
 	m->image_bytes = m->global_bytes;
 	if (err == 0 && m->image_bytes > IMAGE_MAX) {
 		err = load_fail(l, "its initial values are too large", m->name);
@@ -264,17 +301,18 @@ static int load_variables(struct loader *l)
 		m->image = calloc(1, MAX(m->image_bytes, (uint64_t)1));
 		err = m->image ? place_variables(l, false) : load_no_memory(l);
 	}
-	for (struct ptx_item *it = l->ptx->items.first; err == 0 && it; it = it->next) {
-		const struct ptx_variable *v = (const struct ptx_variable *)it;
-		const struct exec_variable *var;
+	list = (const struct ptx_variable **)l->variables.data;
+	for (uint32_t i = 0; err == 0 && i < l->variables.len / sizeof(*list); i++) {
+		const struct ptx_variable *v = list[i];
+		const struct exec_variable *var =
+			i < l->n_outer ? strmap_get(&m->variables, v->name)
+				       : strmap_get_n(&l->inner, (const char *)&v, sizeof(v));
 
-		if (!is_device_variable(it) || !v->init) {
-			continue;
+		l->line = v->item.line;
+		if (v->init) {
+			err = write_init(l, v->init, v, var->offset, var->offset + var->bytes,
+					 var->bytes, 0);
 		}
-		l->line = it->line;
-		var = strmap_get(&m->variables, v->name);
-		err = write_init(l, v->init, v, var->offset, var->offset + var->bytes, var->bytes,
-				 0);
 	}
 	m->n_relocs = (uint32_t)(l->relocs.len / sizeof(struct exec_init_reloc));
 	m->relocs = (struct exec_init_reloc *)buf_steal(&l->relocs);
@@ -395,9 +433,13 @@ static int take_in_body(struct loader *l, const struct ptx_list *list)
 	for (const struct ptx_item *it = list->first; err == 0 && it; it = it->next) {
 		const struct ptx_insn *insn = (const struct ptx_insn *)it;
 		const struct ptx_targets *t = (const struct ptx_targets *)it;
+		const struct ptx_variable *v = (const struct ptx_variable *)it;
 
 		l->line = it->line;
 		switch (it->kind) {
+		case PTX_VARIABLE:
+			err = v->init ? take_operands(l, v->init, 1) : 0;
+			break;
 		case PTX_SCOPE:
 			err = take_in_body(l, &((const struct ptx_scope *)it)->body);
 			break;
@@ -448,6 +490,7 @@ static int load_function(struct loader *l, const struct ptx_function *f)
 			     .module_shared = &l->shared,
 			     .reached = &l->reached,
 			     .taken = &l->taken,
+			     .inner = &l->inner,
 			     .report = l->report,
 			     .h = exec_handlers(),
 			     .shared_align = 1 };
@@ -534,6 +577,8 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 	strmap_init(&l.shared);
 	strmap_init(&l.reached);
 	strmap_init(&l.taken.index);
+	strmap_init(&l.inner);
+	buf_init(&l.variables);
 	buf_init(&l.taken_list);
 	buf_init(&l.relocs);
 	l.m->code_base = EXEC_WINDOW_CODE | (uint64_t)add_relaxed(&next_module, 1)
@@ -548,6 +593,11 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 	strmap_finish(&l.shared);
 	strmap_finish(&l.reached);
 	strmap_finish(&l.taken.index);
+	strmap_each (&l.inner, e) {
+		free(e->value);
+	}
+	strmap_finish(&l.inner);
+	buf_finish(&l.variables);
 	buf_finish(&l.taken_list);
 	buf_finish(&l.relocs);
 	if (err < 0) {
