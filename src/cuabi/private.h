@@ -29,6 +29,7 @@ struct cuabi_soft_switches {
 	uint64_t left_idle;    /* the device went to another group: this one had nothing to run, */
 	uint64_t left_between; /* had blocks to start but none started, */
 	uint64_t left_inside;  /* had blocks inside kernels (their state is kept) */
+	uint64_t held_ns;      /* wall time that the group had the device */
 };
 
 /* What a control descriptor may be asked for. */

@@ -326,6 +326,7 @@ struct soft_counters {
 	/* How the group was when the GPU went to another: with nothing to run, between blocks, with
 	 * blocks inside kernels. */
 	uint64_t left_idle, left_between, left_inside;
+	uint64_t held_ns; /* wall time that the group had the GPU */
 };
 
 /* One context, in the list of a GPU. */

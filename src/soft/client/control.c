@@ -90,7 +90,7 @@ static CUresult switches(CUcontext ctx, struct cuabi_soft_switches *ret, size_t 
 	struct soft_reply r = { 0 };
 	CUresult e = group_call(ctx, SOFT_GROUP_COUNTERS, 0, &r);
 	struct cuabi_soft_switches s = { r.counters.left_idle, r.counters.left_between,
-					 r.counters.left_inside };
+					 r.counters.left_inside, r.counters.held_ns };
 
 	if (!e && ret) {
 		memcpy(ret, &s, MIN(bytes, sizeof(s)));

@@ -219,6 +219,7 @@ struct gpu {
 	struct group *current; /* has the slice; NULL: nobody */
 	struct group *loaded;  /* had it last: coming back to it costs nothing */
 	uint64_t slice_end_ns;
+	uint64_t since_ns; /* the current group's time is counted up to here */
 	uint64_t ready_ns;	 /* the switch to the current group is over */
 	bool switching;		 /* a worker waits for that */
 	bool leaving;		 /* the current group goes as soon as nothing of it runs */
@@ -319,6 +320,7 @@ void runlist_enter(struct group *g, uint64_t now); /* a worker takes a block of 
 void runlist_leave(struct group *g, uint64_t now); /* and has put it down again */
 void runlist_preempt(struct group *g);
 void runlist_forget(struct group *g);
+void runlist_count(struct group *g, uint64_t now); /* brings held_ns up to date */
 
 /* place.c: blocks on SMs; lock held. */
 struct work {

@@ -110,6 +110,7 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 	case SOFT_GROUP_SCHEDULE:
 		return schedule(t, g, q->value != 0);
 	case SOFT_GROUP_COUNTERS:
+		runlist_count(g, clock_now_ns());
 		a->reply.counters = g->counters;
 		a->len += sizeof(a->reply.counters);
 		return CUDA_SUCCESS;

@@ -8,11 +8,22 @@
 /* A machine that stood still must not be paid for by who was unlucky enough to have the GPU. */
 #define DEBT_MAX_NS 100000000u
 
+void runlist_count(struct group *g, uint64_t now)
+{
+	struct gpu *gpu = g->gpu;
+
+	if (gpu->current == g && now > gpu->since_ns) {
+		g->counters.held_ns += now - gpu->since_ns;
+		gpu->since_ns = now;
+	}
+}
+
 /* The current group goes: it is last now, and owes what it took too much. */
 static void depart(struct gpu *gpu, uint64_t now)
 {
 	struct group *g = gpu->current;
 
+	runlist_count(g, now);
 	if (now > gpu->slice_end_ns) {
 		g->debt_ns = MIN(g->debt_ns + (now - gpu->slice_end_ns), DEBT_MAX_NS);
 	}
@@ -46,6 +57,7 @@ static void arrive(struct gpu *gpu, struct group *g, uint64_t now)
 		gpu->ready_ns += gpu->loaded ? gpu->dev->opt.switch_ns : 0;
 	}
 	gpu->current = gpu->loaded = g;
+	gpu->since_ns = gpu->ready_ns;
 	gpu->slice_end_ns = gpu->ready_ns + g->slice_ns - g->debt_ns;
 	g->debt_ns = 0;
 }
@@ -129,6 +141,10 @@ struct group *runlist_choose(struct gpu *gpu, uint64_t now)
 		return ready ? cur : NULL;
 	}
 	if (cur && !others_wait(gpu)) { /* alone: nobody is kept waiting, so nothing is owed */
+		if (ready || cur->running_blocks) {
+			runlist_count(cur, now);
+		}
+		gpu->since_ns = MAX(gpu->since_ns, now); /* idle time is nobody's */
 		gpu->slice_end_ns = now + cur->slice_ns;
 		return ready ? cur : NULL;
 	}

@@ -1,0 +1,803 @@
+/* How the soft GPU schedules: slices, switches, priorities, blocks that wait for each other, copies
+ * beside kernels, several GPUs, and control from another process. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "cuabi/private.h"
+#include "rig.h"
+
+/* tick(counter, stop): adds 1 again and again until *stop. rounds(counter, bad, n): n grid
+ * barriers, as nvcc compiles grid.sync(). */
+static const char own_ptx[] = ".version 7.0\n"
+			      ".target sm_80\n"
+			      ".address_size 64\n"
+			      ".visible .entry tick(.param .u64 counter, .param .u64 stop)\n"
+			      "{\n"
+			      " .reg .pred %p<3>;\n"
+			      " .reg .b32 %r<4>;\n"
+			      " .reg .b64 %rd<3>;\n"
+			      " ld.param.u64 %rd1, [counter];\n"
+			      " ld.param.u64 %rd2, [stop];\n"
+			      "AGAIN:\n"
+			      " mov.u32 %r1, 0;\n"
+			      "INNER:\n"
+			      " add.s32 %r1, %r1, 1;\n"
+			      " setp.lt.u32 %p1, %r1, 100;\n"
+			      " @%p1 bra INNER;\n"
+			      " mov.u32 %r3, 1;\n"
+			      " red.global.add.u32 [%rd1], %r3;\n"
+			      " ld.volatile.global.u32 %r2, [%rd2];\n"
+			      " setp.eq.u32 %p2, %r2, 0;\n"
+			      " @%p2 bra AGAIN;\n"
+			      " ret;\n"
+			      "}\n"
+			      ".visible .entry rounds(\n"
+			      " .param .u64 rounds_param_0,\n"
+			      " .param .u64 rounds_param_1,\n"
+			      " .param .u32 rounds_param_2\n"
+			      ")\n"
+			      "{\n"
+			      " .reg .pred  %p<13>;\n"
+			      " .reg .b32  %r<41>;\n"
+			      " .reg .b64  %rd<13>;\n"
+			      " ld.param.u64  %rd6, [rounds_param_0];\n"
+			      " ld.param.u64  %rd5, [rounds_param_1];\n"
+			      " ld.param.u32  %r10, [rounds_param_2];\n"
+			      " cvta.to.global.u64  %rd1, %rd6;\n"
+			      " mov.u32 %r11, %envreg2;\n"
+			      " cvt.u64.u32  %rd7, %r11;\n"
+			      " mov.u32 %r12, %envreg1;\n"
+			      " cvt.u64.u32  %rd8, %r12;\n"
+			      " bfi.b64  %rd2, %rd8, %rd7, 32, 32;\n"
+			      " setp.eq.s32  %p1, %r10, 0;\n"
+			      " @%p1 bra  $L__BB0_18;\n"
+			      " mov.u32  %r1, %tid.x;\n"
+			      " add.s64  %rd3, %rd2, 4;\n"
+			      " mov.u32  %r14, %tid.y;\n"
+			      " add.s32  %r2, %r1, %r14;\n"
+			      " mov.u32  %r15, %tid.z;\n"
+			      " neg.s32  %r3, %r15;\n"
+			      " mov.u32  %r40, 0;\n"
+			      " mov.u32  %r16, %nctaid.y;\n"
+			      " mov.u32  %r4, %nctaid.x;\n"
+			      " mul.lo.s32  %r17, %r4, %r16;\n"
+			      " mov.u32  %r18, %nctaid.z;\n"
+			      " mul.lo.s32  %r19, %r17, %r18;\n"
+			      " mov.u32  %r20, %ctaid.y;\n"
+			      " mov.u32  %r21, %ctaid.x;\n"
+			      " add.s32  %r22, %r21, %r20;\n"
+			      " mov.u32  %r23, %ctaid.z;\n"
+			      " neg.s32  %r24, %r23;\n"
+			      " setp.eq.s32  %p2, %r22, %r24;\n"
+			      " mov.u32  %r25, -2147483647;\n"
+			      " sub.s32  %r26, %r25, %r19;\n"
+			      " selp.b32  %r5, %r26, 1, %p2;\n"
+			      " cvta.to.global.u64  %rd4, %rd5;\n"
+			      "$L__BB0_2:\n"
+			      " setp.ne.s32  %p3, %r1, 0;\n"
+			      " @%p3 bra  $L__BB0_4;\n"
+			      " atom.global.add.u32  %r27, [%rd1], 1;\n"
+			      "$L__BB0_4:\n"
+			      " setp.ne.s64  %p4, %rd2, 0;\n"
+			      " @%p4 bra  $L__BB0_6;\n"
+			      " trap;\n"
+			      "$L__BB0_6:\n"
+			      " setp.ne.s32  %p5, %r2, %r3;\n"
+			      " barrier.sync  0;\n"
+			      " @%p5 bra  $L__BB0_9;\n"
+			      " atom.add.release.gpu.u32 %r28,[%rd3],%r5;\n"
+			      "$L__BB0_8:\n"
+			      " ld.acquire.gpu.u32 %r30,[%rd3];\n"
+			      " xor.b32   %r31, %r30, %r28;\n"
+			      " setp.gt.s32  %p6, %r31, -1;\n"
+			      " @%p6 bra  $L__BB0_8;\n"
+			      "$L__BB0_9:\n"
+			      " barrier.sync  0;\n"
+			      " @%p3 bra  $L__BB0_12;\n"
+			      " ld.volatile.global.u32  %r32, [%rd1];\n"
+			      " add.s32  %r33, %r40, 1;\n"
+			      " mul.lo.s32  %r34, %r33, %r4;\n"
+			      " setp.eq.s32  %p8, %r32, %r34;\n"
+			      " @%p8 bra  $L__BB0_12;\n"
+			      " atom.global.add.u32  %r35, [%rd4], 1;\n"
+			      "$L__BB0_12:\n"
+			      " @%p4 bra  $L__BB0_14;\n"
+			      " trap;\n"
+			      "$L__BB0_14:\n"
+			      " barrier.sync  0;\n"
+			      " @%p5 bra  $L__BB0_17;\n"
+			      " atom.add.release.gpu.u32 %r36,[%rd3],%r5;\n"
+			      "$L__BB0_16:\n"
+			      " ld.acquire.gpu.u32 %r38,[%rd3];\n"
+			      " xor.b32   %r39, %r38, %r36;\n"
+			      " setp.gt.s32  %p11, %r39, -1;\n"
+			      " @%p11 bra  $L__BB0_16;\n"
+			      "$L__BB0_17:\n"
+			      " barrier.sync  0;\n"
+			      " add.s32  %r40, %r40, 1;\n"
+			      " setp.lt.u32  %p12, %r40, %r10;\n"
+			      " @%p12 bra  $L__BB0_2;\n"
+			      "$L__BB0_18:\n"
+			      " ret;\n"
+			      "}\n";
+
+/* What children and the test share. */
+struct board {
+	uint32_t ready[2], go, stop;
+	uint32_t slice_us[2], blocks;
+	uint32_t first[2], last[2];
+	uint64_t run_ns[2], held_ns[2], wall_ns;
+};
+static struct board *board;
+
+static const struct cuabi_soft_table *private_table(void)
+{
+	static const CUuuid id = CUABI_SOFT_UUID;
+	const struct cuabi_soft_table *t;
+
+	CU(cuGetExportTable((const void **)(uintptr_t)&t, &id));
+	return t;
+}
+
+static CUfunction own_function(const char *name)
+{
+	CUmodule m;
+	CUfunction f;
+
+	CU(cuModuleLoadData(&m, own_ptx));
+	CU(cuModuleGetFunction(&f, m, name));
+	return f;
+}
+
+/* Pinned words: the device's and this process's at once. */
+static volatile uint32_t *words(void)
+{
+	void *p;
+
+	CU(cuMemAllocHost_v2(&p, 4096));
+	memset(p, 0, 4096);
+	return p;
+}
+
+static void start_tick(CUfunction f, volatile uint32_t *w, unsigned blocks, CUstream s)
+{
+	CUdeviceptr counter = (CUdeviceptr)(uintptr_t)w, stop = counter + 64;
+
+	rig_launch(f, blocks, 32, s, (void *[]){ &counter, &stop });
+}
+
+static void nap(void)
+{
+	clock_sleep_ns(200000);
+}
+
+static void ticking_program(void *arg)
+{
+	int me = *(int *)arg;
+	const struct cuabi_soft_table *t = private_table();
+	struct cuabi_soft_counters a, b;
+	struct cuabi_soft_switches c, d;
+	volatile uint32_t *w;
+
+	rig_context();
+	CU(t->timeslice_set(NULL, board->slice_us[me]));
+	w = words();
+	start_tick(own_function("tick"), w, board->blocks, NULL);
+	while (!w[0]) {
+		nap();
+	}
+	store_release(&board->ready[me], 1);
+	while (!load_acquire(&board->go)) {
+		nap();
+	}
+	board->first[me] = w[0];
+	CU(t->counters(NULL, &a));
+	CU(t->switches(NULL, &c, sizeof(c)));
+	while (!load_acquire(&board->stop)) {
+		nap();
+	}
+	board->last[me] = w[0];
+	CU(t->counters(NULL, &b));
+	CU(t->switches(NULL, &d, sizeof(d)));
+	CHECK(d.left_inside > c.left_inside); /* kernels that never end */
+	board->held_ns[me] = d.held_ns - c.held_ns;
+	board->run_ns[me] = b.run_ns - a.run_ns;
+	w[16] = 1;
+	CU(cuCtxSynchronize());
+}
+
+/* Two programs that always have work; the share of the second of the time, in %. What they got
+ * done, in *ret_done, follows it, as far as the host's scheduler is fair to the workers. */
+static double share(uint32_t first_us, uint32_t second_us, unsigned blocks, unsigned ms,
+		    double *ret_done)
+{
+	int me[2] = { 0, 1 };
+	pid_t pid[2];
+	uint64_t begin;
+	double done[2];
+
+	*board = (struct board){ .slice_us = { first_us, second_us }, .blocks = blocks };
+	for (int i = 0; i < 2; i++) {
+		pid[i] = rig_spawn(ticking_program, &me[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		while (!load_acquire(&board->ready[i])) {
+			nap();
+		}
+	}
+	store_release(&board->go, 1);
+	begin = clock_now_ns();
+	clock_sleep_ns(ms * 1000000ull); /* what is measured is how the time was shared */
+	store_release(&board->stop, 1);
+	board->wall_ns = clock_now_ns() - begin;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(rig_wait(pid[i]), 0);
+		done[i] = board->last[i] - board->first[i];
+	}
+	*ret_done = 100 * done[1] / (done[0] + done[1]);
+	return 100.0 * (double)board->held_ns[1] / (double)(board->held_ns[0] + board->held_ns[1]);
+}
+
+static void with_server(const char *const *args)
+{
+	rig_stop(SIGTERM);
+	rig_start(args);
+}
+
+static const char *const plain[] = { "--mem", "256M", "--workers", "1", NULL };
+
+static void check_shares(const char *workers)
+{
+	const char *const args[] = { "--mem", "256M", "--workers", workers, NULL };
+	double even, uneven, done[2];
+
+	with_server(args);
+	even = share(2000, 2000, 4, 1000, &done[0]);
+	uneven = share(20000, 2000, 4, 2200, &done[1]);
+	print_message(
+		"workers %s: 2/2 ms %.1f %% of the time (%.1f done), 20/2 ms %.2f %% (%.2f)\n",
+		workers, even, done[0], uneven, done[1]);
+	assert_true(even > 45 && even < 55);
+	assert_true(uneven > 100.0 / 11 * 0.9 && uneven < 100.0 / 11 * 1.1);
+	/* The host takes its processors away from whoever has the slice. */
+	assert_true(done[0] > 25 && done[0] < 75 && done[1] > 3 && done[1] < 30);
+	with_server(plain);
+}
+
+static void slices_are_exact_with_one_worker(void **state)
+{
+	(void)state;
+	check_shares("1");
+}
+
+static void slices_are_exact_with_two_workers(void **state)
+{
+	(void)state;
+	check_shares("2");
+}
+
+static void a_slice_of_a_microsecond_leaves_next_to_nothing(void **state)
+{
+	double done;
+
+	(void)state;
+	assert_true(share(2000, 1, 4, 500, &done) < 10);
+	assert_true(done < 10);
+}
+
+static void a_switch_costs_what_it_should(void **state)
+{
+	const char *const args[] = { "--mem", "256M", "--workers", "1", "--switch-cost-us",
+				     "1000",  NULL };
+	double busy, done;
+
+	(void)state;
+	with_server(args);
+	share(1000, 1000, 4, 600, &done);
+	busy = (double)(board->run_ns[0] + board->run_ns[1]) / (double)board->wall_ns;
+	print_message("1 ms slices with switches of 1 ms: busy %.2f\n", busy);
+	assert_true(busy > 0.35 && busy < 0.6);
+	with_server(plain);
+}
+
+static void priority_program(void *arg)
+{
+	CUfunction tick, spin;
+	CUstream low, high;
+	CUdeviceptr out;
+	uint32_t n = 1000000, before, alone, during;
+	uint64_t begin, took;
+	volatile uint32_t *w;
+
+	(void)arg;
+	rig_context();
+	tick = own_function("tick");
+	spin = rig_function("spin");
+	w = words();
+	CU(cuMemAlloc_v2(&out, 4096));
+	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
+	CU(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
+	start_tick(tick, w, 8, low);
+	while (!w[0]) {
+		nap();
+	}
+	before = w[0];
+	begin = clock_now_ns();
+	rig_launch(spin, 4, 32, high, (void *[]){ &out, &n });
+	CU(cuStreamSynchronize(high));
+	took = clock_now_ns() - begin;
+	during = w[0] - before;
+	before = w[0];
+	clock_sleep_ns(took);
+	alone = w[0] - before;
+	w[16] = 1;
+	CU(cuCtxSynchronize());
+	fprintf(stderr, "low priority beside high: %.3f of alone\n", (double)during / alone);
+	CHECK(during < alone / 4); /* each sixteenth turn is everybody's */
+}
+
+static void urgent_blocks_go_before_resident_ones(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(priority_program, NULL), 0);
+}
+
+/* Every resident block spins, urgently, for what a less urgent kernel writes. */
+static void spinning_program(void *arg)
+{
+	CUstream low, high;
+	volatile uint32_t *w;
+	CUdeviceptr flag, one;
+
+	(void)arg;
+	rig_context();
+	w = words();
+	w[16] = 1;
+	flag = (CUdeviceptr)(uintptr_t)w;
+	one = flag + 64;
+	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
+	CU(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
+	rig_launch(rig_function("until"), 32, 64, high, (void *[]){ &flag });
+	rig_launch(rig_function("until"), 8, 64, low, (void *[]){ &flag });
+	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
+	clock_sleep_ns(20000000); /* the spinning ones have their turns */
+	CHECK(w[0] == 0);	  /* "low" is in order: its first kernel spins too */
+	CU(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
+	rig_launch(rig_function("copy_first"), 1, 1, low, (void *[]){ &flag, &one });
+	CU(cuCtxSynchronize());
+}
+
+static void spinning_blocks_do_not_starve_what_they_wait_for(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(spinning_program, NULL), 0);
+}
+
+static void gang_program(void *arg)
+{
+	CUdeviceptr counter, bad, flag;
+	uint32_t n = 10, words2[2];
+	CUfunction f;
+	CUstream other;
+	volatile uint32_t *w;
+	CUresult r;
+
+	(void)arg;
+	rig_context();
+	f = own_function("rounds");
+	w = words();
+	CU(cuMemAlloc_v2(&counter, 64));
+	bad = counter + 4;
+	CU(cuMemsetD8_v2(counter, 0, 64));
+	/* Beside something that is resident already, and does not end before. */
+	flag = (CUdeviceptr)(uintptr_t)w;
+	CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	rig_launch(rig_function("until"), 4, 64, other, (void *[]){ &flag });
+	CU(cuLaunchCooperativeKernel(f, 40, 1, 1, 64, 1, 1, 0, NULL,
+				     (void *[]){ &counter, &bad, &n }));
+	CU(cuStreamSynchronize(NULL));
+	CU(cuMemcpyDtoH_v2(words2, counter, 8));
+	CHECK(words2[0] == 40 * n && words2[1] == 0);
+	/* All that fits: waits until the others have left. */
+	CU(cuMemsetD8_v2(counter, 0, 64));
+	CU(cuLaunchCooperativeKernel(f, 64, 1, 1, 64, 1, 1, 0, NULL,
+				     (void *[]){ &counter, &bad, &n }));
+	CHECK(cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY);
+	w[0] = 1;
+	CU(cuCtxSynchronize());
+	CU(cuMemcpyDtoH_v2(words2, counter, 8));
+	CHECK(words2[0] == 64 * n && words2[1] == 0);
+	/* More than fits: an error, at once or when its turn comes. */
+	r = cuLaunchCooperativeKernel(f, 65, 1, 1, 64, 1, 1, 0, NULL,
+				      (void *[]){ &counter, &bad, &n });
+	r = r ? r : cuCtxSynchronize();
+	CHECK(r == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+}
+
+static void cooperative_blocks_are_resident_together(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(gang_program, NULL), 0);
+}
+
+static void copy_beside_program(void *arg)
+{
+	CUdeviceptr from, to;
+	CUstream s;
+	volatile uint32_t *w;
+	uint8_t *host;
+	uint32_t before;
+
+	(void)arg;
+	rig_context();
+	w = words();
+	start_tick(own_function("tick"), w, 4, NULL);
+	while (!w[0]) {
+		nap();
+	}
+	CU(cuMemAlloc_v2(&from, 32u << 20));
+	CU(cuMemAlloc_v2(&to, 32u << 20));
+	CU(cuMemAllocHost_v2((void **)&host, 32u << 20));
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	before = w[0];
+	CU(cuMemsetD8Async(from, 7, 32u << 20, s));
+	CU(cuMemcpyDtoDAsync_v2(to, from, 32u << 20, s));
+	CU(cuMemcpyDtoHAsync_v2(host, to, 32u << 20, s));
+	CU(cuStreamSynchronize(s));
+	CHECK(host[0] == 7 && host[(32u << 20) - 1] == 7);
+	CHECK(w[0] > before); /* and the kernel went on */
+	w[16] = 1;
+	CU(cuCtxSynchronize());
+}
+
+static void copies_run_beside_kernels(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(copy_beside_program, NULL), 0);
+}
+
+static void slow_copy_program(void *arg)
+{
+	CUdeviceptr from, to;
+	uint64_t begin, ms;
+
+	(void)arg;
+	rig_context();
+	CU(cuMemAlloc_v2(&from, 10u << 20));
+	CU(cuMemAlloc_v2(&to, 10u << 20));
+	begin = clock_now_ns();
+	CU(cuMemcpyDtoD_v2(to, from, 10u << 20));
+	CU(cuCtxSynchronize());
+	ms = (clock_now_ns() - begin) / 1000000;
+	fprintf(stderr, "10 MiB at 100 MiB/s: %llu ms\n", (unsigned long long)ms);
+	CHECK(ms >= 95 && ms < 300);
+}
+
+static void the_copy_bandwidth_is_kept(void **state)
+{
+	const char *const args[] = { "--mem", "256M", "--copy-bandwidth", "100M", NULL };
+
+	(void)state;
+	with_server(args);
+	assert_int_equal(rig_run(slow_copy_program, NULL), 0);
+	with_server(plain);
+}
+
+/* Control from another process. */
+
+static int pair[2]; /* between two programs */
+
+static void controlled_program(void *arg)
+{
+	const struct cuabi_soft_table *t = private_table();
+	volatile uint32_t *w;
+	char byte = 0;
+	int fd;
+
+	(void)arg;
+	rig_context();
+	w = words();
+	start_tick(own_function("tick"), w, 4, NULL);
+	CU(t->control_open(NULL, &fd));
+	CHECK(msg_send(pair[0], "c", 1, &fd, 1) == 0);
+	for (;;) { /* each byte is answered with the counter, 'q' ends */
+		uint32_t value;
+
+		CHECK(read(pair[0], &byte, 1) == 1);
+		value = w[0];
+		CHECK(write(pair[0], &value, sizeof(value)) == sizeof(value));
+		if (byte == 'q') {
+			w[16] = 1;
+			CU(cuCtxSynchronize());
+			return;
+		}
+	}
+}
+
+static uint32_t ask(char what)
+{
+	uint32_t value;
+
+	CHECK(write(pair[1], &what, 1) == 1);
+	CHECK(read(pair[1], &value, sizeof(value)) == sizeof(value));
+	return value;
+}
+
+static void controller_program(void *arg)
+{
+	const struct cuabi_soft_table *t = private_table();
+	struct cuabi_soft_counters c;
+	int fd[FD_PASS_MAX], forged;
+	uint64_t us;
+	uint32_t v;
+	unsigned n;
+	char byte;
+
+	if (arg) { /* with a context of its own, or without cuInit */
+		rig_context();
+	}
+	CHECK(msg_recv(pair[1], &byte, 1, fd, &n) == 1 && n == 1);
+	CU(t->control(fd[0], CUABI_SOFT_SLICE_SET, 777, NULL));
+	CU(t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us));
+	CHECK(us == 777);
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      t->control(fd[0], CUABI_SOFT_SLICE_SET, 10000000, NULL)); /* 10 s */
+	while (ask('?') == 0) {
+		nap();
+	}
+	CU(t->control(fd[0], CUABI_SOFT_PREEMPT, 1, NULL));
+	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 0, NULL));
+	v = ask('?');
+	clock_sleep_ns(3000000);
+	CHECK(ask('?') == v); /* nothing of it runs */
+	CU(t->control_counters(fd[0], &c));
+	CHECK(c.run_ns > 0);
+	CU(t->control(fd[0], CUABI_SOFT_SCHEDULE, 1, NULL));
+	while (ask('?') == v) {
+		nap();
+	}
+	/* What looks like a descriptor of the server is none. */
+	forged = shm_create("gbpf-soft-control", 4096, SHM_NOEXEC);
+	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(forged, CUABI_SOFT_PREEMPT, 0, NULL));
+	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, t->control(0, CUABI_SOFT_PREEMPT, 0, NULL));
+	ask('q');
+	/* The owner's end ends the descriptor's power. */
+	while (t->control(fd[0], CUABI_SOFT_SLICE_GET, 0, &us) == CUDA_SUCCESS) {
+		nap();
+	}
+}
+
+static void run_pair(void (*a)(void *), void (*b)(void *), void *arg)
+{
+	pid_t pa, pb;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	pa = rig_spawn(a, arg);
+	pb = rig_spawn(b, arg);
+	assert_int_equal(rig_wait(pb), 0);
+	assert_int_equal(rig_wait(pa), 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void a_control_descriptor_works_in_another_process(void **state)
+{
+	(void)state;
+	run_pair(controlled_program, controller_program, NULL);
+	run_pair(controlled_program, controller_program, (void *)1);
+}
+
+/* Flag pages. */
+
+static void flag_owner(void *arg)
+{
+	const struct cuabi_soft_table *t = private_table();
+	CUdeviceptr flag, sealed, out;
+	CUcontext ctx;
+	int fd[2];
+	char byte;
+
+	(void)arg;
+	ctx = rig_context();
+	CU(cuMemAlloc_v2(&out, 64));
+	CU(t->flag_new(NULL, 4096, 0, &flag, &fd[0]));
+	CU(t->flag_new(NULL, 100, CUABI_SOFT_FLAG_SEALED | CUABI_SOFT_FLAG_KERNELS_WRITE, &sealed,
+		       &fd[1]));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, t->flag_new(NULL, 1u << 20, 0, &flag, &fd[0]));
+	CHECK(msg_send(pair[0], "f", 1, fd, 2) == 0);
+	rig_launch(rig_function("until"), 4, 32, NULL, (void *[]){ &flag });
+	CU(cuCtxSynchronize());			      /* the other process ends it */
+	*(volatile uint32_t *)(uintptr_t)sealed = 41; /* the maker may write */
+	CHECK(write(pair[0], "w", 1) == 1);
+	CHECK(read(pair[0], &byte, 1) == 1);
+	/* Kernels may only read the first. */
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &out, &flag });
+	CU(cuCtxSynchronize());
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &sealed, &flag });
+	CU(cuCtxSynchronize());
+	CU(t->flag_close(ctx, sealed, 100));
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &flag, &out });
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+static void flag_writer(void *arg)
+{
+	const struct cuabi_soft_table *t = private_table();
+	CUdeviceptr page, out;
+	volatile uint32_t *p;
+	int fd[FD_PASS_MAX], loose;
+	uint32_t seen;
+	size_t bytes;
+	unsigned n;
+	char byte;
+
+	(void)arg;
+	rig_context();
+	CU(cuMemAlloc_v2(&out, 64));
+	CHECK(msg_recv(pair[1], &byte, 1, fd, &n) == 1 && n == 2);
+	p = shm_map(fd[0], 4096, 1);
+	CHECK(p != NULL);
+	CHECK(shm_map(fd[1], 4096, 1) == NULL); /* sealed */
+	*p = 1;
+	CHECK(read(pair[1], &byte, 1) == 1);
+	CU_IS(CUDA_ERROR_INVALID_VALUE,
+	      t->flag_open(NULL, fd[1], CUABI_SOFT_FLAG_KERNELS_WRITE, &page, &bytes));
+	CU(t->flag_open(NULL, fd[1], 0, &page, &bytes));
+	CHECK(bytes == 4096);
+	rig_launch(rig_function("copy_first"), 1, 1, NULL, (void *[]){ &out, &page });
+	CU(cuMemcpyDtoH_v2(&seen, out, 4));
+	CHECK(seen == 41);
+	loose = memfd_create("loose", 0); /* could shrink under the server */
+	CHECK(ftruncate(loose, 4096) == 0);
+	CU_IS(CUDA_ERROR_INVALID_HANDLE, t->flag_open(NULL, loose, 0, &page, &bytes));
+	CHECK(write(pair[1], "r", 1) == 1);
+}
+
+static void flag_pages_are_seen_by_kernels_and_other_processes(void **state)
+{
+	(void)state;
+	run_pair(flag_owner, flag_writer, NULL);
+}
+
+/* Several GPUs. */
+
+static void two_gpus_program(void *arg)
+{
+	CUcontext c[2], primary[2];
+	CUdevice dev;
+	volatile uint32_t *w[2];
+	CUdeviceptr p[2];
+	uint32_t value = 0;
+	size_t free_bytes, total;
+	int n;
+
+	(void)arg;
+	CU(cuInit(0));
+	CU(cuDeviceGetCount(&n));
+	CHECK(n == 2);
+	CU_IS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet(&dev, 2));
+	for (int i = 0; i < 2; i++) {
+		CU(cuCtxCreate_v2(&c[i], 0, i));
+		CU(cuCtxGetDevice(&dev));
+		CHECK(dev == i);
+		CU(cuMemAlloc_v2(&p[i], (i + 1) * (8u << 20)));
+		CU(cuMemsetD32_v2(p[i], 100 + (unsigned)i, 1024));
+		w[i] = words();
+		start_tick(own_function("tick"), w[i], 2, NULL);
+	}
+	while (!w[0][0] || !w[1][0]) { /* each has a worker of its own */
+		nap();
+	}
+	CU(cuMemGetInfo_v2(&free_bytes, &total));
+	CHECK(total == 64u << 20 && free_bytes <= total - (16u << 20) &&
+	      free_bytes > total - (20u << 20));
+	for (int i = 0; i < 2; i++) {
+		w[i][16] = 1;
+		CU(cuCtxSetCurrent(c[i]));
+		CU(cuCtxSynchronize());
+	}
+	CU(cuMemcpyPeer(p[1], c[1], p[0], c[0], 64));
+	CU(cuMemcpyDtoH_v2(&value, p[1], 4));
+	CHECK(value == 100);
+	CU(cuDeviceCanAccessPeer(&n, 0, 1));
+	CHECK(n == 0);
+	CU_IS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess(c[0], 0));
+	for (int i = 0; i < 2; i++) {
+		CU(cuDevicePrimaryCtxRetain(&primary[i], i));
+	}
+	CHECK(primary[0] != primary[1]);
+	CU(cuDevicePrimaryCtxRelease_v2(0));
+	CU(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void visible_program(void *arg)
+{
+	char id[32];
+	int n;
+
+	setenv("CUDA_VISIBLE_DEVICES", arg, 1);
+	CU(cuInit(0));
+	CU(cuDeviceGetCount(&n));
+	CHECK(n == 1);
+	CU(cuDeviceGetPCIBusId(id, sizeof(id), 0));
+	CHECK(strcmp(id, "0000:02:00.0") == 0);
+	CU(cuDeviceGetByPCIBusId(&n, "02:00.0"));
+	CHECK(n == 0);
+	CU_IS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&n, "0000:01:00.0"));
+}
+
+static void invisible_program(void *arg)
+{
+	setenv("CUDA_VISIBLE_DEVICES", arg, 1);
+	CU_IS(CUDA_ERROR_NO_DEVICE, cuInit(0));
+}
+
+static void several_gpus_are_devices_of_their_own(void **state)
+{
+	const char *const args[] = { "--gpus", "2", "--mem", "64M", "--workers", "1", NULL };
+
+	(void)state;
+	with_server(args);
+	assert_int_equal(rig_run(two_gpus_program, NULL), 0);
+	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1"), 0);
+	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1,9,0"), 0);
+	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "7"), 0);
+	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "0,0"), 0);
+	with_server(plain);
+}
+
+static int start(void **state)
+{
+	(void)state;
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	if (board == MAP_FAILED) {
+		return -1;
+	}
+	rig_open();
+	rig_start(plain);
+	return 0;
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slices_are_exact_with_one_worker),
+		cmocka_unit_test(slices_are_exact_with_two_workers),
+		cmocka_unit_test(a_slice_of_a_microsecond_leaves_next_to_nothing),
+		cmocka_unit_test(a_switch_costs_what_it_should),
+		cmocka_unit_test(urgent_blocks_go_before_resident_ones),
+		cmocka_unit_test(spinning_blocks_do_not_starve_what_they_wait_for),
+		cmocka_unit_test(cooperative_blocks_are_resident_together),
+		cmocka_unit_test(copies_run_beside_kernels),
+		cmocka_unit_test(the_copy_bandwidth_is_kept),
+		cmocka_unit_test(a_control_descriptor_works_in_another_process),
+		cmocka_unit_test(flag_pages_are_seen_by_kernels_and_other_processes),
+		cmocka_unit_test(several_gpus_are_devices_of_their_own),
+	};
+
+	return cmocka_run_group_tests_name("soft device", tests, start, stop);
+}
