@@ -11,10 +11,11 @@
 
 #include "base/fd.h"
 #include "cli/client.h"
+#include "cli/run_check.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"
 
-enum { O_CLASS, O_NAME, O_WEIGHT, O_DEVICE, O_STRICT, O_OFF };
+enum { O_CLASS, O_NAME, O_WEIGHT, O_DEVICE, O_CHECK, O_STRICT, O_OFF };
 
 static const struct cli_option options[] = {
 	[O_CLASS] = { "class", 'c', "latency|normal|batch",
@@ -24,6 +25,8 @@ static const struct cli_option options[] = {
 		       "its part where a policy shares by weight (default 100)" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
 		       "which GPU (default auto: NVIDIA's when there is one)" },
+	[O_CHECK] = { "check", 0, NULL,
+		      "on a soft GPU that reports memory errors and races of kernels" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
 	[O_OFF] = { "off", 0, NULL, "pass everything through: for comparing" },
 	{ NULL, 0, NULL, NULL },
@@ -250,7 +253,11 @@ static int prepare(struct cli *c, struct report *r)
 	char shim[RUN_PATH];
 	int code;
 
-	if (run_choose_device(c->opt[O_DEVICE], &d, r) < 0) {
+	if (c->opt[O_CHECK] && c->opt[O_DEVICE] && strcmp(c->opt[O_DEVICE], "soft") != 0) {
+		return cli_fail(c, CLI_USAGE, "usage", "Leave --device away, or say soft",
+				"run: --check works on the soft GPU alone");
+	}
+	if (run_choose_device(c->opt[O_CHECK] ? "soft" : c->opt[O_DEVICE], &d, r) < 0) {
 		return cli_fail_report(c, CLI_RUN_FAILED, "run", r);
 	}
 	if (run_find_shim(shim) < 0) {
@@ -269,6 +276,14 @@ static int prepare(struct cli *c, struct report *r)
 	return code;
 }
 
+static int run_checked(struct cli *c)
+{
+	struct run_check k;
+	int code = run_check_start(c, &k);
+
+	return code == CLI_OK ? run_check_end(&k, run_program(c)) : code;
+}
+
 static int cmd_run(struct cli *c)
 {
 	struct report r;
@@ -282,7 +297,10 @@ static int cmd_run(struct cli *c)
 		code = prepare(c, &r);
 		report_finish(&r);
 	}
-	return code == CLI_OK ? run_program(c) : code;
+	if (code != CLI_OK) {
+		return code;
+	}
+	return c->opt[O_CHECK] ? run_checked(c) : run_program(c);
 }
 
 const struct cli_verb verb_run = {

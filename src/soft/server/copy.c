@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "soft/server/device.h"
+#include "soft/server/shadow.h"
 
 /* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
  * programs do not do. */
@@ -79,7 +80,7 @@ static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
 
 static void one_piece(struct op *op, uint64_t n)
 {
-	const struct exec_space *d = &op->copy.dst_group->memory.space;
+	struct exec_space *d = &op->copy.dst_group->memory.space;
 	uint64_t dst = op->copy.dst + op->copy.row * op->copy.dst_pitch + op->copy.column;
 	uint8_t *to = d->host + (dst - d->base);
 
@@ -88,8 +89,10 @@ static void one_piece(struct op *op, uint64_t n)
 		uint64_t src = op->copy.src + op->copy.row * op->copy.src_pitch + op->copy.column;
 
 		memmove(to, s->host + (src - s->base), n);
+		shadow_copied(d, dst - d->base, s, src - s->base, n);
 	} else {
 		set_bytes(to, n, op->copy.value, op->copy.unit);
+		shadow_known(d, dst - d->base, n);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "soft/server/device.h"
+#include "soft/server/finding.h"
 #include "soft/server/print.h"
 
 struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
@@ -30,6 +31,7 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 				      .complain = print_complaint,
 				      .allocate = heap_allocate,
 				      .release = heap_release,
+				      .finding = finding_tell,
 				      .arg = g };
 	g->slot = slot;
 	g->enabled = true;

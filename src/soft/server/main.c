@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "soft/server/device.h"
+#include "soft/server/finding.h"
 #include "soft/server/options.h"
 
 struct server {
@@ -263,5 +264,8 @@ int main(int argc, char **argv)
 		close(s.o.ready);
 	}
 	serve(&s);
+	if (exec_checking() && finding_summary()) {
+		_exit(1);
+	}
 	_exit(0); /* the kernel takes everything back; workers may be in the middle of a block */
 }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "soft/server/device.h"
+#include "soft/server/shadow.h"
 
 #define RIGHTS_RW 3u
 #define SHARED_FACTOR 16u /* the third part: addresses for so many times the GPU's memory */
@@ -71,7 +72,7 @@ int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
 	m->pages = reserve(bytes / EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE);
 	m->space.pages = m->pages;
 	m->store = store_create(dev->device_window_bytes);
-	if (!m->space.host || !m->pages || !m->store ||
+	if (!m->space.host || !m->pages || !m->store || shadow_init(&m->space) < 0 ||
 	    put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
 		memory_finish(m, dev);
 		return -ENOMEM;
@@ -114,6 +115,11 @@ static void uncount_mapping(struct memory *m, struct device *dev)
 static uint64_t bytes_of(const struct alloc *a)
 {
 	return (uint64_t)a->pages * EXEC_PAGE_BYTES;
+}
+
+static uint64_t offset_of(const struct alloc *a)
+{
+	return (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
 /* Index of the first allocation that begins after page. */
@@ -247,6 +253,7 @@ static uint64_t alloc_device(struct memory *m, uint64_t bytes)
 		return 0;
 	}
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
 	return address_of(m, a);
 }
 
@@ -270,6 +277,7 @@ static uint64_t alloc_pinned(struct memory *m, struct device *dev, uint64_t byte
 	}
 	dev->pinned_used += bytes_of(a);
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
 	return address_of(m, a);
 }
 
@@ -309,10 +317,14 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 {
 	struct alloc *a = memory_alloc_at(m, address);
 
+	if (a && a->kind == ALLOC_OPENED) {
+		return memory_close(m, dev, address);
+	}
 	if (!a || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED)) {
 		return -ENOENT;
 	}
 	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
 	if (a->kind == ALLOC_PINNED) {
 		put_nothing(m, a->first, a->pages);
 		dev->pinned_used -= bytes_of(a);
@@ -416,6 +428,7 @@ uint64_t memory_open(struct memory *m, struct device *dev, struct extent *x, uin
 	a->extent = x;
 	x->refs++;
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
 	return address_of(m, a);
 }
 
@@ -429,6 +442,7 @@ int memory_close(struct memory *m, struct device *dev, uint64_t address)
 	}
 	x = a->extent;
 	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
 	put_nothing(m, a->first, a->pages);
 	remove_alloc(m, a);
 	uncount_mapping(m, dev);
@@ -471,6 +485,7 @@ void memory_finish(struct memory *m, struct device *dev)
 	dev->pinned -= m->pinned;
 	free(m->allocs);
 	free(m->maps);
+	shadow_finish(&m->space);
 	if (m->space.host) {
 		munmap(m->space.host, m->space.bytes);
 	}
@@ -620,6 +635,7 @@ int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t 
 	m->maps[at] = (struct mapping){ (uint32_t)first, (uint32_t)pages, x };
 	m->n_maps++;
 	x->refs++;
+	shadow_known(&m->space, first * EXEC_PAGE_BYTES, bytes);
 	return 0;
 }
 
@@ -655,6 +671,8 @@ int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_
 	}
 	for (uint32_t i = at; i < at + n; i++) {
 		memset(m->pages + m->maps[i].first, 0, m->maps[i].pages);
+		shadow_freed(&m->space, (uint64_t)m->maps[i].first * EXEC_PAGE_BYTES,
+			     (uint64_t)m->maps[i].pages * EXEC_PAGE_BYTES);
 		put_nothing(m, m->maps[i].first, m->maps[i].pages);
 		uncount_mapping(m, dev);
 		extent_unref(m->maps[i].extent);

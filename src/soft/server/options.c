@@ -24,6 +24,7 @@ enum option_id {
 	OPT_IDLE,
 	OPT_LOG,
 	OPT_READY,
+	OPT_CHECK,
 	OPT_FOREGROUND,
 	OPT_HELP,
 	OPT_VERSION,
@@ -63,6 +64,8 @@ static const struct {
 		      "when standard error is a file that is longer, it begins anew" },
 	[OPT_READY] = { "ready-fd", "N", 0, 1 << 20,
 			"write a byte to this descriptor when clients may connect" },
+	[OPT_CHECK] = { "check", NULL, 0, 0,
+			"look at every access of kernels; report what is wrong (slow)" },
 	[OPT_FOREGROUND] = { "foreground", NULL, 0, 0,
 			     "as always: this program never goes into the background" },
 	[OPT_HELP] = { "help", NULL, 0, 0, "this text" },
@@ -163,6 +166,9 @@ static int set_option(struct options *o, int opt, const char *value)
 
 	if (opt == OPT_SOCKET) {
 		o->socket = value;
+	}
+	if (opt == OPT_CHECK) {
+		exec_check_enable(true);
 	}
 	if (!table[opt].arg || opt == OPT_SOCKET) {
 		return 0;

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "soft/server/request.h"
+#include "soft/server/shadow.h"
 
 bool request_is_memory(uint32_t op)
 {
@@ -89,7 +90,11 @@ static CUresult alloc_device(struct client *c, struct group *g, const struct sof
 			     struct answer *a)
 {
 	a->reply.value = memory_alloc(&g->memory, c->dev, q->value, SOFT_MEMORY_DEVICE, -1);
-	return a->reply.value ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!a->reply.value) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	shadow_new(&g->memory.space, a->reply.value - g->memory.space.base, q->value);
+	return CUDA_SUCCESS;
 }
 
 /* IPC. */

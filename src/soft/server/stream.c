@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "soft/server/device.h"
+#include "soft/server/shadow.h"
 
 #define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
 #define MAX_HOST_CALLS 64u
@@ -150,6 +151,10 @@ static bool do_value(struct group *g, const struct op *op, bool *bad)
 	*bad = !p;
 	if (!p) {
 		return true;
+	}
+	if (write) {
+		shadow_known(&g->memory.space, op->value.address - g->memory.space.base,
+			     op->value.unit);
 	}
 	if (write && op->value.unit == 4) {
 		store_release((uint32_t *)p, (uint32_t)want);

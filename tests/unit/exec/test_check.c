@@ -150,6 +150,18 @@ static void a_missing_barrier_is_a_race_between_warps(void **state)
 	assert_true(r->write || r->other_writes);
 }
 
+static void storing_what_is_there_is_no_race(void **state)
+{
+	struct found same = check(KERNEL("st.shared.u32 [tile], 7;\n"), 64);
+	struct found other = check(KERNEL("st.shared.u32 [tile], %r1;\n"), 64);
+
+	(void)state;
+	assert_int_equal(same.n, 0);
+	assert_int_equal(other.n, 1);
+	assert_int_equal(other.f[0].kind, EXEC_FINDING_RACE);
+	assert_true(other.f[0].write && other.f[0].other_writes);
+}
+
 static void atomics_and_volatile_accesses_are_no_races(void **state)
 {
 	struct found f = check(KERNEL("st.volatile.shared.u32 [tile], 0;\n"
@@ -169,6 +181,7 @@ int main(void)
 		cmocka_unit_test(memory_that_nobody_has_written_is_told_until_it_is),
 		cmocka_unit_test(shared_memory_is_initialized_by_its_own_block_alone),
 		cmocka_unit_test(a_missing_barrier_is_a_race_between_warps),
+		cmocka_unit_test(storing_what_is_there_is_no_race),
 		cmocka_unit_test(atomics_and_volatile_accesses_are_no_races),
 	};
 

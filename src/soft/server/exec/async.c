@@ -2,6 +2,7 @@
  * which the model allows: whoever waits for it finds it ended. */
 #include <string.h>
 
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
@@ -140,6 +141,9 @@ int op_mbarrier(struct warp *w, const struct op *o, uint32_t m)
 		if (!change(&b, o->sub, n)) {
 			return exec_fault_set(w, o, EXEC_FAULT_INSN, lane, at,
 					      "more arrives at an mbarrier than it can count");
+		}
+		if (b.phase != unpack(before).phase) {
+			exec_check_barrier(w->block);
 		}
 		if (o->n) {
 			REF(uint64_t, w, o->d)[lane] = before;

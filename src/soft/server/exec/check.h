@@ -11,6 +11,7 @@ enum {
 	CHECK_READ = 1,
 	CHECK_WRITE = 2,
 	CHECK_STRONG = 4, /* atomic, volatile or with an order of its own: no part of a race */
+	CHECK_VALUE = 8, /* a store of one register, d: writing what is there already is harmless */
 };
 
 /* One byte of shared memory: who has touched it since the last barrier. */
@@ -26,7 +27,6 @@ struct exec_block_check {
 	struct check_byte *bytes; /* owned; one for each byte of shared memory */
 };
 
-bool exec_checking(void);
 /* Of a block; all do nothing while checking is off. */
 int exec_check_create(struct exec_block *b);
 void exec_check_destroy(struct exec_block *b);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "soft/server/exec/check.h"
 #include "soft/server/exec/decode.h"
 
 static bool is_shared(struct decoder *d)
@@ -60,6 +61,23 @@ static int copy_sizes(struct decoder *d, struct op *op, bool all)
 	return dec_source(d, &in[3], TY_U32, &op->c);
 }
 
+/* While checking: the source as far as it is surely read, and the destination. */
+static int check_copy(struct decoder *d, const struct op *op)
+{
+	struct op from = *op, to = *op;
+	int err = 0;
+
+	from.a = op->b;
+	from.wide = WIDE_A;
+	from.imm = 0;
+	from.space = SP_GLOBAL;
+	to.space = SP_SHARED;
+	if (!(op->flags & (ASYNC_SIZE | ASYNC_IGNORE))) {
+		err = dec_check(d, &from, op->n, CHECK_READ);
+	}
+	return err < 0 ? err : dec_check(d, &to, op->n, CHECK_WRITE);
+}
+
 static int copy_async(struct decoder *d)
 {
 	static const char *const hints[] = { ".L2::64B", ".L2::128B", ".L2::256B" };
@@ -82,6 +100,9 @@ static int copy_async(struct decoder *d)
 	}
 	if (err == 0) {
 		err = dec_address(d, &in[0], &to, &op);
+	}
+	if (err == 0) {
+		err = check_copy(d, &op);
 	}
 	return err < 0 ? err : dec_emit(d, &op);
 }

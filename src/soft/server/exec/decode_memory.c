@@ -123,7 +123,8 @@ static int emit_access(struct decoder *d, struct op *op, enum exec_space_kind sp
 		return dec_fail(d, load ? "this space cannot be read"
 					: "this space cannot be written");
 	}
-	err = dec_check(d, op, (unsigned)op->size * op->n, load ? CHECK_READ : CHECK_WRITE);
+	err = dec_check(d, op, (unsigned)op->size * op->n,
+			load ? CHECK_READ : CHECK_WRITE | CHECK_VALUE);
 	return err < 0 ? err : dec_emit(d, op);
 }
 

@@ -1,0 +1,77 @@
+/* A finding as a sentence: where in the PTX, which thread, what it does, what is wrong with it. */
+#include "soft/server/finding.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/server/device.h"
+
+static unsigned findings;
+
+static void say_fault(char *out, size_t room, const struct exec_finding *f)
+{
+	const char *does = f->write ? "writes" : "reads";
+
+	switch (f->kind) {
+	case EXEC_FINDING_RACE:
+		snprintf(out, room,
+			 "%s %u bytes of shared memory at %" PRIu64
+			 " that thread %u %s at line %u, without a barrier between them",
+			 does, f->bytes, f->address, f->other_thread,
+			 f->other_writes ? "writes" : "reads", f->other_line);
+		break;
+	case EXEC_FINDING_UNINITIALIZED:
+		snprintf(out, room,
+			 "%s %u bytes of %s memory at 0x%" PRIx64 " that nothing has written", does,
+			 f->bytes, f->space, f->address);
+		break;
+	case EXEC_FINDING_FREED:
+		snprintf(out, room, "%s %u bytes at 0x%" PRIx64 ", in memory that was freed", does,
+			 f->bytes, f->address);
+		break;
+	default:
+		if (f->distance) {
+			snprintf(out, room,
+				 "%s %u bytes at 0x%" PRIx64 ", %u bytes behind the end of an allocation",
+				 does, f->bytes, f->address, f->distance - 1);
+		} else {
+			snprintf(out, room,
+				 "%s %u bytes of %s memory at 0x%" PRIx64
+				 ", outside of what there is",
+				 does, f->bytes, f->space, f->address);
+		}
+	}
+}
+
+void finding_tell(void *group, const struct exec_finding *f)
+{
+	struct soft_notice n = { .op = SOFT_NOTICE_FAULT };
+	const struct group *g = group;
+	struct client *c = g->client;
+	char fault[256], line[600];
+
+	add_relaxed(&findings, 1u);
+	say_fault(fault, sizeof(fault), f);
+	snprintf(line, sizeof(line), "%.100s:%u: kernel %.100s, block %u,%u,%u, thread %u: %s",
+		 f->module, f->line, f->kernel, f->block[0], f->block[1], f->block[2], f->thread,
+		 fault);
+	fprintf(stderr, "gbpf check: process %d: %s\n", c->pid, line);
+	snprintf(n.text, sizeof(n.text), "%.255s", line);
+	pthread_mutex_lock(&c->dev->lock);
+	client_notice(c, &n, sizeof(n));
+	pthread_mutex_unlock(&c->dev->lock);
+}
+
+unsigned finding_summary(void)
+{
+	unsigned n = load_relaxed(&findings);
+
+	if (n) {
+		fprintf(stderr, "gbpf check: %u %s\n", n, n == 1 ? "fault found" : "faults found");
+	} else {
+		fprintf(stderr, "gbpf check: nothing found\n");
+	}
+	return n;
+}

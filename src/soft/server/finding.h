@@ -1,0 +1,13 @@
+/* What --check has found, told to the person who runs the server, and to the client's log. */
+#ifndef GBPF_SOFT_SERVER_FINDING_H
+#define GBPF_SOFT_SERVER_FINDING_H
+
+#include "soft/server/exec.h"
+
+/* A line on standard error and a notice to the client; group is a struct group. From any worker,
+ * without the device's lock. */
+void finding_tell(void *group, const struct exec_finding *f);
+/* The last line, when the server leaves; returns how many findings there were. */
+unsigned finding_summary(void);
+
+#endif
