@@ -5,9 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 #include "soft/server/exec/alu_float.h"
 #include "soft/server/exec/alu_int.h"
@@ -54,7 +51,7 @@ static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
 #include "soft/server/exec/alu_cross.h"
 
 /* p and q from the comparison and, if there is one, the predicate r. */
-static ALWAYS_INLINE int setp_finish(struct warp *w, const struct op *o, uint32_t m, uint32_t bits)
+static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32_t m, uint32_t bits)
 {
 	uint32_t p = bits, q = ~bits;
 
@@ -70,7 +67,6 @@ static ALWAYS_INLINE int setp_finish(struct warp *w, const struct op *o, uint32_
 	if (o->q != EXEC_NO_PRED) {
 		pred_set(w, o->q, m, q);
 	}
-	return STEP_NEXT;
 }
 
 #define DEFCMP(name, S, T, expr)                                                                   \
@@ -84,7 +80,8 @@ static ALWAYS_INLINE int setp_finish(struct warp *w, const struct op *o, uint32_
 		for (unsigned i = 0; i < EXEC_LANES; i++) {                                        \
 			c[i] = (expr) ? -1 : 0;                                                    \
 		}                                                                                  \
-		return setp_finish(w, o, m, pack_lanes(c));                                        \
+		setp_finish(w, o, m, pack_lanes(c));                                               \
+		GO_ON;                                                                             \
 	}
 
 #define CMP_INT(suffix, S, T)                                                                      \
@@ -162,7 +159,7 @@ HANDLER(selp_32)
 	uint32_t r = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
 
 	STORE_LANES(uint32_t, r & lane_bit[i] ? a[i] : b[i]);
-	return STEP_NEXT;
+	GO_ON;
 }
 
 HANDLER(selp_64)
@@ -172,35 +169,26 @@ HANDLER(selp_64)
 	uint32_t r = w->preds[o->r] ^ (o->r_not ? ~0u : 0);
 
 	STORE_LANES(uint64_t, r & lane_bit[i] ? a[i] : b[i]);
-	return STEP_NEXT;
+	GO_ON;
 }
 
 /* Halves to a whole: 16 + 16 to 32, 32 + 32 to 64. */
 DEF2(pack_32, uint32_t, uint32_t, uint32_t, (X & 0xffff) | Y << 16)
 DEF2(pack_64, uint64_t, uint32_t, uint64_t, X | Y << 32)
-DEF1(unpack_low_32, uint32_t, uint32_t, uint32_t, X & 0xffff)
-DEF1(unpack_high_32, uint32_t, uint32_t, uint32_t, X >> 16)
-DEF1(unpack_low_64, uint32_t, uint64_t, uint64_t, X)
-DEF1(unpack_high_64, uint32_t, uint64_t, uint64_t, X >> 32)
-
 /* The low half goes first: the decoder sees to it that d is not a. */
-HANDLER(unpack_32)
-{
-	struct op high = *o;
-
-	high.d = o->e;
-	unpack_low_32(w, o, m);
-	return unpack_high_32(w, &high, m);
-}
-
-HANDLER(unpack_64)
-{
-	struct op high = *o;
-
-	high.d = o->e;
-	unpack_low_64(w, o, m);
-	return unpack_high_64(w, &high, m);
-}
+#define DEF_UNPACK(name, S, low, high)                                                             \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		const S *a = REF(const S, w, o->a);                                                \
+		uint32_t *d = REF(uint32_t, w, o->d);                                              \
+                                                                                                   \
+		STORE_LANES(uint32_t, low);                                                        \
+		d = REF(uint32_t, w, o->e);                                                        \
+		STORE_LANES(uint32_t, high);                                                       \
+		GO_ON;                                                                             \
+	}
+DEF_UNPACK(unpack_32, uint32_t, a[i] & 0xffff, a[i] >> 16)
+DEF_UNPACK(unpack_64, uint64_t, a[i], a[i] >> 32)
 
 #define ROW_INT(name)                                                                              \
 	{                                                                                          \

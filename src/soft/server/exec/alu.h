@@ -5,6 +5,10 @@
 #ifndef GBPF_SOFT_SERVER_EXEC_ALU_H
 #define GBPF_SOFT_SERVER_EXEC_ALU_H
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 #include "soft/server/exec/handlers.h"
 
 static const uint32_t lane_bit[EXEC_LANES] = {
@@ -21,23 +25,49 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 #endif
 #define LANES_LOOP LANES_PRAGMA for (unsigned i = 0; i < EXEC_LANES; i++)
 
+#define STORE_ALL(D, expr)                                                                         \
+	LANES_LOOP                                                                                 \
+	{                                                                                          \
+		d[i] = (D)(expr);                                                                  \
+	}
+#define STORE_SOME(D, expr)                                                                        \
+	LANES_LOOP                                                                                 \
+	{                                                                                          \
+		D v_ = (D)(expr);                                                                  \
+		d[i] = m & lane_bit[i] ? v_ : d[i];                                                \
+	}
 #define STORE_LANES(D, expr)                                                                       \
 	do {                                                                                       \
 		if (likely((m | w->idle) == ~0u)) {                                                \
-			LANES_LOOP                                                                 \
-			{                                                                          \
-				d[i] = (D)(expr);                                                  \
-			}                                                                          \
+			STORE_ALL(D, expr)                                                         \
 		} else {                                                                           \
-			LANES_LOOP                                                                 \
-			{                                                                          \
-				D v_ = (D)(expr);                                                  \
-				d[i] = m & lane_bit[i] ? v_ : d[i];                                \
-			}                                                                          \
+			STORE_SOME(D, expr)                                                        \
 		}                                                                                  \
 	} while (0)
 
-#define HANDLER(name) static int name(struct warp *w, const struct op *o, uint32_t m)
+#define HANDLER_SECTION __attribute__((section("exec_run"))) /* handlers.c knows them by it */
+#define HANDLER(name)                                                                              \
+	static HANDLER_SECTION int name(struct warp *w, const struct op *o, uint32_t m)
+
+/* How every handler ends: by a jump to the next one's, or back to the loop, which must find pc
+ * right. What may look at w->pc before has to set it (behind()). */
+static ALWAYS_INLINE void behind(struct warp *w, const struct op *o)
+{
+	w->pc = (uint32_t)(o - w->code) + 1;
+}
+
+static ALWAYS_INLINE int go_on(struct warp *w, const struct op *o, uint32_t m)
+{
+	if (likely(o->goes_on & w->goes_on)) {
+		return o[1].fn(w, o + 1, m);
+	}
+	behind(w, o);
+#if defined(__AVX__)
+	_mm256_zeroupper(); /* once a run: compiled with -mno-vzeroupper */
+#endif
+	return STEP_NEXT;
+}
+#define GO_ON return go_on(w, o, m)
 
 /* D: how the destination is stored; S: how sources are; T: as what they are read. expr speaks of x,
  * y, z, type, utype. */
@@ -45,46 +75,36 @@ static const uint32_t lane_bit[EXEC_LANES] = {
 #define Y ((T_)b[i])
 #define Z ((T_)c[i])
 
+/* Two functions, so that the usual one, for all living lanes, stays small. */
+#define DEF_LANES(name, D, operands, expr)                                                         \
+	static NOINLINE HANDLER_SECTION int name##_some(struct warp *w, const struct op *o,        \
+							uint32_t m)                                \
+	{                                                                                          \
+		operands;                                                                          \
+		STORE_SOME(D, expr)                                                                \
+		GO_ON;                                                                             \
+	}                                                                                          \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		if (unlikely((m | w->idle) != ~0u)) {                                              \
+			return name##_some(w, o, m);                                               \
+		}                                                                                  \
+		operands;                                                                          \
+		STORE_ALL(D, expr)                                                                 \
+		GO_ON;                                                                             \
+	}
+#define SOURCE(S, x) const S *x = REF(const S, w, o->x)
+
 #define DEF1(name, D, S, T, expr)                                                                  \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		typedef T T_;                                                                      \
-		const S *a = REF(const S, w, o->a);                                                \
-		D *d = REF(D, w, o->d);                                                            \
-		STORE_LANES(D, expr);                                                              \
-		return STEP_NEXT;                                                                  \
-	}
+	DEF_LANES(name, D, typedef T T_; SOURCE(S, a); D *d = REF(D, w, o->d), expr)
 #define DEF2(name, D, S, T, expr)                                                                  \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		typedef T T_;                                                                      \
-		const S *a = REF(const S, w, o->a);                                                \
-		const S *b = REF(const S, w, o->b);                                                \
-		D *d = REF(D, w, o->d);                                                            \
-		STORE_LANES(D, expr);                                                              \
-		return STEP_NEXT;                                                                  \
-	}
+	DEF_LANES(name, D, typedef T T_; SOURCE(S, a); SOURCE(S, b); D *d = REF(D, w, o->d), expr)
 #define DEF3(name, D, S, T, expr)                                                                  \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		typedef T T_;                                                                      \
-		const S *a = REF(const S, w, o->a);                                                \
-		const S *b = REF(const S, w, o->b);                                                \
-		const S *c = REF(const S, w, o->c);                                                \
-		D *d = REF(D, w, o->d);                                                            \
-		STORE_LANES(D, expr);                                                              \
-		return STEP_NEXT;                                                                  \
-	}
+	DEF_LANES(name, D, typedef T T_; SOURCE(S, a); SOURCE(S, b); SOURCE(S, c);                 \
+		  D *d = REF(D, w, o->d), expr)
 /* b is always a 32-bit register: shift counts. */
 #define DEFSHIFT(name, S, T, expr)                                                                 \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		typedef T T_;                                                                      \
-		const S *a = REF(const S, w, o->a);                                                \
-		const uint32_t *b = REF(const uint32_t, w, o->b);                                  \
-		S *d = REF(S, w, o->d);                                                            \
-		STORE_LANES(S, expr);                                                              \
-		return STEP_NEXT;                                                                  \
-	}
+	DEF_LANES(name, S, typedef T T_; SOURCE(S, a); SOURCE(uint32_t, b);                        \
+		  S *d = REF(S, w, o->d), expr)
 
 #endif

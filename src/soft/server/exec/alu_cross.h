@@ -47,6 +47,7 @@ static ALWAYS_INLINE void pick_lanes(uint32_t *to, const uint32_t *from, const u
 		int32_t ok[EXEC_LANES] ALIGNED(64);                                                \
 		uint32_t *d;                                                                       \
                                                                                                    \
+		behind(w, o);                                                                      \
 		if (o->flags & FLAG_VOTE_SYNC && !exec_sync_ready(w, members_named(w, o, m))) {    \
 			return STEP_SWITCH;                                                        \
 		}                                                                                  \
@@ -65,7 +66,7 @@ static ALWAYS_INLINE void pick_lanes(uint32_t *to, const uint32_t *from, const u
 		if (o->p != EXEC_NO_PRED) {                                                        \
 			pred_set(w, o->p, m, pack_lanes(ok));                                      \
 		}                                                                                  \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 DEF_SHFL(shfl_up, i - by, from >= high)
 DEF_SHFL(shfl_down, i + by, from <= high)

@@ -68,16 +68,8 @@ DEF2(mul_wide_u32, uint64_t, uint32_t, uint32_t, (uint64_t)X *Y)
 DEF2(mul_wide_s32, uint64_t, uint32_t, int32_t, (int64_t)X *Y)
 
 #define DEF_MAD_WIDE(name, D, T, W)                                                                \
-	HANDLER(name)                                                                              \
-	{                                                                                          \
-		typedef T T_;                                                                      \
-		const uint32_t *a = REF(const uint32_t, w, o->a);                                  \
-		const uint32_t *b = REF(const uint32_t, w, o->b);                                  \
-		const D *c = REF(const D, w, o->c);                                                \
-		D *d = REF(D, w, o->d);                                                            \
-		STORE_LANES(D, (D)((W)X * (W)Y) + c[i]);                                           \
-		return STEP_NEXT;                                                                  \
-	}
+	DEF_LANES(name, D, typedef T T_; SOURCE(uint32_t, a); SOURCE(uint32_t, b); SOURCE(D, c);   \
+		  D *d = REF(D, w, o->d), (D)((W)X * (W)Y) + c[i])
 DEF_MAD_WIDE(mad_wide_u16, uint32_t, uint16_t, uint32_t)
 DEF_MAD_WIDE(mad_wide_s16, uint32_t, int16_t, int32_t)
 DEF_MAD_WIDE(mad_wide_u32, uint64_t, uint32_t, uint64_t)
@@ -246,7 +238,7 @@ static ALWAYS_INLINE uint64_t bit_insert(uint64_t a, uint64_t b, uint32_t pos, u
 			       *c = REF(const uint32_t, w, o->c);                                  \
 		S *d = REF(S, w, o->d);                                                            \
 		STORE_LANES(S, bit_field(a[i], b[i], c[i], top, is_signed));                       \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 DEF_BFE(u32, uint32_t, 31, false)
 DEF_BFE(s32, uint32_t, 31, true)
@@ -262,7 +254,7 @@ DEF_BFE(s64, uint64_t, 63, true)
 			       *e = REF(const uint32_t, w, o->e);                                  \
 		S *d = REF(S, w, o->d);                                                            \
 		STORE_LANES(S, bit_insert(a[i], b[i], c[i], e[i], top));                           \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 DEF_BFI(u32, uint32_t, 31)
 DEF_BFI(u64, uint64_t, 63)

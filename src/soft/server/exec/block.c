@@ -108,9 +108,9 @@ static void warp_init(struct exec_block *b, uint32_t index, const struct layout 
 	w->mem64 = area + l->mem64;
 	w->mem_pred = (uint32_t *)(area + l->preds);
 	w->ret_pc = (uint32_t *)(area + l->ret_pc);
-	w->base[REF_WARP] = area + l->special;
-	w->base[REF_BLOCK] = b->block_slots;
-	w->base[REF_CONST] = b->f->constants;
+	warp_base_set(w, REF_WARP, area + l->special);
+	warp_base_set(w, REF_BLOCK, b->block_slots);
+	warp_base_set(w, REF_CONST, b->f->constants);
 	warp_special(b, w);
 }
 

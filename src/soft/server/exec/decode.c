@@ -550,6 +550,7 @@ static int hand_over(struct decoder *d)
 	}
 	memcpy(out->code, d->code.data, d->code.len);
 	out->n_code = (uint32_t)(d->code.len / sizeof(struct op));
+	exec_runs_mark(out->code, out->n_code);
 	out->relocs = steal(&d->relocs, sizeof(struct exec_reloc), &out->n_relocs);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* Which set of handlers this machine runs. */
 #include "soft/server/exec/handlers.h"
+#include "soft/server/exec/run.h"
 
 static const struct handlers *forced;
 
@@ -37,4 +38,26 @@ const struct handlers *exec_handlers(void)
 		exec_handlers_sets(sets);
 	}
 	return forced ? forced : sets[0];
+}
+
+/* All handlers of alu.c lie in a section of their own, between these. */
+extern const char __start_exec_run[], __stop_exec_run[];
+
+static bool can_go_on(const struct op *o)
+{
+	uintptr_t fn = (uintptr_t)o->fn;
+
+	return o->guard == EXEC_NO_PRED && fn >= (uintptr_t)__start_exec_run &&
+	       fn < (uintptr_t)__stop_exec_run;
+}
+
+void exec_runs_mark(struct op *code, uint32_t n)
+{
+	uint32_t length = 0;
+
+	for (uint32_t i = 0; i + 1 < n; i++) {
+		code[i].goes_on =
+			can_go_on(&code[i]) && can_go_on(&code[i + 1]) && ++length % EXEC_RUN_MAX;
+		length = code[i].goes_on ? length : 0;
+	}
 }

@@ -99,7 +99,7 @@ struct handlers {
 	op_fn setp[CMP_COUNT][TY_COUNT];
 	op_fn cvt[TY_COUNT]
 		 [TY_COUNT]; /* [to][from]: round to nearest, floats to integers towards zero */
-	op_fn shfl[4];		  /* by SHFL_* */
+	op_fn shfl[4];	     /* by SHFL_* */
 	op_fn load[SP_PARAM + 1]; /* any size and vector */
 	op_fn store[SP_PARAM + 1];
 	op_fn load_word[SP_PARAM + 1]
@@ -114,6 +114,8 @@ const struct handlers *exec_handlers(void);
 /* Every set that this machine can run, the best one first; returns how many. */
 #define EXEC_HANDLER_SETS 3u
 unsigned exec_handlers_sets(const struct handlers *ret[EXEC_HANDLER_SETS]);
+/* Marks the operations whose handlers call the next one's. */
+void exec_runs_mark(struct op *code, uint32_t n);
 void exec_handlers_force(const struct handlers *h); /* for tests, before modules are loaded; NULL:
 						       as the machine can */
 

@@ -119,7 +119,7 @@ static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m,
 		}
 	}
 	/* A page was unmapped a moment ago and is back: the access may be tried again. */
-	w->pc--;
+	w->pc = (uint32_t)(o - w->code);
 	return STEP_SWITCH;
 }
 
@@ -314,7 +314,10 @@ static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m,
                                                                                                    \
 		mem_addresses(w, o, m, at);                                                        \
 		r = name##_at(w, o, m, at);                                                        \
-		return unlikely(r < 0) ? mem_fault(w, o, m, kind, write) : r;                      \
+		if (unlikely(r < 0)) {                                                             \
+			return mem_fault(w, o, m, kind, write);                                    \
+		}                                                                                  \
+		GO_ON;                                                                             \
 	}
 ANY_SIZE(load_global, SP_GLOBAL, false, load_lanes)
 ANY_SIZE(load_shared, SP_SHARED, false, load_lanes)
@@ -335,7 +338,7 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
 			}                                                                          \
 			one(w, o, i, p);                                                           \
 		}                                                                                  \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 
 /* Each lane has its own piece of memory, all of one size. */
@@ -358,7 +361,7 @@ ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
 			at[i] += i * stride;                                                       \
 		}                                                                                  \
 		all(w, o, m, p, at);                                                               \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 IN_LOCAL(load_local, false, load_lanes)
 IN_LOCAL(store_local, true, store_lanes)
@@ -398,7 +401,7 @@ HANDLER(load_param)
 			STORE_LANES(uint32_t, v);
 		}
 	}
-	return STEP_NEXT;
+	GO_ON;
 }
 
 /* All lanes in global memory, or all in shared: the fast ways. Else one by one. */
@@ -433,7 +436,10 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 		} else if (window == 0) {                                                          \
 			r = global##_at(w, o, m, at);                                              \
 		}                                                                                  \
-		return r < 0 ? lanes(w, o, m) : r;                                                 \
+		if (r < 0) {                                                                       \
+			return lanes(w, o, m);                                                     \
+		}                                                                                  \
+		GO_ON;                                                                             \
 	}
 GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
 GENERIC(store_generic, store_shared, store_global, store_generic_lanes)

@@ -341,7 +341,7 @@ DEF_WORDS(8, uint64_t)
 			load_half_##size(d, &r.h[0], m & 0xffff);                                  \
 			load_half_##size(d + HALF, &r.h[1], m >> HALF);                            \
 		}                                                                                  \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 /* Lanes that store to one address: the highest lane's value stays. */
 #define STORE_WORD(name, space, size, T, otherwise)                                                \
@@ -363,7 +363,7 @@ DEF_WORDS(8, uint64_t)
 			store_half_##size(d, &r.h[0], m & 0xffff);                                 \
 			store_half_##size(d + HALF, &r.h[1], m >> HALF);                           \
 		}                                                                                  \
-		return STEP_NEXT;                                                                  \
+		GO_ON;                                                                             \
 	}
 LOAD_WORD(load_global_4, SP_GLOBAL, 4, uint32_t, mem_fault(w, o, m, SP_GLOBAL, false))
 LOAD_WORD(load_global_8, SP_GLOBAL, 8, uint64_t, mem_fault(w, o, m, SP_GLOBAL, false))

@@ -115,7 +115,8 @@ enum exec_step {
 
 struct warp;
 struct op;
-/* m: the lanes that take part; never 0. w->pc already points behind the operation. */
+/* m: the lanes that take part; never 0. w->pc already points behind the operation, except in
+ * handlers that go on (alu.h). */
 typedef int (*op_fn)(struct warp *w, const struct op *o, uint32_t m);
 
 /* 64 bytes. What d, a, b, c, e mean is the handler's; loads and stores have the address in a and
@@ -137,6 +138,7 @@ struct op {
 	uint8_t sub;   /* small choice of the handler */
 	uint8_t wide;  /* WIDE_*: which operands are 64-bit registers */
 	uint8_t flags;
+	bool goes_on; /* the handler calls the next operation's when the warp lets it */
 };
 _Static_assert(sizeof(struct op) == 64, "an operation is a cache line");
 
@@ -221,6 +223,9 @@ struct group {
 };
 
 struct warp {
+	/* Where references point to, by their low byte, so that REF needs nothing else: bit 7 of
+	 * an offset is part of it, and the number of the base is added with the offset. */
+	uintptr_t place[REF_MASK + 1 + REF_BASES];
 	uint8_t *base[REF_BASES + 3]; /* the current frame's */
 	uint32_t *preds;
 	const struct op *code;
@@ -242,6 +247,7 @@ struct warp {
 	uint32_t n_groups;
 	bool forced;	  /* the current group runs out of turn, for fairness */
 	bool sync_forced; /* lanes that a .sync names will not come */
+	bool goes_on;	  /* handlers may call the next one: there is no other group */
 	uint32_t streak;  /* operations since the groups were last shuffled */
 	uint64_t clock;	  /* operations so far */
 	struct group groups[EXEC_LANES];
@@ -300,9 +306,15 @@ struct exec_module {
 	uint64_t code_base;  /* address of function 0 */
 };
 
-#define REF(T, w, r) ((T *)((w)->base[(r)&REF_MASK] + ((r) & ~(uint32_t)REF_MASK)))
+#define REF(T, w, r) ((T *)((w)->place[(uint8_t)(r)] + (r)))
 #define REF_SLOT32(i, kind) ((uint32_t)(i)*EXEC_SLOT32 | (kind))
 #define REF_SLOT64(i, kind) ((uint32_t)(i)*EXEC_SLOT64 | (kind))
+
+static inline void warp_base_set(struct warp *w, unsigned ref, uint8_t *p)
+{
+	w->base[ref] = p;
+	w->place[ref] = w->place[REF_MASK + 1 + ref] = (uintptr_t)p - ref;
+}
 
 static ALWAYS_INLINE bool lane_in(uint32_t m, unsigned lane)
 {

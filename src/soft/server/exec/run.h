@@ -6,6 +6,8 @@
 
 #define EXEC_STREAK_END (1u << 30) /* longer than any streak */
 
+#define EXEC_RUN_MAX 32u /* operations that handlers do in one go, at most */
+
 enum warp_stop {
 	WARP_QUANTUM, /* used its operations */
 	WARP_WAITS,   /* every lane waits at a barrier */

@@ -28,8 +28,8 @@ void exec_frame_set(struct warp *w)
 {
 	uint64_t *frame;
 
-	w->base[REF_R32] = w->mem32 + w->off32;
-	w->base[REF_R64] = w->mem64 + w->off64;
+	warp_base_set(w, REF_R32, w->mem32 + w->off32);
+	warp_base_set(w, REF_R64, w->mem64 + w->off64);
 	w->preds = w->mem_pred + w->off_pred;
 	frame = REF(uint64_t, w, REF_SLOT32(WARP_FRAME, REF_WARP));
 	if (frame[0] != w->frame) {
@@ -153,7 +153,7 @@ bool exec_warp_ready(const struct warp *w)
 }
 
 /* The inner loop: until n operations are done, the group may meet another one, or a handler wants a
- * switch. */
+ * switch. A handler that goes on does several operations; they are counted by how far it got. */
 static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct op *code = w->code;
@@ -161,19 +161,27 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
+	w->goes_on = w->n_groups == 0;
 	while (done < n && w->pc < w->stop_pc) {
-		const struct op *o = &code[w->pc];
-		uint32_t m = w->mask;
+		uint32_t pc = w->pc, m = w->mask;
+		const struct op *o = &code[pc];
 
-		done++;
-		w->pc++;
+		w->pc = pc + 1;
 		if (o->guard != EXEC_NO_PRED) {
 			m &= w->preds[o->guard] ^ (o->guard_not ? ~0u : 0);
 			if (m == 0) {
+				done++;
 				continue;
 			}
 		}
-		step = o->fn(w, o, m);
+		if (o->goes_on & w->goes_on) {
+			w->goes_on = n - done >= EXEC_RUN_MAX;
+			step = o->fn(w, o, m);
+			done += MAX(w->pc - pc, 1u);
+		} else {
+			step = o->fn(w, o, m);
+			done++;
+		}
 		if (step != STEP_NEXT) {
 			break;
 		}
