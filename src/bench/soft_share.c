@@ -14,7 +14,8 @@
 #include "base/fd.h"
 #include "bench/soft.h"
 
-#define QUEUE 8u
+#define QUEUE 64u
+#define TENANT_LOOPS 1000u /* kernels much shorter than slices */
 #define MANY 16u
 #define MANY_BLOCKS 8u
 #define MANY_THREADS 128u
@@ -84,7 +85,7 @@ static bool run_tenants(struct soft_bench *b, struct tenant *t, unsigned n, unsi
 	for (unsigned i = 0; i < n; i++) {
 		t[i] = (struct tenant){ .slice_us = t[i].slice_us,
 					.blocks = 2 * b->hello.workers,
-					.loops = 20000 };
+					.loops = TENANT_LOOPS };
 		pid[i] = soft_spawn(b, run_tenant, &t[i]);
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -113,7 +114,7 @@ static void one_pair(struct soft_bench *b, struct tenant *t, uint32_t first_us, 
 
 	t[0].slice_us = first_us;
 	t[1].slice_us = second_us;
-	if (!run_tenants(b, t, 2, b->ms)) {
+	if (!run_tenants(b, t, 2, 2 * b->ms)) {
 		soft_broken(b, "slices", "a tenant failed");
 		return;
 	}
