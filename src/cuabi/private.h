@@ -46,7 +46,9 @@ enum cuabi_soft_control {
 /* Append-only: a caller checks size before it uses a member that a first version did not have. */
 struct cuabi_soft_table {
 	size_t size;
-	/* Time slice of the context's group in µs, 1 to 1 000 000; 0 sets the default. */
+	/* Time slice of the context's group in µs; 0 sets the default. More than the
+	 * device allows (--timeslice-max-us, 100 ms) is CUDA_ERROR_INVALID_VALUE, and so is what
+	 * makes all slices of this process that exceed the default longer than that together. */
 	CUresult (*timeslice_set)(CUcontext ctx, uint32_t us);
 	CUresult (*timeslice_get)(CUcontext ctx, uint32_t *ret_us);
 	/* Ends the group's slice now, if it has the device and another group waits. */

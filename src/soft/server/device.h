@@ -37,10 +37,11 @@ struct device_options {
 	uint64_t memory_bytes;
 	uint64_t copy_bytes_s; /* of all its engines together; 0: as fast as memory */
 	uint64_t slice_ns;
-	uint64_t switch_ns;   /* nothing runs for so long when another group gets the GPU */
-	unsigned clock_khz;   /* what attributes and %clock tell */
-	unsigned idle_exit_s; /* 0: never */
-	int cpu;	      /* -1: any */
+	uint64_t slice_max_us; /* that a client may ask for */
+	uint64_t switch_ns;    /* nothing runs for so long when another group gets the GPU */
+	unsigned clock_khz;    /* what attributes and %clock tell */
+	unsigned idle_exit_s;  /* 0: never */
+	int cpu;	       /* -1: any */
 };
 
 struct client;
@@ -186,7 +187,7 @@ struct client {
 	struct soft_shared *shared; /* NULL before hello */
 	pthread_mutex_t print_lock; /* guards the next two; the last lock that is taken */
 	uint32_t print_head, print_lost;
-	uint32_t tail;		    /* of the ring; private */
+	uint32_t tail; /* of the ring; private */
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices that wait for their HOST_DONE */
@@ -219,7 +220,7 @@ struct gpu {
 	struct group *current; /* has the slice; NULL: nobody */
 	struct group *loaded;  /* had it last: coming back to it costs nothing */
 	uint64_t slice_end_ns;
-	uint64_t since_ns; /* the current group's time is counted up to here */
+	uint64_t since_ns;	 /* the current group's time is counted up to here */
 	uint64_t ready_ns;	 /* the switch to the current group is over */
 	bool switching;		 /* a worker waits for that */
 	bool leaving;		 /* the current group goes as soon as nothing of it runs */

@@ -17,6 +17,7 @@ enum option_id {
 	OPT_ENGINES,
 	OPT_BANDWIDTH,
 	OPT_SLICE,
+	OPT_SLICE_MAX,
 	OPT_SWITCH,
 	OPT_CLOCK,
 	OPT_CPU,
@@ -50,6 +51,9 @@ static const struct {
 			    "memory)" },
 	[OPT_SLICE] = { "timeslice-us", "N", 1, SOFT_SLICE_MAX_US,
 			"default time slice of a context (default 2000)" },
+	[OPT_SLICE_MAX] = { "timeslice-max-us", "N", 1, SOFT_SLICE_MAX_US,
+			    "longest slice, and all of one process together beyond the default "
+			    "(default 100000)" },
 	[OPT_SWITCH] = { "switch-cost-us", "N", 0, 100000,
 			 "nothing runs for so long when another context gets the GPU (default 0)" },
 	[OPT_CLOCK] = { "clock-mhz", "N", 1, 10000,
@@ -137,6 +141,9 @@ static void set_number(struct options *o, int opt, uint64_t v)
 	case OPT_SLICE:
 		d->slice_ns = v * 1000;
 		break;
+	case OPT_SLICE_MAX:
+		d->slice_max_us = v;
+		break;
 	case OPT_SWITCH:
 		d->switch_ns = v * 1000;
 		break;
@@ -192,6 +199,7 @@ static void set_defaults(struct options *o)
 					   .copy_engines = 1,
 					   .memory_bytes = 1ull << 30,
 					   .slice_ns = 2000000,
+					   .slice_max_us = 100000,
 					   .clock_khz = 1000000,
 					   .cpu = -1 } };
 }
@@ -200,6 +208,7 @@ static int finish(struct options *o)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
+	o->device.slice_max_us = MAX(o->device.slice_max_us, o->device.slice_ns / 1000);
 	if (!o->device.workers) {
 		o->device.workers = (unsigned)MIN(MAX(n / 2 / (long)o->device.gpus, 1), 8);
 	}

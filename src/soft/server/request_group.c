@@ -88,6 +88,22 @@ static CUresult schedule(const struct target *t, struct group *g, bool on)
 	return on ? CUDA_SUCCESS : wait_for_leave(t, 0, true);
 }
 
+/* One process does not keep the others waiting for longer by having more contexts: what they ask
+ * for beyond the default is bounded together. */
+static bool slice_allowed(const struct group *g, uint64_t us)
+{
+	const struct client *c = g->client;
+	uint64_t usual = c->dev->opt.slice_ns / 1000, limit = c->dev->opt.slice_max_us;
+	uint64_t sum = us > usual ? us : 0;
+
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && us <= limit; i++) {
+		const struct group *o = c->groups[i];
+
+		sum += o && o != g && o->slice_ns / 1000 > usual ? o->slice_ns / 1000 : 0;
+	}
+	return us <= limit && sum <= limit;
+}
+
 static CUresult control(const struct target *t, const struct soft_request *q, struct answer *a)
 {
 	struct group *g = find(t);
@@ -97,7 +113,7 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 	}
 	switch (q->object) {
 	case SOFT_GROUP_SLICE_SET:
-		if (q->value > SOFT_SLICE_MAX_US) {
+		if (!slice_allowed(g, q->value)) {
 			return CUDA_ERROR_INVALID_VALUE;
 		}
 		g->slice_ns = q->value ? q->value * 1000 : t->dev->opt.slice_ns;
