@@ -71,6 +71,9 @@ struct range {
 	enum range_kind kind;
 	uint8_t hidden, sync; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
 	uint8_t rights;	      /* of mapped memory: 1 read, 2 write */
+	uint8_t read_mostly;  /* advice for managed memory: */
+	uint16_t accessed_by; /* bit 0 the host, then GPUs */
+	int preferred, prefetched;
 	uint32_t module;      /* 1 + id of the module whose variable it is: not to be freed */
 };
 

@@ -7,6 +7,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/client.h"
 #include "soft/client/event.h"
+#include "soft/client/memory.h"
 
 #define API_VERSION 13000u
 #define STACK_LIMIT_MAX (512u << 10)
@@ -373,7 +374,9 @@ CUresult cuCtxSynchronize(void)
 	CUresult e = soft_current(&ctx);
 
 	e = e ? e : capture_sync_context(ctx);
-	return e ? e : context_drain(ctx);
+	e = e ? e : context_drain(ctx);
+	pool_idle();
+	return e;
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -381,7 +384,9 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
 
 	e = e ? e : capture_sync_context(ctx);
-	return e ? e : context_drain(ctx);
+	e = e ? e : context_drain(ctx);
+	pool_idle();
+	return e;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

@@ -268,6 +268,21 @@ bool copy_reachable(const struct copy *c, bool dst)
 	return memory_allows(dst ? c->dst : c->src, bytes, dst ? 2 : 1);
 }
 
+/* Registered memory is reached at its device address. */
+static void registered(struct copy *c)
+{
+	uint64_t device, bytes;
+
+	if (extent(c, c->dst_pitch, c->dst_slice, &bytes)) {
+		device = register_device(c->dst, bytes);
+		c->dst = device ? device : c->dst;
+	}
+	if (extent(c, c->src_pitch, c->src_slice, &bytes)) {
+		device = register_device(c->src, bytes);
+		c->src = device ? device : c->src;
+	}
+}
+
 CUresult copy_prepare(struct copy *c, bool *ret_empty)
 {
 	uint64_t bytes;
@@ -292,6 +307,7 @@ CUresult copy_prepare(struct copy *c, bool *ret_empty)
 	    (c->dst_slice / c->height < c->dst_pitch || c->src_slice / c->height < c->src_pitch)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	registered(c);
 	if (c->depth > 1 && c->dst_slice == c->dst_pitch * c->height &&
 	    c->src_slice == c->src_pitch * c->height) {
 		c->height *= c->depth;

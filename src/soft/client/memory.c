@@ -172,10 +172,20 @@ CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, 
 	return link_call(&q, -1, &r, sizeof(r), NULL);
 }
 
+int memory_ordinal(uint32_t gpu)
+{
+	for (int i = 0; i < soft.gpus; i++) {
+		if (soft.visible[i] == gpu) {
+			return i;
+		}
+	}
+	return 0;
+}
+
 bool memory_check_location(const CUmemLocation *where)
 {
 	return where->type == CU_MEM_LOCATION_TYPE_DEVICE && where->id >= 0 &&
-	       (uint32_t)where->id < soft.hello.gpus;
+	       where->id < soft.gpus;
 }
 
 /* The driver's rules: between two places of device memory nothing waits; anything else that is
@@ -328,7 +338,7 @@ void memory_forget(CUcontext ctx)
 
 /* The calls. */
 
-static CUresult alloc(uint64_t *ret, size_t bytes, const struct range *like)
+CUresult memory_allocate(uint64_t *ret, size_t bytes, const struct range *like)
 {
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
@@ -347,7 +357,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
 	struct range like = { 0 };
 	uint64_t p;
-	CUresult e = alloc(ret ? &p : NULL, bytes, &like);
+	CUresult e = memory_allocate(ret ? &p : NULL, bytes, &like);
 
 	if (!e) {
 		*ret = p;
@@ -381,14 +391,18 @@ static CUresult release(uint64_t address, bool host)
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
 	    (host ? r.kind != RANGE_HOST || r.host
-		  : r.kind != RANGE_DEVICE && r.kind != RANGE_MANAGED && r.kind != RANGE_POOL)) {
+		  : r.kind == RANGE_HOST || r.kind == RANGE_OPENED || r.kind == RANGE_MAPPED)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = context_drain(ctx);
 	if (e == SOFT_DEAD) {
 		return e;
 	}
-	memory_delete(ctx, address, true);
+	if (r.kind == RANGE_POOL || r.kind == RANGE_IMPORTED) {
+		pool_free_now(ctx, &r);
+	} else {
+		memory_delete(ctx, address, true);
+	}
 	return e;
 }
 
@@ -411,7 +425,7 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 	if (flags & ~7u) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = alloc(ret ? &p : NULL, bytes, &like);
+	e = memory_allocate(ret ? &p : NULL, bytes, &like);
 	if (!e) {
 		*ret = (void *)(uintptr_t)p;
 	}
@@ -421,24 +435,6 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
 {
 	return cuMemHostAlloc(ret, bytes, 0);
-}
-
-/* Managed memory is host memory that both sides reach at one address; it is not counted as device
- * memory. */
-CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned int flags)
-{
-	struct range like = { .kind = RANGE_MANAGED, .flags = flags };
-	uint64_t p;
-	CUresult e;
-
-	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	e = alloc(ret ? &p : NULL, bytes, &like);
-	if (!e) {
-		*ret = p;
-	}
-	return e;
 }
 
 CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
@@ -461,75 +457,31 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 	return CUDA_SUCCESS;
 }
 
-/* Stream-ordered allocation: the memory is there at once; its free waits for its turn in the
- * stream. */
-static CUresult alloc_async(int pt, CUdeviceptr *ret, size_t bytes, CUstream h)
-{
-	struct range like = { 0 };
-	CUstream s;
-	uint64_t p;
-	CUresult e = soft_stream(h, pt, &s);
+/* From before CUDA 3.2: sizes and device addresses of 32 bits. No device memory lies there, so what
+ * gives such an address is not supported, and what takes one finds nothing. */
 
-	e = e ? e : capture_refuse(s);
+CUresult cuMemAllocHost(void **ret, unsigned int bytes)
+{
+	return cuMemAllocHost_v2(ret, bytes);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 p)
+{
+	return cuMemFree_v2(p);
+}
+
+CUresult cuMemGetInfo(unsigned int *ret_free, unsigned int *ret_total)
+{
+	size_t available, total;
+	CUresult e = cuMemGetInfo_v2(ret_free ? &available : NULL, &total);
+
 	if (e) {
 		return e;
 	}
-	if (!ret || !bytes) {
+	if (!ret_total) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = memory_new(s->context, bytes, &like, &p, NULL);
-	if (e ==
-	    CUDA_ERROR_OUT_OF_MEMORY) { /* frees that have not had their turn yet may make room */
-		context_drain(s->context);
-		e = memory_new(s->context, bytes, &like, &p, NULL);
-	}
-	if (!e) {
-		*ret = p;
-	}
-	return e;
-}
-PAIR(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr * ret, size_t bytes, CUstream h), ret, bytes,
-     h)
-
-static CUresult free_async(int pt, CUdeviceptr p, CUstream h)
-{
-	struct soft_record_free f = { .r.op = SOFT_OP_FREE, .address = p };
-	struct range r;
-	CUcontext ctx;
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	e = e ? e : capture_refuse(s);
-	if (e) {
-		return e;
-	}
-	if (!memory_find(p, &ctx, &r) || r.address != p || r.kind != RANGE_DEVICE || r.hidden ||
-	    r.module || ctx != s->context) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	memory_delete(ctx, p, false);
-	return ring_put(s, &f.r, sizeof(f), NULL, 0, NULL);
-}
-PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
-
-static CUresult prefetch(int pt, CUdeviceptr p, size_t bytes, CUstream h)
-{
-	CUstream s;
-	CUresult e = soft_stream(h, pt, &s);
-
-	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-PAIR(cuMemPrefetchAsync, _ptsz, prefetch, (CUdeviceptr p, size_t bytes, CUdevice dev, CUstream h),
-     p, bytes, h)
-PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
-     (CUdeviceptr p, size_t bytes, CUmemLocation where, unsigned int flags, CUstream h), p, bytes,
-     h)
-
-CUresult cuMemAdvise(CUdeviceptr p, size_t bytes, CUmem_advise advice, CUdevice dev)
-{
-	CUresult e = soft_check();
-
-	(void)advice;
-	(void)dev;
-	return e ? e : memory_valid(p, bytes, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	*ret_free = (unsigned)MIN(available, UINT32_MAX);
+	*ret_total = (unsigned)MIN(total, UINT32_MAX);
+	return CUDA_SUCCESS;
 }

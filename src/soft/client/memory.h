@@ -17,12 +17,14 @@ void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
 CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, uint32_t object);
 bool memory_check_location(const CUmemLocation *where); /* a GPU that is there */
 
-/* The GPU of a context. */
+/* An allocation in the current context, as the calls for it do it; ret NULL is an error. */
+CUresult memory_allocate(uint64_t *ret, size_t bytes, const struct range *like);
+/* The GPU of a context, and one of the server's, as the program counts them. */
 static inline int memory_gpu(const struct CUcontext_st *ctx)
 {
-	(void)ctx;
-	return 0;
+	return ctx->device;
 }
+int memory_ordinal(uint32_t gpu); /* 0 when the program does not see it */
 
 /* pool.c */
 /* cuMemFree of stream-ordered memory; its context is idle. */
@@ -36,7 +38,7 @@ CUmemAllocationHandleType vmm_handle_types(const struct range *r);
 CUmemAllocationHandleType pool_handle_types(const struct range *r);
 CUmemoryPool pool_of(const struct range *r);
 
-/* register.c: what pointers to registered memory mean. */
-bool register_find(uint64_t host, CUcontext *ret_ctx, struct range *ret);
+/* register.c: where kernels reach registered host memory; 0: not all of it is registered. */
+uint64_t register_device(uint64_t host, uint64_t bytes);
 
 #endif

@@ -1,39 +1,13 @@
-/* What programs ask about pointers, and registered host memory. */
+/* What programs ask about pointers. Memory that was registered is known at both of its addresses.
+ */
 #include <string.h>
 
-#include "soft/client/client.h"
-
-/* Memory of the program's own cannot be shared afterwards: registering it is accepted, copies go
- * through the staging buffer, and only its device pointer is refused. */
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-
-	if (e) {
-		return e;
-	}
-	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-	return p && bytes && !(flags & ~0xfu) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
-{
-	return cuMemHostRegister_v2(p, bytes, flags);
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-
-	return e ? e : p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+#include "base/atomic.h"
+#include "soft/client/memory.h"
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)
 {
+	uint64_t host = (uint64_t)(uintptr_t)p, device;
 	struct range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
@@ -44,23 +18,37 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 	if (!ret || !p || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (!memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_HOST) {
+	device = register_device(host, 1);
+	if (!device && memory_find(host, &ctx, &r) && range_is_host(&r) && !r.host) {
+		device = host;
+	}
+	if (!device) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = (CUdeviceptr)(uintptr_t)p;
+	*ret = device;
 	return CUDA_SUCCESS;
+}
+
+/* The range behind a pointer of either side. *ret_device: what kernels use. */
+static bool look_up(uint64_t p, CUcontext *ret_ctx, struct range *ret, uint64_t *ret_device)
+{
+	uint64_t device = register_device(p, 1);
+
+	*ret_device = device ? device : p;
+	return memory_find(*ret_device, ret_ctx, ret) && !ret->hidden;
 }
 
 CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 {
 	struct range r;
 	CUcontext ctx;
+	uint64_t device;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_HOST) {
+	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) || r.kind != RANGE_HOST) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -88,51 +76,142 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdev
 	return CUDA_SUCCESS;
 }
 
-static CUresult one_attribute(void *out, CUpointer_attribute what, uint64_t p, CUcontext ctx,
-			      const struct range *r)
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *ret_base, unsigned int *ret_bytes, CUdeviceptr_v1 p)
+{
+	CUresult e = soft_check();
+
+	(void)ret_base;
+	(void)ret_bytes;
+	(void)p;
+	return e ? e : CUDA_ERROR_NOT_FOUND; /* device memory has no addresses of 32 bits */
+}
+
+static CUmemAllocationHandleType handle_types(const struct range *r)
+{
+	switch (r->kind) {
+	case RANGE_POOL:
+		return pool_handle_types(r);
+	case RANGE_MAPPED:
+		return vmm_handle_types(r);
+	default:
+		return CU_MEM_HANDLE_TYPE_NONE;
+	}
+}
+
+static unsigned access_flags(const struct range *r)
+{
+	return r->kind == RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+/* Bytes of an attribute's value; 0: not an attribute that can be read. */
+static unsigned attribute_bytes(CUpointer_attribute what)
+{
+	switch (what) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return 4;
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return 8;
+	default:
+		return 0;
+	}
+}
+
+static CUresult host_pointer(const struct range *r, uint64_t device, uint64_t *ret)
+{
+	if (!range_is_host(r)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = r->host ? r->host + (device - r->address) : device;
+	return CUDA_SUCCESS;
+}
+
+/* The attribute as a number. */
+static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ctx,
+			 const struct range *r, uint64_t *ret)
 {
 	switch (what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)out = ctx;
+		/* Mapped and stream-ordered memory belongs to no context, as the driver says. */
+		*ret = r->kind == RANGE_MAPPED || r->kind == RANGE_POOL || r->kind == RANGE_IMPORTED
+			       ? 0
+			       : (uint64_t)(uintptr_t)ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*(unsigned *)out =
-			r->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		*ret = r->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*(CUdeviceptr *)out = p;
+		*ret = device;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*(void **)out = range_is_host(r) ? (void *)(uintptr_t)p : NULL;
-		return range_is_host(r) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		return host_pointer(r, device, ret);
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*ret = r->sync;
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*(uint64_t *)out = r->address;
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*ret = r->id;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*(int *)out = r->kind == RANGE_MANAGED;
+		*ret = r->kind == RANGE_MANAGED;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)out = 0;
+		*ret = (uint64_t)memory_gpu(ctx);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*(int *)out = 0;
+		*ret = r->kind == RANGE_DEVICE && !r->module;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*(CUdeviceptr *)out = r->address;
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*ret = r->address;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*(size_t *)out = r->bytes;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*ret = r->bytes;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*(int *)out = 1;
+		*ret = 1;
 		return CUDA_SUCCESS;
-	default:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*ret = handle_types(r);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		*ret = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*ret = access_flags(r);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*ret = r->kind == RANGE_POOL	   ? (uint64_t)(uintptr_t)pool_of(r)
+		       : r->kind == RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
+						   : 0;
+		return CUDA_SUCCESS;
+	default: /* tokens for RDMA, and what comes later */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }
 
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p)
 {
+	uint64_t device, value;
 	struct range r;
 	CUcontext ctx;
 	CUresult e = soft_check();
@@ -140,10 +219,20 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr 
 	if (e) {
 		return e;
 	}
-	if (!out || !memory_find(p, &ctx, &r) || r.hidden) {
+	if (!out || what < CU_POINTER_ATTRIBUTE_CONTEXT) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return one_attribute(out, what, p, ctx, &r);
+	if (!attribute_bytes(what)) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (!look_up(p, &ctx, &r, &device)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = value_of(what, device, ctx, &r, &value);
+	if (!e) {
+		memcpy(out, &value, attribute_bytes(what)); /* little endian */
+	}
+	return e;
 }
 
 /* Several at once; for a pointer that is not of the device they are 0. */
@@ -152,43 +241,53 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void 
 {
 	struct range r;
 	CUcontext ctx;
+	uint64_t device;
 	CUresult e = soft_check();
 	bool known;
 
 	if (e) {
 		return e;
 	}
-	if (!what || !out) {
+	if (!what || !out || !n) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	known = memory_find(p, &ctx, &r) && !r.hidden;
+	known = look_up(p, &ctx, &r, &device);
 	for (unsigned i = 0; i < n; i++) {
-		bool wide = what[i] == CU_POINTER_ATTRIBUTE_CONTEXT ||
-			    what[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
-			    what[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
-			    what[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
-			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-			    what[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+		uint64_t value = 0;
 
-		memset(out[i], 0, wide ? 8 : 4);
-		if (known) {
-			one_attribute(out[i], what[i], p, ctx, &r);
-		} else if (what[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
-			*(int *)out[i] = -2;
+		if (!out[i] || !attribute_bytes(what[i])) {
+			return CUDA_ERROR_INVALID_VALUE;
 		}
+		if (!known && what[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+			value = (uint32_t)-2; /* CU_DEVICE_INVALID */
+		} else if (known && value_of(what[i], device, ctx, &r, &value) != CUDA_SUCCESS) {
+			value = 0;
+		}
+		memcpy(out[i], &value, attribute_bytes(what[i]));
 	}
 	return CUDA_SUCCESS;
 }
 
+static void set_sync(struct range *r, void *arg)
+{
+	r->sync = *(const uint8_t *)arg;
+}
+
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
 {
+	uint64_t device;
+	struct range r;
+	CUcontext ctx;
+	uint8_t on;
 	CUresult e = soft_check();
 
 	if (e) {
 		return e;
 	}
-	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !look_up(p, &ctx, &r, &device)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return memory_valid(p, 1, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	on = *(const unsigned *)value != 0;
+	memory_change(ctx, r.address, set_sync, &on);
+	return CUDA_SUCCESS;
 }

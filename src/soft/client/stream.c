@@ -6,6 +6,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
 #include "soft/client/graph_exec.h"
+#include "soft/client/memory.h"
 
 static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; soft.lock */
 
@@ -174,6 +175,7 @@ static CUresult synchronize(int pt, CUstream h)
 	e = e ? e : capture_sync(s);
 	e = e ? e : stream_drain(s);
 	exec_reap();
+	pool_idle();
 	return e;
 }
 PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)

@@ -90,7 +90,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
 	if (e) {
 		return e;
 	}
-	q.index = (uint32_t)prop->location.id;
+	q.index = soft.visible[prop->location.id];
 	e = link_call(&q, -1, &r, sizeof(r), NULL);
 	return e ? e : adopt(&r, prop, ret);
 }
@@ -252,7 +252,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 	if (e) {
 		return e;
 	}
-	prop.location.id = (int)r.value32;
+	prop.location.id = memory_ordinal(r.value32);
 	return adopt(&r, &prop, ret);
 }
 

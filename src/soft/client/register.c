@@ -1,0 +1,220 @@
+/* Registered host memory. The server sees no memory of the program's own, so the pages are
+ * replaced: their contents move into memory that both share, which then lies at the same addresses.
+ * That is done with private memory only; files, memory that is shared with others, and stacks are
+ * refused. Kernels reach it at its device pointer. Unregistering makes the pages private again. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "soft/client/capture.h"
+#include "soft/client/move.h"
+
+struct registration {
+	struct registration *next;
+	CUcontext ctx;
+	uint64_t ctx_id;
+	uint64_t given;	       /* what the program named */
+	uint64_t begin, bytes; /* whole pages */
+	uint64_t device;       /* of begin */
+	unsigned flags;
+	int fd;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct registration *all;
+static unsigned n_all; /* read without the lock: mostly there are none */
+
+static bool alive(const struct registration *r)
+{
+	return object_is(r->ctx, OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
+}
+
+static void forget(struct registration **at)
+{
+	struct registration *r = *at;
+
+	*at = r->next;
+	move_back(r->begin, r->bytes, r->fd);
+	close(r->fd);
+	free(r);
+	store_release(&n_all, n_all - 1);
+}
+
+/* Those of contexts that have gone. */
+static void purge(void)
+{
+	struct registration **at = &all;
+
+	while (*at) {
+		if (alive(*at)) {
+			at = &(*at)->next;
+		} else {
+			forget(at);
+		}
+	}
+}
+
+static struct registration *overlapping(uint64_t begin, uint64_t bytes)
+{
+	for (struct registration *r = all; r; r = r->next) {
+		if (begin < r->begin + r->bytes && r->begin < begin + bytes) {
+			return r;
+		}
+	}
+	return NULL;
+}
+
+uint64_t register_device(uint64_t host, uint64_t bytes)
+{
+	struct registration *r;
+	uint64_t device = 0;
+
+	if (!load_acquire(&n_all) || memory_in_window(host)) {
+		return 0;
+	}
+	pthread_mutex_lock(&lock);
+	r = overlapping(host, 1);
+	if (r && alive(r) && bytes <= r->begin + r->bytes - host) {
+		device = r->device + (host - r->begin);
+	}
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+static CUresult check(uint64_t begin, uint64_t bytes, unsigned flags)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	if (memory_in_window(begin) || memory_in_window(begin + bytes - 1)) {
+		struct range r;
+		CUcontext ctx;
+
+		return memory_find(begin, &ctx, &r) && range_is_host(&r)
+			       ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+			       : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (overlapping(begin, bytes)) {
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	}
+	switch (move_check(begin, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY)) {
+	case 0:
+		break;
+	case -EFAULT:
+		e = CUDA_ERROR_INVALID_VALUE;
+		break;
+	default:
+		e = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return e;
+}
+
+static CUresult replace(CUcontext ctx, struct registration *r)
+{
+	struct range like = { .kind = RANGE_HOST, .flags = r->flags, .host = r->begin };
+	CUresult e = memory_new(ctx, r->bytes, &like, &r->device, &r->fd);
+
+	if (e) {
+		return e;
+	}
+	if (move_pages(r->begin, r->bytes, r->device, r->fd) < 0) {
+		memory_delete(ctx, r->device, true);
+		close(r->fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flags)
+{
+	uint64_t begin = given / SOFT_PAGE * SOFT_PAGE, end = given + bytes;
+	struct registration *r;
+	CUresult e;
+
+	end = ROUND_UP(end, SOFT_PAGE);
+	purge();
+	e = check(begin, end - begin, flags);
+	if (e) {
+		return e;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r->ctx = ctx;
+	r->ctx_id = ctx->id;
+	r->given = given;
+	r->begin = begin;
+	r->bytes = end - begin;
+	r->flags = flags;
+	e = replace(ctx, r);
+	if (e) {
+		free(r);
+		return e;
+	}
+	r->next = all;
+	all = r;
+	store_release(&n_all, n_all + 1);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+	uint64_t end;
+	CUresult e = soft_current(&ctx);
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (!p || !bytes || (flags & ~0xfu) || checked_add(bytes, (size_t)(uintptr_t)p, &end) ||
+	    end > UINT64_MAX - SOFT_PAGE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	pthread_mutex_lock(&lock);
+	e = add(ctx, (uint64_t)(uintptr_t)p, bytes, flags);
+	pthread_mutex_unlock(&lock);
+	return e;
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
+{
+	return cuMemHostRegister_v2(p, bytes, flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+	struct registration **at = &all, *r;
+	CUresult e = soft_check();
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (!p) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	purge();
+	while (*at && (*at)->given != (uint64_t)(uintptr_t)p) {
+		at = &(*at)->next;
+	}
+	r = *at;
+	if (r) {
+		context_drain(r->ctx); /* kernels and copies may still use it */
+		memory_delete(r->ctx, r->device, true);
+		forget(at);
+	}
+	pthread_mutex_unlock(&lock);
+	return r ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
