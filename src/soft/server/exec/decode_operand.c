@@ -453,6 +453,7 @@ int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_
 		const struct symbol *s = dec_find(d, o->name);
 
 		if (s && (s->kind == SYM_LOCAL || (s->kind == SYM_PARAM && s->in_frame))) {
+			err = 0;
 			found = SP_LOCAL;
 			op->a = REF_SLOT32(WARP_FRAME, REF_WARP);
 			op->imm = (int64_t)s->ref + o->offset;
