@@ -46,8 +46,17 @@ END
 	done
 }
 
+@test "gbpf-softgpu(8) has every option of gbpf-softgpu" {
+	page=$(sed 's/\\fB//g; s/\\fR//g; s/\\-/-/g' "$GBPF_PREFIX/share/man/man8/gbpf-softgpu.8")
+	options=$("$GBPF_PREFIX/bin/gbpf-softgpu" --help | grep -oE -- '^  --[a-z-]+' | tr -d ' ')
+	[ "$(wc -w <<<"$options")" -ge 15 ]
+	for o in $options; do
+		[[ "$page" == *"$o"* ]]
+	done
+}
+
 @test "every page is there and has its examples" {
-	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-bench.1 man8/gbpfd.8; do
+	for p in man1/gbpf.1 man1/gbpf-run.1 man1/gbpf-ps.1 man1/gbpf-policy.1 man1/gbpf-map.1 man1/gbpf-bench.1 man8/gbpfd.8 man8/gbpf-softgpu.8; do
 		grep -q '^\.SH EXAMPLES' "$GBPF_PREFIX/share/man/$p"
 	done
 	[ -f "$GBPF_PREFIX/share/man/man7/gbpf-policy.7" ]
