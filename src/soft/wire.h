@@ -101,6 +101,8 @@ enum soft_op {
 	SOFT_OP_HOST,
 	SOFT_OP_FREE,
 	SOFT_OP_VALUE,
+	SOFT_OP_SHARED_RECORD, /* an event of several processes */
+	SOFT_OP_SHARED_WAIT,
 	SOFT_OP_COUNT
 };
 
@@ -183,6 +185,13 @@ struct soft_record_free {
 	uint64_t pad;
 };
 
+struct soft_record_shared {
+	struct soft_record r;
+	uint64_t key;
+	uint32_t index;
+	uint32_t ticket; /* of the record, drawn before */
+};
+
 enum soft_value_mode {
 	SOFT_VALUE_GEQ,
 	SOFT_VALUE_EQ,
@@ -211,8 +220,8 @@ enum soft_request_op {
 	SOFT_REQ_FREE,
 	SOFT_REQ_MEMORY,      /* index: GPU */
 	SOFT_REQ_MODULE_LOAD, /* carries a sealed memfd with the image; index: 0, or the highest
-				 architecture of PTX to take. Reply: value32, and .target in value
-			       */
+				 architecture of PTX to take. Reply: value32, .target in value;
+				 with managed variables their address in bytes, and the memfd */
 	SOFT_REQ_MODULE_UNLOAD,
 	SOFT_REQ_FUNCTION,
 	SOFT_REQ_FUNCTION_AT,
@@ -244,7 +253,17 @@ enum soft_request_op {
 	SOFT_REQ_FLAG_NEW,     /* value: bytes, object: 1 when kernels may write. Reply: address,
 				  bytes, carries the memfd */
 	SOFT_REQ_FLAG_MAP,     /* carries the memfd of a flag page; object as above */
+	/* Events of several processes; object: verb, index and value: the event and its key. */
+	SOFT_REQ_EVENT,
 	SOFT_REQ_COUNT
+};
+
+enum soft_event_verb {
+	SOFT_EVENT_CREATE, /* reply: value32 = index, value = key */
+	SOFT_EVENT_OPEN,
+	SOFT_EVENT_CLOSE,
+	SOFT_EVENT_ISSUE, /* reply: value32 = ticket of the record that comes in the ring */
+	SOFT_EVENT_QUERY, /* reply: value32 = the newest ticket, value = the newest that is reached */
 };
 
 enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };

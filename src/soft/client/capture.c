@@ -354,7 +354,7 @@ static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	}
 	*ret = true;
-	if (!external && (ev->recorded || capture_event(ev))) {
+	if (!external && (ev->recorded || ev->shared || capture_event(ev))) {
 		c->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}

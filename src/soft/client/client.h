@@ -134,7 +134,9 @@ struct CUevent_st {
 		target; /* of the last record: where and when it is reached; soft.ring_lock */
 	bool recorded;
 	unsigned flags;
-	uint64_t shared; /* of several processes: its handle at the server; 0: of this one only */
+	uint64_t key;	 /* of several processes: what the server knows it by */
+	uint32_t index;
+	bool shared;
 	struct captured *captured; /* owned by capture.c; NULL: it has never been in a capture */
 };
 
@@ -242,8 +244,6 @@ int link_agent_start(void);
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
 CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 		  size_t more_bytes, uint32_t *ret_target);
-CUresult ring_put_record(CUstream s, CUevent e);
-CUresult ring_put_wait(CUstream s, CUevent e);
 /* Several records together: between begin and end nobody else puts any. */
 void ring_begin(void);
 void ring_end(void);

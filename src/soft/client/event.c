@@ -2,47 +2,96 @@
  * page when it was reached. */
 #include "soft/client/event.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/atomic.h"
 #include "soft/client/capture.h"
+#include "soft/client/memory.h"
 
-#define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)
+#define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
 static CUevent events[SOFT_MAX_EVENTS]; /* by slot; soft.lock */
 
-CUresult cuEventCreate(CUevent *ret, unsigned int flags)
-{
-	CUcontext ctx;
-	CUresult e = soft_current(&ctx);
-	CUevent ev = NULL;
+/* Events of several processes live at the server. */
 
-	if (e) {
-		return e;
-	}
-	if (!ret ||
-	    (flags & ~(unsigned)EVENT_FLAGS)) { /* events of several processes are not supported */
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	pthread_mutex_lock(&soft.lock);
-	for (uint32_t i = 0; i < SOFT_MAX_EVENTS && !ev; i++) {
+static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
+{
+	struct soft_request q = {
+		.op = SOFT_REQ_EVENT, .object = verb, .index = ev->index, .value = ev->key
+	};
+
+	return link_call(&q, -1, r, sizeof(*r), NULL);
+}
+
+/* A place for the event; soft.lock held. */
+static CUevent new_event(CUcontext ctx, unsigned flags)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
 		uint32_t slot = (soft.next_event + i) % SOFT_MAX_EVENTS;
+		CUevent ev;
 
 		if (soft.event_used[slot]) {
 			continue;
 		}
 		ev = object_new(OBJECT_EVENT, sizeof(*ev));
-		if (!ev) {
-			break;
+		if (ev) {
+			soft.event_used[slot] = 1;
+			soft.next_event = slot + 1;
+			ev->context = ctx;
+			ev->slot = slot;
+			ev->flags = flags;
+			events[slot] = ev;
 		}
-		soft.event_used[slot] = 1;
-		soft.next_event = slot + 1;
-		ev->context = ctx;
-		ev->slot = slot;
-		ev->flags = flags;
-		events[slot] = ev;
+		return ev;
 	}
+	return NULL;
+}
+
+/* soft.lock held. */
+static void forget(CUevent ev);
+
+static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
+{
+	struct soft_reply r;
+	CUresult e = CUDA_SUCCESS;
+	CUevent ev;
+
+	pthread_mutex_lock(&soft.lock);
+	ev = new_event(ctx, flags);
 	pthread_mutex_unlock(&soft.lock);
+	if (!ev) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (flags & CU_EVENT_INTERPROCESS) {
+		e = ask(ev, SOFT_EVENT_CREATE, &r);
+		ev->shared = !e;
+		ev->index = r.value32;
+		ev->key = r.value;
+	}
+	if (e) {
+		pthread_mutex_lock(&soft.lock);
+		forget(ev);
+		pthread_mutex_unlock(&soft.lock);
+		return e;
+	}
 	*ret = ev;
-	return ev ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *ret, unsigned int flags)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (flags & ~(unsigned)EVENT_FLAGS) ||
+	    ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return event_new(ctx, flags, ret);
 }
 
 /* soft.lock held. */
@@ -58,7 +107,12 @@ void events_forget(CUcontext ctx)
 {
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
+		struct soft_reply r;
+
 		if (events[i] && events[i]->context == ctx) {
+			if (events[i]->shared) {
+				ask(events[i], SOFT_EVENT_CLOSE, &r);
+			}
 			forget(events[i]);
 		}
 	}
@@ -67,6 +121,7 @@ void events_forget(CUcontext ctx)
 
 CUresult cuEventDestroy_v2(CUevent ev)
 {
+	struct soft_reply r;
 	CUresult e = soft_check();
 
 	if (e) {
@@ -74,6 +129,9 @@ CUresult cuEventDestroy_v2(CUevent ev)
 	}
 	if (!object_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (ev->shared) {
+		ask(ev, SOFT_EVENT_CLOSE, &r);
 	}
 	pthread_mutex_lock(&soft.lock);
 	forget(ev);
@@ -84,6 +142,39 @@ CUresult cuEventDestroy_v2(CUevent ev)
 CUresult cuEventDestroy(CUevent ev)
 {
 	return cuEventDestroy_v2(ev);
+}
+
+static CUresult put_shared(CUstream s, CUevent ev, unsigned op, uint32_t ticket)
+{
+	struct soft_record_shared r = {
+		.r.op = (uint16_t)op, .key = ev->key, .index = ev->index, .ticket = ticket
+	};
+
+	return ring_add(s, &r.r, sizeof(r));
+}
+
+CUresult event_add_record(CUstream s, CUevent ev)
+{
+	struct soft_reply r;
+	CUresult e;
+
+	if (!ev->shared) {
+		return ring_add_record(s, ev);
+	}
+	e = ask(ev, SOFT_EVENT_ISSUE, &r);
+	return e ? e : put_shared(s, ev, SOFT_OP_SHARED_RECORD, r.value32);
+}
+
+CUresult event_add_wait(CUstream s, CUevent ev)
+{
+	struct soft_reply r;
+	CUresult e;
+
+	if (!ev->shared) {
+		return ev->recorded ? ring_add_wait(s, ev->stream_slot, ev->target) : CUDA_SUCCESS;
+	}
+	e = ask(ev, SOFT_EVENT_QUERY, &r);
+	return e || r.value32 == r.value ? e : put_shared(s, ev, SOFT_OP_SHARED_WAIT, r.value32);
 }
 
 CUresult event_record(CUstream s, CUevent ev, unsigned flags)
@@ -98,12 +189,23 @@ CUresult event_record(CUstream s, CUevent ev, unsigned flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = capture_record(s, ev, flags & CU_EVENT_RECORD_EXTERNAL, &captured);
-	return e || captured ? e : ring_put_record(s, ev);
+	if (e || captured) {
+		return e;
+	}
+	ring_begin();
+	e = event_add_record(s, ev);
+	ring_end();
+	return e;
 }
 
 CUresult event_put_wait(CUstream s, CUevent ev)
 {
-	return ev->recorded ? ring_put_wait(s, ev) : CUDA_SUCCESS;
+	CUresult e;
+
+	ring_begin();
+	e = event_add_wait(s, ev);
+	ring_end();
+	return e;
 }
 
 CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
@@ -160,9 +262,31 @@ static bool reached(const CUevent ev)
 
 CUresult cuEventQuery(CUevent ev)
 {
+	struct soft_reply r;
 	CUresult e = check_settled(ev);
 
-	return e ? e : reached(ev) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	if (e || !ev->shared) {
+		return e ? e : reached(ev) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	}
+	e = ask(ev, SOFT_EVENT_QUERY, &r);
+	return e ? e : r.value32 == r.value ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* The server is asked by way of a stream that does nothing but wait. */
+static CUresult synchronize_shared(CUevent ev)
+{
+	uint32_t target;
+	CUstream s;
+	CUresult e = stream_new(ev->context, 0, SOFT_STREAM_NON_BLOCKING, &s), last;
+
+	if (e) {
+		return e;
+	}
+	e = event_put_wait(s, ev);
+	target = s->submitted;
+	e = e ? e : stream_wait(s, target);
+	last = stream_end(s);
+	return e ? e : last;
 }
 
 CUresult cuEventSynchronize(CUevent ev)
@@ -170,6 +294,9 @@ CUresult cuEventSynchronize(CUevent ev)
 	struct soft_stream_word *w;
 	CUresult e = check_settled(ev);
 
+	if (!e && ev->shared) {
+		return synchronize_shared(ev);
+	}
 	if (e || !ev->recorded) {
 		return e;
 	}
@@ -177,6 +304,70 @@ CUresult cuEventSynchronize(CUevent ev)
 	return ev->flags & CU_EVENT_BLOCKING_SYNC
 		       ? word_wait_how(&w->done, &w->waiters, ev->target, ev->context, true)
 		       : word_wait(&w->done, &w->waiters, ev->target, ev->context);
+}
+
+/* Handles. */
+
+#define HANDLE_MAGIC 0x3074766574666f73ull
+
+struct handle {
+	uint64_t magic, key;
+	uint32_t index;
+	int32_t pid; /* of who made it */
+};
+_Static_assert(sizeof(struct handle) <= sizeof(CUipcEventHandle), "it fits the driver's handle");
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent ev)
+{
+	struct handle h = { .magic = HANDLE_MAGIC };
+	CUresult e = check_event(ev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !ev->shared) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	h.key = ev->key;
+	h.index = ev->index;
+	h.pid = getpid();
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret, &h, sizeof(h));
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
+{
+	struct soft_reply r;
+	struct handle h;
+	CUcontext ctx;
+	CUevent ev;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	memcpy(&h, &handle, sizeof(h));
+	if (!ret || h.magic != HANDLE_MAGIC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (h.pid == getpid()) { /* it has the event itself */
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	e = event_new(ctx, CU_EVENT_DISABLE_TIMING, &ev);
+	if (e) {
+		return e;
+	}
+	ev->key = h.key;
+	ev->index = h.index;
+	e = ask(ev, SOFT_EVENT_OPEN, &r);
+	ev->shared = !e;
+	if (e) {
+		cuEventDestroy_v2(ev);
+		return e;
+	}
+	*ret = ev;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)

@@ -6,7 +6,10 @@
 
 CUresult event_record(CUstream s, CUevent ev, unsigned flags); /* CU_EVENT_RECORD_* */
 CUresult event_wait(CUstream s, CUevent ev, unsigned flags);   /* CU_EVENT_WAIT_* */
-CUresult event_put_wait(CUstream s, CUevent ev);	       /* nobody captures */
-void events_forget(CUcontext ctx); /* the context has ended: its events too */
+/* Between ring_begin and ring_end. */
+CUresult event_add_record(CUstream s, CUevent ev);
+CUresult event_add_wait(CUstream s, CUevent ev);
+CUresult event_put_wait(CUstream s, CUevent ev); /* nobody captures */
+void events_forget(CUcontext ctx);		 /* the context has ended: its events too */
 
 #endif

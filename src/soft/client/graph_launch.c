@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "soft/client/capture.h"
+#include "soft/client/event.h"
 #include "soft/client/graph_exec.h"
 
 static CUgraphExec dying; /* soft.lock */
@@ -130,11 +131,11 @@ static CUresult add_step(CUgraphExec x, struct step *st, const CUstream *streams
 		const struct work *w = &st->node->work;
 
 		if (w->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-			e = ring_add_record(s, w->event);
+			e = object_is(w->event, OBJECT_EVENT) ? event_add_record(s, w->event)
+							      : CUDA_ERROR_INVALID_HANDLE;
 		} else if (w->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-			e = w->event->recorded
-				    ? ring_add_wait(s, w->event->stream_slot, w->event->target)
-				    : CUDA_SUCCESS;
+			e = object_is(w->event, OBJECT_EVENT) ? event_add_wait(s, w->event)
+							      : CUDA_ERROR_INVALID_HANDLE;
 		} else {
 			e = add_records(st, s, launch);
 		}

@@ -146,26 +146,6 @@ CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
 	return put(s, &r.r, sizeof(r), NULL, 0);
 }
 
-CUresult ring_put_record(CUstream s, CUevent ev)
-{
-	CUresult e;
-
-	ring_begin();
-	e = ring_add_record(s, ev);
-	ring_end();
-	return e;
-}
-
-CUresult ring_put_wait(CUstream s, CUevent ev)
-{
-	CUresult e;
-
-	ring_begin();
-	e = ring_add_wait(s, ev->stream_slot, ev->target);
-	ring_end();
-	return e;
-}
-
 bool word_reached(const uint32_t *done, uint32_t target)
 {
 	return (int32_t)(load_acquire(done) - target) >= 0;

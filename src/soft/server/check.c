@@ -16,6 +16,8 @@ static const uint32_t sizes[SOFT_OP_COUNT] = {
 	[SOFT_OP_HOST] = sizeof(struct soft_record_host),
 	[SOFT_OP_FREE] = sizeof(struct soft_record_free),
 	[SOFT_OP_VALUE] = sizeof(struct soft_record_value),
+	[SOFT_OP_SHARED_RECORD] = sizeof(struct soft_record_shared),
+	[SOFT_OP_SHARED_WAIT] = sizeof(struct soft_record_shared),
 };
 
 int check_header(const struct soft_record *r, uint32_t available, uint32_t to_end)

@@ -17,6 +17,7 @@ union record {
 	struct soft_record_host host;
 	struct soft_record_free free;
 	struct soft_record_value value;
+	struct soft_record_shared shared;
 	uint8_t bytes[SOFT_RECORD_MAX];
 };
 

@@ -17,6 +17,7 @@
 #include "base/shm.h"
 #include "soft/server/check.h"
 #include "soft/server/request.h"
+#include "soft/server/ipc_event.h"
 
 #define ASK_MS 5000 /* who does not become a client has so long between questions */
 
@@ -158,6 +159,7 @@ static void release(struct client *c)
 		}
 	}
 	share_client_gone(c);
+	ipc_event_client_gone(c);
 	if (c->attached) {
 		request_keep_unsupported(c);
 		dev->n_attached--;

@@ -82,6 +82,10 @@ struct op {
 			uint64_t address, value;
 			uint32_t unit, mode;
 		} value;
+		struct {
+			uint64_t key;
+			uint32_t index, ticket;
+		} shared;
 	};
 };
 

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "soft/server/check.h"
 #include "soft/server/device.h"
+#include "soft/server/ipc_event.h"
 
 #define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
 
@@ -81,6 +82,12 @@ static int fill(struct client *c, struct group *g, struct op *op, const union re
 		op->value.unit = r->value.unit;
 		op->value.mode = r->value.mode;
 		return 0;
+	case SOFT_OP_SHARED_RECORD:
+	case SOFT_OP_SHARED_WAIT:
+		op->shared.key = r->shared.key;
+		op->shared.index = r->shared.index;
+		op->shared.ticket = r->shared.ticket;
+		return 0;
 	default:
 		return 0;
 	}
@@ -89,7 +96,8 @@ static int fill(struct client *c, struct group *g, struct op *op, const union re
 /* Somebody may wait for it even after an error. */
 static bool still_counts(uint16_t kind)
 {
-	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST;
+	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST ||
+	       kind == SOFT_OP_SHARED_RECORD;
 }
 
 static int take(struct client *c, const union record *r)
@@ -103,6 +111,9 @@ static int take(struct client *c, const union record *r)
 		return 0;
 	}
 	if (!g) { /* the context was destroyed by another thread meanwhile */
+		if (r->r.op == SOFT_OP_SHARED_RECORD) {
+			ipc_event_reached(c, r->shared.index, r->shared.key, r->shared.ticket);
+		}
 		stream_publish(c, r->r.stream);
 		return 0;
 	}

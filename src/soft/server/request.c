@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "soft/server/request.h"
+#include "soft/server/ipc_event.h"
 
 static CUresult attach(struct client *c, struct answer *a)
 {
@@ -119,6 +120,8 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 		return request_global_get(c, q, a);
 	case SOFT_REQ_GROUP:
 		return request_group_control(c, q, a);
+	case SOFT_REQ_EVENT:
+		return ipc_event_request(c, q, a);
 	case SOFT_REQ_CONTROL_OPEN:
 		return request_control_open(c, q, a);
 	default:

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "soft/server/device.h"
+#include "soft/server/ipc_event.h"
 #include "soft/server/shadow.h"
 
 #define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
@@ -57,6 +58,10 @@ void op_free(struct op *op)
 	}
 	if (op->kind == SOFT_OP_HOST && op->started) {
 		op->stream->group->client->host_calls--;
+	}
+	if (op->kind == SOFT_OP_SHARED_RECORD) { /* reached, or it never will be */
+		ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
+				  op->shared.ticket);
 	}
 	list_remove(&op->in_copies);
 	list_remove(&op->in_stream);
@@ -218,8 +223,7 @@ static bool start_copy(struct group *g, struct op *op)
 			   "a copy or memset reaches outside valid memory");
 		return false;
 	}
-	if (op->copy.width * op->copy.height <= INLINE_BYTES &&
-	    !g->client->dev->opt.copy_bytes_s) {
+	if (op->copy.width * op->copy.height <= INLINE_BYTES && !g->client->dev->opt.copy_bytes_s) {
 		uint64_t bytes;
 
 		copy_part(op, INLINE_BYTES, &bytes);
@@ -277,6 +281,8 @@ static bool start(struct group *g, struct op *op)
 		return true;
 	case SOFT_OP_VALUE:
 		return start_value(g, op);
+	case SOFT_OP_SHARED_WAIT:
+		return ipc_event_over(c, op->shared.index, op->shared.key, op->shared.ticket);
 	default:
 		return true;
 	}
