@@ -1,6 +1,7 @@
 /* Moves, comparisons, selections, conversions. */
 #include "soft/server/exec/decode.h"
 #include "soft/server/exec/decode_arith.h"
+#include "soft/server/exec/integer.h"
 
 #include <errno.h>
 #include <string.h>
@@ -76,6 +77,42 @@ static int fresh_copy(struct decoder *d, uint32_t *ref, bool wide)
 	return err;
 }
 
+/* Bytes: from the highest part down. */
+static int pack_bytes(struct decoder *d, const struct ptx_operand *v, uint32_t *ret)
+{
+	struct op op = dec_op(d, op_pack_bytes);
+	int err = dec_source(d, &v->args[v->n_args - 1], TY_U8, &op.b);
+
+	for (uint32_t i = v->n_args - 1; err == 0 && i-- > 0;) {
+		err = dec_source(d, &v->args[i], TY_U8, &op.a);
+		if (err == 0) {
+			err = dec_new_register(d, TY_U32, &op.d);
+		}
+		if (err == 0) {
+			err = dec_emit(d, &op);
+		}
+		op.b = op.d;
+	}
+	*ret = op.d;
+	return err;
+}
+
+static int unpack_bytes(struct decoder *d, const struct ptx_operand *v, uint32_t from)
+{
+	struct op op = dec_op(d, op_unpack_byte);
+	int err = 0;
+
+	op.a = from;
+	for (uint32_t i = 0; err == 0 && i < v->n_args; i++) {
+		op.imm = 8 * i;
+		err = dec_dest(d, &v->args[i], TY_U8, &op.d);
+		if (err == 0) {
+			err = dec_emit(d, &op);
+		}
+	}
+	return err;
+}
+
 /* {a, b, c, d} of n parts to one register of n * part bytes: by halves. */
 static int pack(struct decoder *d, const struct ptx_operand *v, enum exec_type whole, uint32_t *ret)
 {
@@ -84,6 +121,9 @@ static int pack(struct decoder *d, const struct ptx_operand *v, enum exec_type w
 	uint32_t half[2];
 	int err = 0;
 
+	if (v->n_args == dec_type_bytes(whole) && v->n_args <= 4) {
+		return pack_bytes(d, v, ret);
+	}
 	if (v->n_args == 4 && dec_type_bytes(whole) == 8) {
 		for (int i = 0; err == 0 && i < 2; i++) {
 			struct ptx_operand two = { .kind = PTX_VECTOR,
@@ -121,6 +161,9 @@ static int unpack(struct decoder *d, const struct ptx_operand *v, enum exec_type
 	int err = fresh_copy(d, &from, dec_is_wide(whole));
 
 	op.a = from;
+	if (err == 0 && v->n_args == dec_type_bytes(whole) && v->n_args <= 4) {
+		return unpack_bytes(d, v, from);
+	}
 	if (v->n_args == 4 && dec_type_bytes(whole) == 8) {
 		for (int i = 0; err == 0 && i < 2; i++) {
 			err = dec_new_register(d, TY_U32, half[i]);

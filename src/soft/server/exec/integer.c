@@ -150,3 +150,21 @@ int op_nonzero(struct warp *w, const struct op *o, uint32_t m)
 	}
 	return STEP_NEXT;
 }
+
+int op_pack_bytes(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		lane_set(w, o->d, false, lane,
+			 (lane_get(w, o->a, false, lane) & 0xff) | lane_get(w, o->b, false, lane)
+									   << 8);
+	}
+	return STEP_NEXT;
+}
+
+int op_unpack_byte(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		lane_set(w, o->d, false, lane, lane_get(w, o->a, false, lane) >> o->imm & 0xff);
+	}
+	return STEP_NEXT;
+}

@@ -23,5 +23,8 @@ enum integer_op {
 enum { INTEGER_CLAMP = 1, INTEGER_SIGNED = 2, INTEGER_HIGH = 4, INTEGER_RELU = 8 };
 /* p = (d != 0) sub r, behind a lop3: a = its result. */
 int op_nonzero(struct warp *w, const struct op *o, uint32_t m);
+/* mov of bytes: d = the low one of a, below b; d = the byte of a from bit imm on. */
+int op_pack_bytes(struct warp *w, const struct op *o, uint32_t m);
+int op_unpack_byte(struct warp *w, const struct op *o, uint32_t m);
 
 #endif
