@@ -146,6 +146,8 @@ struct CUmodule_st {
 	uint32_t id;
 	unsigned arch;	      /* of its PTX: 75 of sm_75 */
 	CUlibrary library;    /* that it belongs to, or NULL */
+	uint64_t managed;     /* where its variables lie when some are managed; 0: none is */
+	size_t managed_bytes;
 	CUfunction functions; /* a list */
 };
 

@@ -419,26 +419,31 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, co
 	return e ? e : module_global(m, name, ret, ret_bytes);
 }
 
-/* Managed variables are refused when a module is loaded, and host functions of libraries need the
- * runtime's tables. */
+CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
+{
+	struct range range;
+	CUdeviceptr address;
+	CUcontext ctx;
+	CUresult e = cuLibraryGetGlobal(&address, ret_bytes, l, name);
 
-static CUresult none_named(CUlibrary l, const char *name)
+	if (e) {
+		return e;
+	}
+	if (!memory_find(address, &ctx, &range) || range.kind != RANGE_MANAGED) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (ret) {
+		*ret = address;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Functions that host and device share are the runtime library's matter. */
+CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
 {
 	CUresult e = check_library(l);
 
-	return e ? e : name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
-{
-	(void)ret;
-	(void)ret_bytes;
-	return none_named(l, name);
-}
-
-CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
-{
-	return ret ? none_named(l, name) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : ret && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult library_function(CUkernel k, CUfunction *ret)

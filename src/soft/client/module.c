@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/shm.h"
 #include "soft/client/client.h"
 #include "soft/client/image.h"
@@ -27,6 +29,36 @@ static int image_descriptor(const struct image *i)
 	memcpy(p, i->data, i->bytes);
 	shm_unmap(p, i->bytes);
 	return fd;
+}
+
+/* Managed variables appear at their device address in this process too. */
+static CUresult map_managed(CUmodule m, uint64_t address, int fd)
+{
+	CUcontext ctx = m->context;
+	struct stat st;
+	size_t bytes;
+
+	if (fstat(fd, &st) < 0 || st.st_size <= 0) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	bytes = (size_t)st.st_size;
+	if (address < ctx->window_base || bytes > ctx->window_bytes ||
+	    address - ctx->window_base > ctx->window_bytes - bytes ||
+	    mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 fd, 0) == MAP_FAILED) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	m->managed = address;
+	m->managed_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+static void unmap_managed(CUmodule m)
+{
+	if (m->managed) {
+		mmap((void *)(uintptr_t)m->managed, m->managed_bytes, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	}
 }
 
 /* What compilers tell when they are asked to be verbose. */
@@ -58,7 +90,7 @@ CUresult module_load(CUcontext ctx, const char *name, const struct image *i, str
 	struct soft_reply r = { 0 };
 	CUmodule m;
 	CUresult e;
-	int fd;
+	int fd, managed = -1;
 
 	if (!i->bytes || i->bytes > SOFT_MAX_PTX_BYTES) {
 		return CUDA_ERROR_INVALID_IMAGE;
@@ -69,9 +101,10 @@ CUresult module_load(CUcontext ctx, const char *name, const struct image *i, str
 	}
 	q.index = j ? j->target : 0;
 	snprintf(q.name, sizeof(q.name), "%s", name);
-	e = link_call(&q, fd, &r, sizeof(r), NULL);
+	e = link_call(&q, fd, &r, sizeof(r), &managed);
 	close(fd);
 	if (e) {
+		fd_close(managed);
 		jit_error(j, r.text);
 		return e;
 	}
@@ -83,6 +116,14 @@ CUresult module_load(CUcontext ctx, const char *name, const struct image *i, str
 		m->arch = (unsigned)r.value;
 	}
 	pthread_mutex_unlock(&soft.lock);
+	if (m && managed >= 0) {
+		e = map_managed(m, r.bytes, managed);
+	}
+	fd_close(managed);
+	if (e) {
+		module_unload(m);
+		return e;
+	}
 	*ret = m;
 	if (m && j && j->verbose && j->info) {
 		tell_functions(m, j);
@@ -198,6 +239,7 @@ CUresult module_unload(CUmodule m)
 	memory_drop_module(m->context, m->id);
 	q.context = m->context->slot;
 	q.object = m->id;
+	unmap_managed(m);
 	e = link_call(&q, -1, &r, sizeof(r), NULL);
 	pthread_mutex_lock(&soft.lock);
 	module_forget(m);
@@ -381,6 +423,7 @@ CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *r
 	range.address = r.value;
 	range.bytes = r.bytes;
 	range.module = m->id + 1;
+	range.kind = r.value32 ? RANGE_MANAGED : RANGE_DEVICE;
 	return memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
 						    : memory_note(m->context, &range);
 }

@@ -62,6 +62,9 @@ void exec_module_bind(struct exec_module *m, uint64_t device_address, void *host
 int exec_module_global(const struct exec_module *m, const char *name, uint64_t *ret_address,
 		       uint64_t *ret_bytes);
 
+/* Whether that variable, or with NULL any, is .managed: programs use it at its device address. */
+bool exec_module_managed(const struct exec_module *m, const char *name);
+
 const struct exec_function *exec_module_function(const struct exec_module *m,
 						 const char *name); /* or NULL */
 unsigned exec_module_functions(const struct exec_module *m);

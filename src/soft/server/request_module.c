@@ -60,6 +60,35 @@ static uint32_t free_module_slot(struct client *c)
 	return c->n_modules - 16;
 }
 
+/* Variables of a module with .managed ones lie in pinned memory, all of them, which the reply
+ * carries: its address is in reply.bytes. */
+static CUresult pin_globals(struct client *c, const struct soft_request *q, uint64_t bytes,
+			    struct answer *a)
+{
+	struct soft_request alloc = { .op = SOFT_REQ_ALLOC,
+				      .context = q->context,
+				      .object = SOFT_MEMORY_PINNED,
+				      .value = bytes };
+	CUresult e = request_memory(c, &alloc, -1, a);
+
+	a->reply.bytes = e ? 0 : a->reply.value;
+	return e;
+}
+
+/* Lock held. Where its variables lie in the server; NULL: no memory. */
+static void *place_globals(struct module *m, struct device *dev, uint64_t bytes, uint64_t pinned)
+{
+	void *host;
+
+	m->globals = pinned ? pinned
+			    : memory_alloc(&m->group->memory, dev, bytes, SOFT_MEMORY_DEVICE, -1);
+	host = m->globals ? memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+	if (m->globals && !host) {
+		memory_free(&m->group->memory, dev, m->globals);
+	}
+	return host;
+}
+
 /* Gives the module's globals their memory and the module its number. */
 static CUresult module_place(struct client *c, const struct soft_request *q,
 			     struct exec_module *exec, uint64_t code_bytes, struct answer *a)
@@ -70,6 +99,14 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	uint32_t slot = UINT32_MAX;
 	void *host = NULL;
 
+	if (bytes && exec_module_managed(exec, NULL)) {
+		CUresult e = pin_globals(c, q, bytes, a);
+
+		if (e) {
+			free(m);
+			return e;
+		}
+	}
 	pthread_mutex_lock(&dev->lock);
 	if (m) {
 		m->group = request_group(c, q);
@@ -78,12 +115,11 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 		slot = m->group ? free_module_slot(c) : UINT32_MAX;
 	}
 	if (slot != UINT32_MAX && bytes) {
-		m->globals = memory_alloc(&m->group->memory, dev, bytes, SOFT_MEMORY_DEVICE, -1);
-		host = m->globals ? memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+		host = place_globals(m, dev, bytes, a->reply.bytes);
 		slot = host ? slot : UINT32_MAX;
 	}
 	pthread_mutex_unlock(&dev->lock);
-	if (slot == UINT32_MAX) {
+	if (slot == UINT32_MAX) { /* what was pinned goes with the context */
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -317,5 +353,6 @@ CUresult request_global_get(struct client *c, const struct soft_request *q, stru
 	}
 	a->reply.value = address;
 	a->reply.bytes = bytes;
+	a->reply.value32 = exec_module_managed(m->exec, q->name);
 	return CUDA_SUCCESS;
 }

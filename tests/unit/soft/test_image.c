@@ -425,6 +425,57 @@ static void libraries_that_cannot_be_loaded_are_refused(void **state)
 	assert_int_equal(rig_run(refuse_libraries, NULL), 0);
 }
 
+/* A managed variable beside a plain one; the kernel adds the plain one to it. */
+static void use_managed(void *arg)
+{
+	static const char text[] =
+		HEAD ".visible .global .align 4 .u32 plain = 30;\n"
+		     ".visible .global .attribute(.managed) .align 4 .u32 both = 5;\n"
+		     ".visible .entry add(.param .u64 unused)\n{\n"
+		     "	.reg .b32 %r<4>;\n"
+		     "	ld.global.u32 %r1, [plain];\n	ld.global.u32 %r2, [both];\n"
+		     "	add.u32 %r3, %r1, %r2;\n	st.global.u32 [both], %r3;\n	ret;\n}\n";
+	volatile uint32_t *both;
+	CUdeviceptr address, plain_at;
+	uint32_t value;
+	CUfunction f;
+	CUlibrary l;
+	CUmodule m;
+	size_t bytes;
+
+	(void)arg;
+	context();
+	for (int i = 0; i < 3; i++) {
+		CU(cuLibraryLoadData(&l, text, NULL, NULL, 0, NULL, NULL, 0));
+		CU(cuLibraryGetManaged(&address, &bytes, l, "both"));
+		CHECK(bytes == 4);
+		CU_IS(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(&plain_at, &bytes, l, "plain"));
+		CU(cuLibraryGetGlobal(&plain_at, &bytes, l, "plain"));
+		both = (volatile uint32_t *)(uintptr_t)address;
+		CHECK(*both == 5);
+		*both = 12;
+		CU(cuLibraryGetModule(&m, l));
+		CU(cuModuleGetFunction(&f, m, "add"));
+		result_of(f, 0);
+		CHECK(*both == 42);
+		CU(cuMemcpyDtoH_v2(&value, address, 4));
+		CHECK(value == 42);
+		CU(cuMemcpyDtoD_v2(plain_at, address, 4));
+		result_of(f, 0);
+		CHECK(*both == 84);
+		CU(cuLibraryUnload(l));
+	}
+}
+
+static void managed_variables_are_the_programs_too(void **state)
+{
+	struct soft_stats before = rig_settled();
+
+	(void)state;
+	assert_int_equal(rig_run(use_managed, NULL), 0);
+	assert_int_equal(rig_settled().pinned_used, before.pinned_used);
+}
+
 static void list_functions(void *arg)
 {
 	CUmoduleLoadingMode mode;
@@ -486,6 +537,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_linked_is_named),
 		cmocka_unit_test(a_library_serves_every_context),
 		cmocka_unit_test(libraries_that_cannot_be_loaded_are_refused),
+		cmocka_unit_test(managed_variables_are_the_programs_too),
 		cmocka_unit_test(a_module_lists_its_functions),
 	};
 

@@ -233,6 +233,8 @@ static int place_variable(struct loader *l, const struct ptx_variable *v, bool i
 				      : load_no_memory(l);
 	}
 	m->global_bytes = var->offset + bytes;
+	var->managed = strstr(v->attributes, ".managed") != NULL;
+	m->managed |= var->managed;
 	if (v->space == PTX_CONST) {
 		m->const_bytes += bytes;
 	}
@@ -656,6 +658,13 @@ int exec_module_global(const struct exec_module *m, const char *name, uint64_t *
 	*ret_address = m->address + v->offset;
 	*ret_bytes = v->bytes;
 	return 0;
+}
+
+bool exec_module_managed(const struct exec_module *m, const char *name)
+{
+	const struct exec_variable *v = name ? strmap_get(&m->variables, name) : NULL;
+
+	return name ? v && v->managed : m->managed;
 }
 
 const struct exec_function *exec_module_function(const struct exec_module *m, const char *name)

@@ -283,6 +283,7 @@ struct exec_block {
 struct exec_variable {
 	uint64_t offset, bytes;
 	char *name; /* borrowed from the map */
+	bool managed;
 };
 
 struct exec_init_reloc {
@@ -304,6 +305,7 @@ struct exec_module {
 	uint64_t address;
 	uint64_t operations; /* decoded so far, of all kernels */
 	uint64_t code_base;  /* address of function 0 */
+	bool managed;	     /* some variable is */
 };
 
 #define REF(T, w, r) ((T *)((w)->place[(uint8_t)(r)] + (r)))
