@@ -75,9 +75,10 @@ static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32
 		typedef T T_;                                                                      \
 		const S *a = REF(const S, w, o->a);                                                \
 		const S *b = REF(const S, w, o->b);                                                \
-		int32_t c[EXEC_LANES] ALIGNED(32);                                                 \
+		int32_t c[EXEC_LANES] ALIGNED(64);                                                 \
                                                                                                    \
-		for (unsigned i = 0; i < EXEC_LANES; i++) {                                        \
+		LANES_LOOP                                                                         \
+		{                                                                                  \
 			c[i] = (expr) ? -1 : 0;                                                    \
 		}                                                                                  \
 		setp_finish(w, o, m, pack_lanes(c));                                               \
@@ -350,6 +351,8 @@ const struct handlers EXEC_TABLE = {
 	.store = { [SP_GENERIC] = store_generic, [SP_GLOBAL] = store_global,
 		[SP_SHARED] = store_shared,
 		   [SP_LOCAL] = store_local },
+	.atom_add = { [SP_GENERIC] = atom_add_generic, [SP_GLOBAL] = atom_add_global,
+		      [SP_SHARED] = atom_add_shared },
 	.load_word = { [SP_GENERIC] = { load_generic_4, load_generic_8 },
 		       [SP_GLOBAL] = { load_global_4, load_global_8 },
 		       [SP_SHARED] = { load_shared_4, load_shared_8 } },

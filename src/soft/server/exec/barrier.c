@@ -10,15 +10,19 @@ static bool is_complete(const struct exec_block *b, unsigned n)
 	uint32_t threads = bar->extra;
 	bool all = true, some = false;
 
-	for (uint32_t i = 0; i < b->n_warps; i++) {
+	/* The last ones are the last to come. */
+	for (uint32_t i = b->n_warps; i-- > 0;) {
 		const struct warp *w = &b->warps[i];
 		uint32_t arrived = w->arrived[n];
 		bool whole = (arrived | w->idle) == ~0u;
 
+		if (!whole && !bar->expected) {
+			return false;
+		}
 		some = some || arrived;
 		all = all && whole;
 		/* A warp counts as 32 even when it is the last, short one. */
-		threads += arrived && whole ? EXEC_LANES : (uint32_t)__builtin_popcount(arrived);
+		threads += arrived && whole ? EXEC_LANES : lane_count(arrived);
 	}
 	return bar->expected ? threads >= bar->expected : all && some;
 }
@@ -53,8 +57,8 @@ static void open_barrier(struct exec_block *b, unsigned n)
 	for (uint32_t i = 0; i < b->n_warps; i++) {
 		const struct warp *w = &b->warps[i];
 
-		red.total += (uint32_t)__builtin_popcount(w->arrived[n]);
-		red.count += (uint32_t)__builtin_popcount(w->arrived[n] & w->red_in[n]);
+		red.total += lane_count(w->arrived[n]);
+		red.count += lane_count(w->arrived[n] & w->red_in[n]);
 	}
 	for (uint32_t i = 0; i < b->n_warps; i++) {
 		struct warp *w = &b->warps[i];

@@ -184,6 +184,9 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 		err = dec_fail(d, "atomics work on global and shared memory");
 	}
 	op.space = (uint8_t)space;
+	if (what == ATOM_ADD && (t == TY_U32 || t == TY_S32) && op.type2 == ATOM_PLAIN) {
+		op.fn = d->h->atom_add[space];
+	}
 	if (err == 0 && op.n > 1) {
 		return emit_vector(d, &op, in, dest);
 	}

@@ -307,8 +307,12 @@ int op_bar(struct warp *w, const struct op *o, uint32_t m)
 		return exec_fault_set(w, o, EXEC_FAULT_TRAP, first, number,
 				      "a barrier's number or count is not valid");
 	}
-	each_lane (m, lane) {
-		same |= (uint32_t)(REF(const uint32_t, w, o->a)[lane] == number) << lane;
+	if ((o->a & REF_MASK) == REF_CONST) {
+		same = m;
+	} else {
+		each_lane (m, lane) {
+			same |= (uint32_t)(REF(const uint32_t, w, o->a)[lane] == number) << lane;
+		}
 	}
 	if (m & ~same) {
 		leave_behind(w, m & ~same, w->pc - 1);

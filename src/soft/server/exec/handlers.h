@@ -105,6 +105,7 @@ struct handlers {
 	op_fn load_word[SP_PARAM + 1]
 		       [2]; /* one 32-bit or 64-bit element into a register of that size; or NULL */
 	op_fn store_word[SP_PARAM + 1][2];
+	op_fn atom_add[SP_PARAM + 1]; /* of 32-bit words */
 };
 
 extern const struct handlers exec_handlers_base;

@@ -381,9 +381,10 @@ HANDLER(load_param)
 		return load_param_lanes(w, o, m);
 	}
 	at = REF(const uint64_t, w, o->a)[0] + (uint64_t)o->imm;
-	p = exec_lane_pointer(w, o, SP_PARAM, (unsigned)__builtin_ctz(m), at, bytes, false);
-	if (!p) {
-		return STEP_FAULT;
+	p = (const uint8_t *)w->block->launch.params + at;
+	if (unlikely(at & (bytes - 1) || at >= w->block->f->info.param_bytes ||
+		     w->block->f->info.param_bytes - at < bytes)) {
+		return load_param_lanes(w, o, m);
 	}
 	for (unsigned k = 0; k < o->n; k++) {
 		uint64_t v = read_element(p + k * o->size, o->size, o->sub);
@@ -444,6 +445,7 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
 GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
 
+#include "soft/server/exec/mem_atom.h"
 #include "soft/server/exec/mem_word.h"
 
 #endif

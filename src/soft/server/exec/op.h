@@ -323,6 +323,12 @@ static ALWAYS_INLINE bool lane_in(uint32_t m, unsigned lane)
 	return m >> lane & 1;
 }
 
+/* Nearly always all of them. */
+static ALWAYS_INLINE uint32_t lane_count(uint32_t m)
+{
+	return m == ~0u ? EXEC_LANES : (uint32_t)__builtin_popcount(m);
+}
+
 #define each_lane(m, i)                                                                            \
 	for (uint32_t left_ = (m), i; left_ && (i = (uint32_t)__builtin_ctz(left_), true);         \
 	     left_ &= left_ - 1)

@@ -105,6 +105,12 @@ static bool regroup(struct warp *w, bool oldest)
 {
 	struct group *g, chosen;
 
+	if (w->mask && w->n_groups == 0 && w->state == GROUP_READY) {
+		w->stop_pc = UINT32_MAX; /* the last to come to a barrier */
+		w->streak = 0;
+		w->forced = oldest;
+		return true;
+	}
 	if (w->mask) {
 		exec_group_save(w, &w->groups[w->n_groups++]);
 		w->mask = 0;
@@ -157,7 +163,7 @@ bool exec_warp_ready(const struct warp *w)
 static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 {
 	const struct op *code = w->code;
-	const uint64_t lanes = (uint64_t)__builtin_popcount(w->mask);
+	const uint64_t lanes = lane_count(w->mask);
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
