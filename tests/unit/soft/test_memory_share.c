@@ -85,6 +85,7 @@ static void exporter(void *unused)
 	rig_context();
 	CU(cuMemAlloc_v2(&p, 100000));
 	CU(cuMemsetD32_v2(p, 42, 25000));
+	CU(cuCtxSynchronize());
 	CU(cuIpcGetMemHandle(&h, p));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle_v2(&q, h, 1));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, 16));
