@@ -1,4 +1,4 @@
-/* `gbpf status`, `on`, `off`, `shutdown` and `device`: gbpfd itself. */
+/* `gbpf status`, `on`, `off` and `shutdown`: gbpfd itself. */
 #include <string.h>
 
 #include "cli/client.h"
@@ -150,66 +150,6 @@ static int cmd_status(struct cli *c)
 	return CLI_OK;
 }
 
-/* Tenants come as a number or as a list of them. */
-static uint64_t how_many(const json_t *device)
-{
-	const json_t *v = json_object_get(device, "tenants");
-
-	return json_is_array(v) ? json_array_size(v) : cli_u64(device, "tenants");
-}
-
-static void policy_cell(struct cli_table *t, const json_t *device)
-{
-	uint64_t version = cli_u64(device, "policy_version");
-
-	if (version) {
-		cli_table_cell(t, "%s@%llu", cli_text(device, "policy"),
-			       (unsigned long long)version);
-	} else {
-		cli_table_cell(t, "%s", "");
-	}
-}
-
-static int cmd_device(struct cli *c)
-{
-	json_t *result = NULL, *d;
-	struct cli_table t;
-	size_t i;
-	int code = cli_call(c, "device", "device.list", NULL, &result);
-
-	if (code != CLI_OK) {
-		return code;
-	}
-	if (c->json) {
-		return cli_json(c, "device", result);
-	}
-	cli_table_init(&t);
-	cli_table_column(&t, "GPU", true);
-	cli_table_column(&t, "KIND", false);
-	cli_table_column(&t, "NAME", false);
-	cli_table_column(&t, "PROGRAMS", true);
-	cli_table_column(&t, "POLICY", false);
-	cli_table_column(&t, "UUID", false);
-	json_array_foreach(json_object_get(result, "devices"), i, d)
-	{
-		cli_table_cell(&t, "%llu", (unsigned long long)cli_u64(d, "gpu"));
-		cli_table_cell(&t, "%s", cli_text(d, "kind"));
-		cli_table_cell(&t, "%s", cli_text(d, "name"));
-		cli_table_cell(&t, "%llu", (unsigned long long)how_many(d));
-		policy_cell(&t, d);
-		cli_table_cell(&t, "%s", cli_text(d, "uuid"));
-	}
-	if (t.n) {
-		cli_table_print(&t, stdout, c->color_out);
-	} else {
-		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that "
-			    "use them.");
-	}
-	cli_table_finish(&t);
-	json_decref(result);
-	return CLI_OK;
-}
-
 const struct cli_verb verb_status = {
 	.name = "status",
 	.args = "",
@@ -240,12 +180,4 @@ const struct cli_verb verb_shutdown = {
 	.doc = "ask gbpfd to leave; programs run on",
 	.page = "gbpf.1",
 	.run = cmd_shutdown,
-};
-
-const struct cli_verb verb_device = {
-	.name = "device",
-	.args = "",
-	.doc = "list the GPUs that gbpfd knows",
-	.page = "gbpf.1",
-	.run = cmd_device,
 };

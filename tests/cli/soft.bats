@@ -1,0 +1,99 @@
+# The soft GPU as a user meets it: what it tells of itself, what it does not have, and --check.
+load helper
+
+# A program with two kernels: right leaves things alone, wrong reads what nobody wrote and runs over the end of 400 bytes.
+program() {
+	cat >kernels.c <<-'END'
+		#include <stdio.h>
+		#include <string.h>
+		typedef unsigned long long ptr;
+		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);
+		int cuModuleGetFunction(void **, void *, const char *), cuMemAlloc_v2(ptr *, size_t), cuCtxSynchronize(void);
+		int cuMemsetD8_v2(ptr, unsigned char, size_t), cuTexRefCreate(void **);
+		int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+				   void **);
+		static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+			".visible .entry k(.param .u64 a)\n{\n.reg .b32 %r<3>; .reg .b64 %d<4>;\n"
+			"ld.param.u64 %d0, [a];\nmov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, 4;\nadd.u64 %d2, %d0, %d1;\n"
+			"ld.global.u32 %r1, [%d2];\nst.global.u32 [%d2], %r1;\nret;\n}\n";
+		int main(int n, char **arg)
+		{
+			int wrong = n > 1 && strcmp(arg[1], "wrong") == 0;
+			void *ctx, *m, *f;
+			ptr p;
+			void *args[] = { &p };
+			if (cuInit(0) || cuCtxCreate_v2(&ctx, 0, 0) || cuModuleLoadData(&m, ptx) ||
+			    cuModuleGetFunction(&f, m, "k") || cuMemAlloc_v2(&p, 400))
+				return 9;
+			cuTexRefCreate(&m);
+			if (!wrong)
+				cuMemsetD8_v2(p, 1, 400);
+			if (cuLaunchKernel(f, 1, 1, 1, wrong ? 101 : 100, 1, 1, 0, 0, args, 0) || cuCtxSynchronize())
+				return 8;
+			puts("done");
+			if (n > 1 && strcmp(arg[1], "wait") == 0)
+				getchar();
+			return n > 2 ? 7 : 0;
+		}
+	END
+	gcc -w -o kernels kernels.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+}
+
+@test "without a soft GPU, device --soft says how one starts" {
+	run "$GBPF" device --soft
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"no soft GPU runs"*"gbpf run --device soft"* ]]
+	run "$GBPF" device --pid 1
+	[ "$status" -eq 2 ]
+}
+
+@test "device --soft shows memory and contexts while a program runs" {
+	program
+	mkfifo go
+	"$GBPF" run --device soft ./kernels wait <go >out &
+	exec 3>go
+	wait_for grep -q done out
+	run "$GBPF" --json device --soft
+	[ "$status" -eq 0 ]
+	json 'len(d["gpus"]) == 1 and d["gpus"][0]["memory_used_bytes"] >= 400'
+	json 'len(d["contexts"]) == 1 and d["contexts"][0]["launches"] == 1 and d["contexts"][0]["enabled"]'
+	run "$GBPF" device --soft
+	[[ "$output" == *"PID"*"enabled"* ]]
+	exec 3>&-
+	wait
+}
+
+@test "device --unsupported counts what was asked for in vain" {
+	program
+	"$GBPF" run --device soft ./kernels
+	"$GBPF" run --device soft ./kernels
+	run "$GBPF" --json device --unsupported
+	[ "$status" -eq 0 ]
+	json 'd["unsupported"] == [{"function": "cuTexRefCreate", "calls": 2}]'
+	run "$GBPF" device --unsupported
+	[[ "$output" == *"2  cuTexRefCreate"* ]]
+}
+
+@test "run --check is silent about a right program and keeps its exit code" {
+	program
+	run --separate-stderr "$GBPF" run --check ./kernels
+	[ "$status" -eq 0 ]
+	[ "$output" = done ]
+	[[ "$stderr" == *"nothing found"* ]]
+	run "$GBPF" run --check ./kernels right 7
+	[ "$status" -eq 7 ]
+}
+
+@test "run --check names line, thread and fault, and exits with 1" {
+	program
+	run --separate-stderr "$GBPF" run --check ./kernels wrong
+	[ "$status" -eq 1 ]
+	[ "$output" = done ]
+	[[ "$stderr" == *":11: kernel k, block 0,0,0, thread 0: reads 4 bytes of device memory at 0x"*"nothing has written"* ]]
+	[[ "$stderr" == *":11: kernel k, block 0,0,0, thread 100: reads 4 bytes at 0x"*"0 bytes behind the end of an allocation"* ]]
+	[[ "$stderr" == *":12: kernel k, block 0,0,0, thread 100: writes 4 bytes"* ]]
+	[[ "$stderr" == *"3 faults found"* ]]
+	run "$GBPF" run --check --device nvidia ./kernels
+	[ "$status" -eq 125 ]
+
+}
