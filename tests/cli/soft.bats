@@ -31,6 +31,7 @@ program() {
 			if (cuLaunchKernel(f, 1, 1, 1, wrong ? 101 : 100, 1, 1, 0, 0, args, 0) || cuCtxSynchronize())
 				return 8;
 			puts("done");
+			fflush(stdout);
 			if (n > 1 && strcmp(arg[1], "wait") == 0)
 				getchar();
 			return n > 2 ? 7 : 0;
@@ -51,7 +52,7 @@ program() {
 	program
 	mkfifo go
 	"$GBPF" run --device soft ./kernels wait <go >out &
-	exec 3>go
+	exec 7>go
 	wait_for grep -q done out
 	run "$GBPF" --json device --soft
 	[ "$status" -eq 0 ]
@@ -59,7 +60,7 @@ program() {
 	json 'len(d["contexts"]) == 1 and d["contexts"][0]["launches"] == 1 and d["contexts"][0]["enabled"]'
 	run "$GBPF" device --soft
 	[[ "$output" == *"PID"*"enabled"* ]]
-	exec 3>&-
+	exec 7>&-
 	wait
 }
 
