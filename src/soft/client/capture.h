@@ -25,6 +25,12 @@ struct copy;
 CUresult capture_copy(CUstream s, const struct copy *c, bool blocking, bool *ret);
 CUresult capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret);
 
+/* Stream-ordered memory. */
+CUresult capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret);
+CUresult capture_free(CUstream s, CUdeviceptr address, bool *ret);
+/* The program frees memory outside a capture; true: it is of a graph, and *ret_e is the answer. */
+bool graph_memory_freed(uint64_t address, CUresult *ret_e);
+
 /* Events. *ret: the record or wait has been captured and nothing is left to do. */
 CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret);
 CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret);

@@ -67,3 +67,40 @@ CUresult capture_memset(CUstream s, const CUDA_MEMSET_NODE_PARAMS *p, bool *ret)
 	e = work_memset(&w, p, s->context);
 	return e ? e : capture_add(s, &w);
 }
+
+CUresult capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool *ret)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = { .poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+							.location = { CU_MEM_LOCATION_TYPE_DEVICE,
+								      s->context->device } },
+					 .bytesize = bytes };
+	struct work w;
+	CUdeviceptr address;
+	CUresult e = capture_check(s, ret);
+
+	if (e || !*ret) {
+		return e;
+	}
+	e = ret_address ? work_alloc(&w, &p) : CUDA_ERROR_INVALID_VALUE;
+	if (e) {
+		return e;
+	}
+	address = w.alloc.params.dptr;
+	e = capture_add(s, &w);
+	if (!e) {
+		*ret_address = address;
+	}
+	return e;
+}
+
+CUresult capture_free(CUstream s, CUdeviceptr address, bool *ret)
+{
+	struct work w;
+	CUresult e = capture_check(s, ret);
+
+	if (e || !*ret) {
+		return e;
+	}
+	e = work_free(&w, address);
+	return e ? e : capture_add(s, &w);
+}

@@ -144,6 +144,6 @@ void graph_memory_get(struct graph_memory *m);
 void graph_memory_put(struct graph_memory *m);
 CUresult graph_copyable(CUgraph g); /* graphs that own memory exist once */
 CUresult graph_memory_launch(CUgraph g, bool auto_free);
-bool graph_memory_freed(uint64_t address); /* by the program; true: it is of a graph */
+void graph_memory_launched(CUgraph g); /* its work has been put: what it frees may go */
 
 #endif

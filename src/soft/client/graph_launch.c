@@ -199,6 +199,7 @@ CUresult exec_launch(CUgraphExec x, CUstream s)
 	ring_begin();
 	e = add_all(x, streams, s);
 	ring_end();
+	graph_memory_launched(x->graph);
 	return e;
 }
 

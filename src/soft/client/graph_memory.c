@@ -2,6 +2,8 @@
  * from then on; allocating and freeing in a launch only change who may use it. */
 #include <stdlib.h>
 
+#include "base/atomic.h"
+#include "soft/client/capture.h"
 #include "soft/client/graph.h"
 
 static struct graph_memory *all; /* soft.lock */
@@ -136,12 +138,15 @@ CUresult graph_copyable(CUgraph g)
 }
 
 /* A launch allocates and frees. What is allocated already may not be allocated again, unless the
- * exec frees by itself. */
+ * exec frees by itself. Live memory is a reference: it outlasts its graph. */
 CUresult graph_memory_launch(CUgraph g, bool auto_free)
 {
-	CUresult e = CUDA_SUCCESS;
 	uint64_t used, reserved;
+	CUresult e = CUDA_SUCCESS;
 
+	if (!load_relaxed(&all)) {
+		return e;
+	}
 	pthread_mutex_lock(&soft.lock);
 	for (uint32_t i = 0; i < g->n && !e && !auto_free; i++) {
 		const struct work *w = &g->nodes[i]->work;
@@ -151,35 +156,63 @@ CUresult graph_memory_launch(CUgraph g, bool auto_free)
 		}
 	}
 	for (uint32_t i = 0; i < g->n && !e; i++) {
-		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-			g->nodes[i]->work.alloc.memory->live = true;
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !w->alloc.memory->live) {
+			w->alloc.memory->live = true;
+			w->alloc.memory->refs++;
 		}
 	}
 	count(&used, &reserved);
-	for (uint32_t i = 0; i < g->n && !e; i++) {
-		struct graph_memory *m = g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE
-						 ? find(g->nodes[i]->work.free)
-						 : NULL;
-
-		if (m) {
-			m->live = false;
-		}
-	}
 	pthread_mutex_unlock(&soft.lock);
 	return e;
 }
 
-bool graph_memory_freed(uint64_t address)
+/* True when it was live. */
+static bool end_live(uint64_t address, bool *ret_known)
 {
 	struct graph_memory *m;
+	bool live;
 
 	pthread_mutex_lock(&soft.lock);
 	m = find(address);
-	if (m) {
+	live = m && m->live;
+	if (live) {
 		m->live = false;
 	}
 	pthread_mutex_unlock(&soft.lock);
-	return m != NULL;
+	if (live) {
+		graph_memory_put(m);
+	}
+	*ret_known = m != NULL;
+	return live;
+}
+
+void graph_memory_launched(CUgraph g)
+{
+	bool known;
+
+	if (!load_relaxed(&all)) {
+		return;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+			end_live(g->nodes[i]->work.free, &known);
+		}
+	}
+}
+
+bool graph_memory_freed(uint64_t address, CUresult *ret_e)
+{
+	bool known = false;
+
+	if (load_relaxed(&all)) {
+		*ret_e = end_live(address, &known) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!known) {
+		*ret_e = CUDA_SUCCESS;
+	}
+	return known;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, void *ret)

@@ -386,7 +386,7 @@ static CUresult release(uint64_t address, bool host)
 	CUresult e = soft_check();
 
 	e = e ? e : address ? capture_unsafe() : e;
-	if (e || !address) {
+	if (e || !address || (!host && graph_memory_freed(address, &e))) {
 		return e;
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||

@@ -227,10 +227,11 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 {
 	CUstream s;
 	uint64_t address;
+	bool captured;
 	CUresult e = soft_stream(h, pt, &s);
 
-	e = e ? e : capture_refuse(s);
-	if (e) {
+	e = e ? e : capture_alloc(s, ret, bytes, &captured);
+	if (e || captured) {
 		return e;
 	}
 	if (!given) {
@@ -289,10 +290,11 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 	struct range r;
 	CUcontext ctx;
 	CUstream s;
+	bool captured;
 	CUresult e = soft_stream(h, pt, &s);
 
-	e = e ? e : capture_refuse(s);
-	if (e) {
+	e = e ? e : capture_free(s, address, &captured);
+	if (e || captured || graph_memory_freed(address, &e)) {
 		return e;
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||

@@ -414,6 +414,56 @@ static void captures_go_on_in_graphs(void **state)
 	assert_int_equal(rig_run(into_program, NULL), 0);
 }
 
+static void memory_program(void *arg)
+{
+	CUdeviceptr p, outside;
+	uint32_t got = 0;
+	CUgraphExec x;
+
+	(void)arg;
+	prepare(CU_STREAM_NON_BLOCKING);
+	CU(cuMemAllocAsync(&outside, 64, s));
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CU(cuMemAllocAsync(&p, 4096, s));
+	CU(cuMemsetD32Async(p, 11, 1024, s));
+	CU(cuMemcpyDtoHAsync_v2(&got, p + 4092, 4, s));
+	CU(cuMemFreeAsync(p, s));
+	CU(cuStreamEndCapture(s, &g));
+	CHECK(nodes(g) == 4);
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	for (int i = 0; i < 3; i++) {
+		got = 0;
+		CU(cuGraphLaunch(x, s));
+		CU(cuStreamSynchronize(s));
+		CHECK(got == 11);
+	}
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, s)); /* the graph frees it */
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+	/* What a graph has allocated outlasts it until it is freed. */
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CU(cuMemAllocAsync(&p, 4096, s));
+	CU(cuMemsetD32Async(p, 12, 1024, s));
+	CU(cuStreamEndCapture(s, &g));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	CU(cuGraphLaunch(x, s));
+	CU(cuStreamSynchronize(s));
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+	CU(cuMemcpyDtoH_v2(&got, p, 4));
+	CHECK(got == 12);
+	CU(cuMemFreeAsync(p, s));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(&got, p, 4));
+	CU(cuMemFreeAsync(outside, s));
+	CU(cuStreamSynchronize(s));
+}
+
+static void stream_ordered_memory_becomes_nodes(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(memory_program, NULL), 0);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -439,6 +489,7 @@ int main(void)
 		cmocka_unit_test(captured_work_is_not_waited_for),
 		cmocka_unit_test(modes_forbid_what_they_say),
 		cmocka_unit_test(captures_go_on_in_graphs),
+		cmocka_unit_test(stream_ordered_memory_becomes_nodes),
 	};
 
 	return cmocka_run_group_tests_name("soft capture", tests, start, stop);
