@@ -11,7 +11,7 @@
 
 #define WINDOW_MIN (4ull << 30)
 #define FIRST_NS_PER_KINSN 20000u /* a guess, corrected by measuring */
-#define TAKE_BYTES (128u << 10)	  /* from the rings, in one turn */
+#define TAKE_BYTES (32u << 10)	  /* from the rings, in one turn */
 #define STEPS 1024		  /* of streams in one turn; a small copy counts for more */
 
 int device_init(struct device *dev, const struct device_options *opt)

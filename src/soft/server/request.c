@@ -53,9 +53,15 @@ static CUresult attach(struct client *c, struct answer *a)
 	if (!client_attach(c)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	a->reply.hello = (struct soft_hello){ SOFT_MAGIC,	SOFT_VERSION,	       dev->opt.sms,
-					      dev->opt.workers, dev->opt.memory_bytes, getpid(),
-					      dev->opt.gpus,	dev->opt.clock_khz,    0 };
+	a->reply.hello = (struct soft_hello){ .magic = SOFT_MAGIC,
+					      .version = SOFT_VERSION,
+					      .sms = dev->opt.sms,
+					      .workers = dev->opt.workers,
+					      .memory_bytes = dev->opt.memory_bytes,
+					      .pid = dev->pid,
+					      .gpus = dev->opt.gpus,
+					      .clock_khz = dev->opt.clock_khz,
+					      .copy_engines = dev->opt.copy_engines };
 	a->len += sizeof(a->reply.hello);
 	return CUDA_SUCCESS;
 }

@@ -152,7 +152,9 @@ void rig_start(const char *const *args)
 			     : null,
 		     2); /* faults are provoked */
 		close(ready[0]);
-		close(ready[1]);
+		if (ready[1] != 9) {
+			close(ready[1]);
+		}
 		execv(argv[0], (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
