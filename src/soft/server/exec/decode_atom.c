@@ -172,6 +172,9 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 	}
 	last = what == ATOM_CAS ? 3 : 2;
 	if (err == 0) {
+		err = dec_modifiers_done(d);
+	}
+	if (err == 0) {
 		err = dec_operands(d, (unsigned)(last + wants_old + policy));
 	}
 	if (err == 0 && policy) {

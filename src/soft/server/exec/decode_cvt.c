@@ -78,7 +78,7 @@ static int cvt_pair(struct decoder *d, struct op *op, const struct cvt_type *to,
 {
 	const struct ptx_operand *in = d->insn->operands;
 	bool both = from->parts == 2;
-	int err = dec_operands(d, both ? 2 : 3);
+	int err = dec_modifiers_done(d);
 
 	op->fn = op_cvt_pair;
 	op->size = to->bits;
@@ -87,6 +87,9 @@ static int cvt_pair(struct decoder *d, struct op *op, const struct cvt_type *to,
 	}
 	if (err == 0 && !both && from->type != TY_F32) {
 		err = dec_fail(d, "two sources are .f32");
+	}
+	if (err == 0) {
+		err = dec_operands(d, both ? 2 : 3);
 	}
 	if (err == 0) {
 		err = dec_source(d, &in[1], from->holder, &op->a);
