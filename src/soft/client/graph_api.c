@@ -268,15 +268,3 @@ CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUg
 {
 	return cuGraphRemoveDependencies_v2(g, from, to, NULL, n);
 }
-
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ret, CUgraph g, CUcontext ctx,
-					unsigned int value, unsigned int flags)
-{
-	CUresult e = graph_check(g);
-
-	(void)ret;
-	(void)ctx;
-	(void)value;
-	(void)flags;
-	return e ? e : CUDA_ERROR_NOT_SUPPORTED; /* a kernel would have to set it */
-}

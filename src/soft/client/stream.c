@@ -254,6 +254,18 @@ static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *g
 PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h,
      ret, green)
 
+/* No stream is of a green context: there are none. */
+CUresult cuStreamGetGreenCtx(CUstream h, CUgreenCtx *ret)
+{
+	CUcontext ctx;
+	CUresult e = get_context(0, h, &ctx);
+
+	if (!e && ret) {
+		*ret = NULL;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 {
 	CUstream s;
