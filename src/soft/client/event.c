@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "soft/client/capture.h"
 #include "soft/client/memory.h"
+#include "soft/client/memory.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
@@ -301,9 +302,11 @@ CUresult cuEventSynchronize(CUevent ev)
 		return e;
 	}
 	w = &soft.shared->streams[ev->stream_slot];
-	return ev->flags & CU_EVENT_BLOCKING_SYNC
-		       ? word_wait_how(&w->done, &w->waiters, ev->target, ev->context, true)
-		       : word_wait(&w->done, &w->waiters, ev->target, ev->context);
+	e = ev->flags & CU_EVENT_BLOCKING_SYNC
+		    ? word_wait_how(&w->done, &w->waiters, ev->target, ev->context, true)
+		    : word_wait(&w->done, &w->waiters, ev->target, ev->context);
+	pool_idle();
+	return e;
 }
 
 /* Handles. */

@@ -641,6 +641,137 @@ static void a_thousand_graphs_leave_nothing_behind(void **state)
 	assert_int_equal(rig_run(many_program, NULL), 0);
 }
 
+/* Kernels of two contexts in one graph, launched in a stream of either. */
+static void contexts_program(void *arg)
+{
+	CUcontext first, second;
+	CUmodule m;
+	CUfunction f;
+	CUdeviceptr e, out;
+	CUgraphNode a, b;
+	CUstream u;
+	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1,
+				      .gridDimY = 1,
+				      .gridDimZ = 1,
+				      .blockDimX = 1,
+				      .blockDimY = 1,
+				      .blockDimZ = 1 };
+	CUDA_MEMCPY3D c = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			    .WidthInBytes = 4,
+			    .Height = 1,
+			    .Depth = 1 };
+
+	(void)arg;
+	prepare();
+	CU(cuCtxGetCurrent(&first));
+	CU(cuCtxCreate_v2(&second, 0, 0));
+	CU(cuModuleLoadData(&m, rig_ptx));
+	CU(cuModuleGetFunction(&f, m, "stamp"));
+	CU(cuMemAlloc_v2(&e, 64));
+	CU(cuMemsetD32_v2(e, 0, 16));
+	CU(cuStreamCreate(&u, CU_STREAM_NON_BLOCKING));
+	a = stamp_node(d, d + 4, NULL, 0); /* first: d + 4 = n */
+	c.srcDevice = d + 4;
+	c.dstDevice = e;
+	CU(cuGraphAddMemcpyNode(&b, g, &a, 1, &c, first)); /* the second's counter = n */
+	out = e + 4;
+	p.func = f;
+	p.kernelParams = (void *[]){ &e, &out };
+	CU(cuGraphAddKernelNode_v2(&a, g, &b, 1, &p)); /* second: e + 4 = n, e = n + 1 */
+	c.srcDevice = e;
+	c.dstDevice = d + 64;
+	CU(cuGraphAddMemcpyNode(&b, g, &a, 1, &c, second));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	for (uint32_t i = 0; i < 40; i++) {
+		CUstream in = i & 1 ? u : s;
+
+		CU(cuGraphLaunch(x, in));
+		CU(cuStreamSynchronize(in));
+		CHECK(word(d + 64) == i + 1 && word(e + 4) == i);
+	}
+	/* The second context goes: the exec can run no more, and nothing else breaks. */
+	CU(cuCtxDestroy_v2(second));
+	CU(cuCtxSetCurrent(first));
+	CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGraphLaunch(x, s));
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+	CU(cuStreamSynchronize(s));
+}
+
+static void a_graph_may_span_contexts(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(contexts_program, NULL), 0);
+}
+
+/* A fault in a graph is its context's; who waits learns it, and the exec goes. */
+static void fault_program(void *arg)
+{
+	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1,
+				      .gridDimY = 1,
+				      .gridDimZ = 1,
+				      .blockDimX = 1,
+				      .blockDimY = 1,
+				      .blockDimZ = 1 };
+	CUgraphNode a, b;
+	CUcontext ctx;
+
+	(void)arg;
+	prepare();
+	CU(cuCtxGetCurrent(&ctx));
+	p.func = rig_function("wild");
+	CU(cuGraphAddKernelNode_v2(&a, g, NULL, 0, &p));
+	stamp_node(d, d + 4, &a, 1);
+	CU(cuGraphAddHostNode(&b, g, &a, 1, &(CUDA_HOST_NODE_PARAMS){ count, NULL }));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	CU(cuGraphLaunch(x, s));
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(s));
+	CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuGraphLaunch(x, s));
+	CU(cuGraphExecDestroy(x));
+	CU(cuGraphDestroy(g));
+	CU(cuCtxDestroy_v2(ctx));
+	CHECK(load_acquire(&calls) == 0);
+}
+
+static void faults_in_graphs_end_them(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(fault_program, NULL), 0);
+}
+
+static void long_program(void *arg)
+{
+	CUgraphNode last[4] = { 0 };
+
+	(void)arg;
+	prepare();
+	/* More steps than the server queues, in four branches that wait for each other now and
+	 * then. */
+	for (uint32_t i = 0; i < 12000; i++) {
+		CUgraphNode deps[2];
+		size_t n = 0;
+
+		if (i >= 4) {
+			deps[n++] = last[i % 4];
+		}
+		if (i >= 4 && i % 13 == 0) {
+			deps[n++] = last[(i + 1) % 4];
+		}
+		last[i % 4] = stamp_node(d, d + 4, deps, n);
+	}
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	launch(x, s);
+	launch(x, t);
+	CHECK(word(d) == 24000);
+}
+
+static void long_graphs_run(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(long_program, NULL), 0);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -669,6 +800,9 @@ int main(void)
 		cmocka_unit_test(nodes_of_all_kinds_run),
 		cmocka_unit_test(graphs_have_memory_of_their_own),
 		cmocka_unit_test(a_thousand_graphs_leave_nothing_behind),
+		cmocka_unit_test(a_graph_may_span_contexts),
+		cmocka_unit_test(faults_in_graphs_end_them),
+		cmocka_unit_test(long_graphs_run),
 	};
 
 	return cmocka_run_group_tests_name("soft graph", tests, start, stop);
