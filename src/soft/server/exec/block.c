@@ -232,7 +232,7 @@ void exec_block_reset(struct exec_block *b, uint64_t block_index, uint32_t smid)
 		w->n_groups = 0;
 		w->forced = w->sync_forced = false;
 		w->streak = 0;
-		w->clock = 0;
+		w->clock = w->poll = w->polls = 0;
 		memset(w->arrived, 0, sizeof(w->arrived));
 		w->cluster_arrived = w->cluster_passed = 0;
 		if (b->f->stack_bytes) {
@@ -284,7 +284,9 @@ static enum exec_status settle(struct exec_block *b)
 enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t *ret_used,
 				struct exec_fault *ret_fault)
 {
+	enum warp_stop stop;
 	uint64_t used = 0;
+	uint32_t yields = 0;
 
 	b->lanes = 0;
 	while (b->status == EXEC_BUDGET && used < budget) {
@@ -294,7 +296,11 @@ enum exec_status exec_block_run(struct exec_block *b, uint64_t budget, uint64_t 
 			b->status = settle(b);
 			continue;
 		}
-		exec_warp_run(w, MIN(budget - used, (uint64_t)WARP_TURN), &used);
+		stop = exec_warp_run(w, MIN(budget - used, (uint64_t)WARP_TURN), &used);
+		yields = stop == WARP_YIELDS ? yields + 1 : 0;
+		if (yields > b->n_warps) {
+			break; /* all wait for what other blocks do, or for time */
+		}
 		b->current = b->current + 1 == b->n_warps ? 0 : b->current + 1;
 	}
 	*ret_used = used;

@@ -184,6 +184,8 @@ int dec_address_value(struct decoder *d, const struct ptx_operand *o, enum exec_
 int dec_special(struct decoder *d, const char *name, enum exec_type t, uint32_t *ret);
 
 /* decode.c */
+/* Behind an access that may be waited with: the first register of what it has read. */
+int dec_poll(struct decoder *d, const struct op *access);
 /* Before a return, with its guard. */
 int dec_restore_stack(struct decoder *d);
 int dec_emit(struct decoder *d, const struct op *op);

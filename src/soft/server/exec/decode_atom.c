@@ -204,5 +204,12 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 	} else if (err == 0 && dest) {
 		err = dec_dest(d, dest, t, &op.d);
 	}
-	return err < 0 ? err : emit_checked(d, &op);
+	if (err == 0) {
+		err = emit_checked(d, &op);
+	}
+	if (err < 0 || !(op.flags & ATOM_OLD) || space == SP_SHARED) {
+		return err;
+	}
+	op.flags = op.size == 8;
+	return dec_poll(d, &op);
 }

@@ -20,17 +20,19 @@ static enum exec_space_kind take_space(struct decoder *d)
 	return i < 0 ? SP_GENERIC : kinds[i];
 }
 
-/* Hints about caches and order: every access here is at least as strong. */
-static void take_hints(struct decoder *d)
+/* Hints about caches and order: every access here is at least as strong. True for one that other
+ * threads' stores may be waited for with. */
+static bool take_hints(struct decoder *d)
 {
 	static const char *const words[] = {
-		".weak",
 		".relaxed",
 		".acquire",
+		".volatile",
+		".mmio",
+		".weak",
 		".release",
 		".acq_rel",
 		".sc",
-		".volatile",
 		".cta",
 		".cluster",
 		".gpu",
@@ -43,7 +45,6 @@ static void take_hints(struct decoder *d)
 		".wb",
 		".wt",
 		".nc",
-		".mmio",
 		".L1::evict_normal",
 		".L1::evict_unchanged",
 		".L1::evict_first",
@@ -57,9 +58,14 @@ static void take_hints(struct decoder *d)
 		".L2::evict_last",
 	};
 
+	bool strong = false;
+
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		dec_has(d, words[i]);
+		bool found = dec_has(d, words[i]);
+
+		strong = strong || (found && i < 4);
 	}
+	return strong;
 }
 
 static unsigned take_vector(struct decoder *d)
@@ -156,18 +162,29 @@ static int access_halves(struct decoder *d, struct op *op, const struct ptx_oper
 	return err;
 }
 
+int dec_poll(struct decoder *d, const struct op *access)
+{
+	struct op op = dec_op(d, op_poll);
+
+	op.d = access->d;
+	op.a = access->a;
+	op.wide = access->wide;
+	op.flags = access->flags;
+	return op.d == ~0u ? 0 : dec_emit(d, &op);
+}
+
 static int access(struct decoder *d, bool load)
 {
 	const struct ptx_operand *in = d->insn->operands, *value, *at;
 	struct op op = dec_op(d, NULL);
 	enum exec_space_kind space = take_space(d);
 	unsigned n = take_vector(d);
-	bool hint = dec_has(d, ".L2::cache_hint");
+	bool hint = dec_has(d, ".L2::cache_hint"), strong;
 	enum exec_type t;
 	uint32_t policy;
 	int err;
 
-	take_hints(d);
+	strong = take_hints(d);
 	op.n = (uint8_t)n;
 	err = memory_type(d, &op, &t);
 	if (err == 0) {
@@ -195,7 +212,10 @@ static int access(struct decoder *d, bool load)
 	if (err == 0) {
 		err = dec_address(d, at, &space, &op);
 	}
-	return err < 0 ? err : emit_access(d, &op, space, load);
+	if (err == 0) {
+		err = emit_access(d, &op, space, load);
+	}
+	return err == 0 && load && strong ? dec_poll(d, &op) : err;
 }
 
 int dec_load(struct decoder *d, int a, int b)

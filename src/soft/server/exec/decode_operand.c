@@ -457,6 +457,7 @@ int dec_address(struct decoder *d, const struct ptx_operand *o, enum exec_space_
 			found = SP_LOCAL;
 			op->a = REF_SLOT32(WARP_FRAME, REF_WARP);
 			op->imm = (int64_t)s->ref + o->offset;
+			err = 0;
 		} else {
 			err = variable_address(d, o->name, o->offset, true, &op->a, &found);
 		}

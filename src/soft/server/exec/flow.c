@@ -5,6 +5,8 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
+#define POLLS_IN_VAIN 8u
+
 /* Leaves lanes behind that go on at pc; the rest is the current group. */
 static void leave_behind(struct warp *w, uint32_t lanes, uint32_t pc)
 {
@@ -233,7 +235,7 @@ int op_trap(struct warp *w, const struct op *o, uint32_t m)
 int exec_yield(struct warp *w)
 {
 	if (w->n_groups == 0) {
-		return STEP_NEXT;
+		return STEP_YIELD;
 	}
 	w->streak = EXEC_STREAK_END;
 	return STEP_SWITCH;
@@ -242,6 +244,21 @@ int exec_yield(struct warp *w)
 int op_yield(struct warp *w, const struct op *o, uint32_t m)
 {
 	return exec_yield(w);
+}
+
+/* The same place, address and value some times in a row is somebody who waits. */
+int op_poll(struct warp *w, const struct op *o, uint32_t m)
+{
+	unsigned lane = (unsigned)__builtin_ctz(m);
+	uint64_t seen = lane_get(w, o->d, o->flags & 1, lane) * UINT64_C(0x9e3779b97f4a7c15) ^
+			lane_get(w, o->a, o->wide & WIDE_A, lane) ^ (uint64_t)w->pc << 40;
+
+	if (seen != w->poll) {
+		w->poll = seen;
+		w->polls = 0;
+		return STEP_NEXT;
+	}
+	return ++w->polls < POLLS_IN_VAIN ? STEP_NEXT : exec_yield(w);
 }
 
 int op_mapa(struct warp *w, const struct op *o, uint32_t m)

@@ -190,6 +190,8 @@ int op_stack_restore(struct warp *w, const struct op *o, uint32_t m); /* a */
 
 /* flow.c */
 int op_yield(struct warp *w, const struct op *o, uint32_t m);
+/* Stands behind a load or atomic operation that programs wait with; d, a, imm, wide: its own. */
+int op_poll(struct warp *w, const struct op *o, uint32_t m);
 int op_mapa(struct warp *w, const struct op *o, uint32_t m); /* d = a when the rank b is 0 */
 int op_cluster_arrive(struct warp *w, const struct op *o, uint32_t m);
 int op_cluster_wait(struct warp *w, const struct op *o, uint32_t m);

@@ -110,6 +110,7 @@ enum exec_space_kind { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM };
 enum exec_step {
 	STEP_NEXT,
 	STEP_SWITCH, /* look again which lanes run */
+	STEP_YIELD,  /* nothing to do here for now: the next warp's turn */
 	STEP_FAULT,
 };
 
@@ -250,6 +251,8 @@ struct warp {
 	bool goes_on;	  /* handlers may call the next one: there is no other group */
 	uint32_t streak;  /* operations since the groups were last shuffled */
 	uint64_t clock;	  /* operations so far */
+	uint64_t poll;	  /* what the last polling load saw, and where */
+	uint32_t polls;	  /* how often it saw just that */
 	struct group groups[EXEC_LANES];
 	uint32_t arrived[EXEC_BARRIERS];	  /* lanes */
 	uint32_t red_in[EXEC_BARRIERS];		  /* their predicates for barrier.red */

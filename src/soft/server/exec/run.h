@@ -10,6 +10,7 @@
 
 enum warp_stop {
 	WARP_QUANTUM, /* used its operations */
+	WARP_YIELDS,  /* it waits for what others do */
 	WARP_WAITS,   /* every lane waits at a barrier */
 	WARP_ENDED,
 	WARP_FAULT,
