@@ -184,7 +184,8 @@ struct CUkernel_st {
 	struct object object;
 	CUkernel next;
 	CUlibrary library;
-	char *name; /* owned */
+	char *name;		      /* owned */
+	int dynamic_shared, carveout; /* set for the kernel: value + 1, + 2; 0: not set */
 };
 
 struct soft {
@@ -329,6 +330,10 @@ CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *r
 
 /* library.c */
 CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
+/* A context of that device is current until leave: the thread's, or the primary one. Leave is called
+ * whatever enter gave. */
+CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed);
+void kernel_leave(CUdevice dev, bool pushed);
 
 /* function.c: a function handle, or a kernel handle used as one, as the driver allows; with a
  * current context. */

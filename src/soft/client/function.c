@@ -78,7 +78,12 @@ CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute what, CUfunction f)
 
 CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute what, CUkernel k, CUdevice dev)
 {
-	return dev ? CUDA_ERROR_INVALID_DEVICE : get_attribute(ret, what, (CUfunction)(void *)k);
+	bool pushed;
+	CUresult e = kernel_enter(k, dev, &pushed);
+
+	e = e ? e : get_attribute(ret, what, (CUfunction)(void *)k);
+	kernel_leave(dev, pushed);
+	return e;
 }
 
 static CUresult set_attribute(CUfunction h, CUfunction_attribute what, int value)
@@ -109,9 +114,20 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 	return set_attribute(f, what, value);
 }
 
+/* Holds in every context that the kernel is used in from then on. */
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice dev)
 {
-	return dev ? CUDA_ERROR_INVALID_DEVICE : set_attribute((CUfunction)(void *)k, what, value);
+	bool pushed;
+	CUresult e = kernel_enter(k, dev, &pushed);
+
+	e = e ? e : set_attribute((CUfunction)(void *)k, what, value);
+	kernel_leave(dev, pushed);
+	if (!e && what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+		k->dynamic_shared = value + 1;
+	} else if (!e) {
+		k->carveout = value + 2;
+	}
+	return e;
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction h, CUfunc_cache config)

@@ -451,7 +451,48 @@ CUresult library_function(CUkernel k, CUfunction *ret)
 	CUmodule m;
 	CUresult e = library_module(k->library, &m);
 
-	return e ? e : module_function(m, k->name, ret);
+	e = e ? e : module_function(m, k->name, ret);
+	if (!e && k->dynamic_shared) {
+		(*ret)->max_dynamic_shared = (uint32_t)(k->dynamic_shared - 1);
+	}
+	if (!e && k->carveout) {
+		(*ret)->carveout = k->carveout - 1;
+	}
+	return e;
+}
+
+CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
+{
+	CUcontext ctx = soft_thread_context();
+	unsigned flags;
+	int active = 0;
+	CUresult e = check_kernel(k);
+
+	*ret_pushed = false;
+	e = e ? e : context_check_device(dev);
+	if (e || (object_is(ctx, OBJECT_CONTEXT) && ctx->device == dev)) {
+		return e;
+	}
+	e = cuDevicePrimaryCtxGetState(dev, &flags, &active);
+	if (e || !active) {
+		return e ? e : CUDA_ERROR_INVALID_CONTEXT;
+	}
+	e = cuDevicePrimaryCtxRetain(&ctx, dev);
+	if (!e) {
+		e = soft_push(ctx);
+		*ret_pushed = e == CUDA_SUCCESS;
+	}
+	return e;
+}
+
+void kernel_leave(CUdevice dev, bool pushed)
+{
+	CUcontext ctx;
+
+	if (pushed) {
+		soft_pop(&ctx);
+		cuDevicePrimaryCtxRelease_v2(dev);
+	}
 }
 
 CUresult cuKernelGetFunction(CUfunction *ret, CUkernel k)

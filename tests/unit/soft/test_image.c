@@ -348,6 +348,12 @@ static void use_library(void *arg)
 	CU_IS(CUDA_ERROR_NOT_FOUND, cuLibraryGetKernel(&k, l, "third"));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuKernelGetFunction(&f, k));
 	CU_IS(CUDA_ERROR_INVALID_CONTEXT, cuLibraryGetModule(&m, l));
+	CU_IS(CUDA_ERROR_INVALID_CONTEXT,
+	      cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, k, 0));
+	CU(cuDevicePrimaryCtxRetain(&first, 0)); /* not current, but there */
+	CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0));
+	CHECK(value == 1024);
+	CU(cuDevicePrimaryCtxRelease_v2(0));
 	CU(cuKernelGetName(&name, k));
 	CHECK(strcmp(name, "store") == 0);
 	CU(cuKernelGetLibrary(&of, k));
@@ -368,6 +374,13 @@ static void use_library(void *arg)
 	CU(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, f));
 	CHECK(value == 75);
 	CU(cuKernelSetCacheConfig(k, CU_FUNC_CACHE_PREFER_L1, 0));
+	CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, k, 0));
+	CU(cuCtxPushCurrent_v2(first)); /* holds in the other context too */
+	CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k, 0));
+	CHECK(value == 60000);
+	CU(cuCtxPopCurrent_v2(&first));
+	CU_IS(CUDA_ERROR_INVALID_DEVICE,
+	      cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, k, 77));
 	CU(cuKernelGetParamInfo(k, 1, &bytes, NULL));
 	CHECK(bytes == 8);
 	CU(cuLibraryUnload(l));
