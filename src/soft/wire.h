@@ -147,7 +147,8 @@ struct soft_record_copy {
 	uint64_t dst, src;
 	uint64_t dst_pitch, src_pitch;
 	uint64_t width, height; /* bytes, rows */
-	uint64_t pad;
+	uint32_t bulk;		/* part of a copy of more than caches hold */
+	uint32_t pad;
 };
 
 struct soft_record_set {

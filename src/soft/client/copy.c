@@ -3,10 +3,11 @@
 #include <sched.h>
 #include <string.h>
 
+#include "soft/bulk.h"
 #include "soft/client/capture.h"
 #include "soft/client/memory.h"
 
-#define PIECE_MAX (SOFT_STAGING_BYTES / 4)
+#define PIECE_MAX (SOFT_STAGING_BYTES / 16) /* stays in the caches of both sides */
 
 static struct staged *nth(CUcontext ctx, uint32_t i)
 {
@@ -107,20 +108,32 @@ void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uin
 }
 
 static CUresult put_copy(CUstream s, uint64_t dst, uint64_t dst_pitch, uint64_t src,
-			 uint64_t src_pitch, uint64_t width, uint64_t height, uint32_t *ret_target)
+			 uint64_t src_pitch, uint64_t width, uint64_t height, bool bulk,
+			 uint32_t *ret_target)
 {
 	struct soft_record_copy r;
 
 	copy_fill(&r, dst, dst_pitch, src, src_pitch, width, height);
+	r.bulk = bulk;
 	return ring_put(s, &r.r, sizeof(r), NULL, 0, ret_target);
 }
 
 static void copy_rows(uint8_t *dst, uint64_t dst_pitch, const uint8_t *src, uint64_t src_pitch,
-		      uint64_t width, uint64_t height)
+		      uint64_t width, uint64_t height, bool bulk)
 {
 	for (uint64_t i = 0; i < height; i++) {
-		memcpy(dst + i * dst_pitch, src + i * src_pitch, width);
+		if (bulk) {
+			bulk_copy(dst + i * dst_pitch, src + i * src_pitch, width);
+		} else {
+			memcpy(dst + i * dst_pitch, src + i * src_pitch, width);
+		}
 	}
+}
+
+/* Only the staging buffer stays in the caches then. */
+static bool is_bulk(const struct copy *c)
+{
+	return c->width >= BULK_BYTES / c->height;
 }
 
 /* How many rows, and how many bytes of a row, make the next piece. */
@@ -148,9 +161,11 @@ static CUresult upload(CUstream s, const struct copy *c, uint32_t *target)
 			uint64_t from = c->src + row * c->src_pitch + column;
 
 			copy_rows((uint8_t *)(uintptr_t)(ctx->staging + g->begin), width,
-				  (const uint8_t *)(uintptr_t)from, c->src_pitch, width, rows);
+				  (const uint8_t *)(uintptr_t)from, c->src_pitch, width, rows,
+				  false);
 			e = put_copy(s, c->dst + row * c->dst_pitch + column, c->dst_pitch,
-				     ctx->staging + g->begin, width, width, rows, target);
+				     ctx->staging + g->begin, width, width, rows, is_bulk(c),
+				     target);
 			g->target = *target;
 			g->held = false;
 		}
@@ -187,7 +202,7 @@ static CUresult finish_fetch(CUstream s, const struct copy *c, struct fetch *f)
 	if (!e) {
 		copy_rows((uint8_t *)(uintptr_t)f->to, c->dst_pitch,
 			  (const uint8_t *)(uintptr_t)(s->context->staging + f->staged->begin),
-			  f->width, f->width, f->rows);
+			  f->width, f->width, f->rows, is_bulk(c));
 	}
 	pthread_mutex_lock(&s->context->staging_lock);
 	f->staged->held = false;
@@ -209,7 +224,7 @@ static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint
 	if (!e) {
 		e = put_copy(s, ctx->staging + g->begin, f->width,
 			     c->src + row * c->src_pitch + column, c->src_pitch, f->width, f->rows,
-			     &target);
+			     false, &target);
 		g->target = target;
 		g->held = !e;
 		f->staged = e ? NULL : g;
@@ -219,31 +234,57 @@ static CUresult begin_fetch(CUstream s, const struct copy *c, uint64_t row, uint
 	return e;
 }
 
+#define FETCHES 4u /* pieces on their way at once */
+
+struct fetches {
+	struct fetch f[FETCHES];
+	unsigned first, n;
+};
+
+static CUresult finish_oldest(CUstream s, const struct copy *c, struct fetches *q)
+{
+	struct fetch *f = &q->f[q->first % FETCHES];
+
+	if (!q->n) {
+		return CUDA_SUCCESS;
+	}
+	q->first++;
+	q->n--;
+	return finish_fetch(s, c, f);
+}
+
 static CUresult download(CUstream s, const struct copy *c)
 {
-	struct fetch before = { 0 }, now = { 0 };
+	struct fetches q = { 0 };
 	CUresult e = CUDA_SUCCESS, last;
 
 	for (uint64_t row = 0, column = 0; row < c->height && !e;) {
-		next_piece(c, row, column, &now.width, &now.rows);
-		e = begin_fetch(s, c, row, column, &now);
-		if (e == CUDA_ERROR_NOT_READY) {
-			e = finish_fetch(s, c, &before);
-			sched_yield();
+		struct fetch *now = &q.f[(q.first + q.n) % FETCHES];
+
+		if (q.n == FETCHES) {
+			e = finish_oldest(s, c, &q);
 			continue;
 		}
-		column += now.width;
+		next_piece(c, row, column, &now->width, &now->rows);
+		e = begin_fetch(s, c, row, column, now);
+		if (e ==
+		    CUDA_ERROR_NOT_READY) { /* no room: held by our own pieces, or by others' */
+			sched_yield();
+			e = finish_oldest(s, c, &q);
+			continue;
+		}
+		q.n += !e;
+		column += now->width;
 		if (column == c->width) {
 			column = 0;
-			row += now.rows;
+			row += now->rows;
 		}
-		last = finish_fetch(s, c, &before);
-		e = e ? e : last;
-		before = now;
-		now.staged = NULL;
 	}
-	last = finish_fetch(s, c, &before);
-	return e ? e : last;
+	while (q.n) {
+		last = finish_oldest(s, c, &q);
+		e = e ? e : last;
+	}
+	return e;
 }
 
 /* The bytes from the first to behind the last of one side. */
@@ -324,7 +365,8 @@ CUresult copy_prepare(struct copy *c, bool *ret_empty)
 /* Between two places that the server reaches. */
 static CUresult direct(CUstream s, const struct copy *c, uint32_t *target)
 {
-	return put_copy(s, c->dst, c->dst_pitch, c->src, c->src_pitch, c->width, c->height, target);
+	return put_copy(s, c->dst, c->dst_pitch, c->src, c->src_pitch, c->width, c->height, false,
+			target);
 }
 
 /* Both in memory of the program's own. */
@@ -334,7 +376,8 @@ static CUresult by_hand(CUstream s, const struct copy *c)
 
 	if (!e) {
 		copy_rows((uint8_t *)(uintptr_t)c->dst, c->dst_pitch,
-			  (const uint8_t *)(uintptr_t)c->src, c->src_pitch, c->width, c->height);
+			  (const uint8_t *)(uintptr_t)c->src, c->src_pitch, c->width, c->height,
+			  is_bulk(c));
 	}
 	return e;
 }

@@ -1,14 +1,9 @@
 /* Copies and memsets, in parts so that a large one delays nobody for long. */
 #include <string.h>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
+#include "soft/bulk.h"
 #include "soft/server/device.h"
 #include "soft/server/shadow.h"
-
-#define PAST_CACHES (24u << 20) /* bytes of a copy that no cache is to hold */
-#define PAST_CACHES_PIECE 4096u
 
 /* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
  * programs do not do. */
@@ -84,43 +79,6 @@ static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
 	}
 }
 
-/* Past the caches, as memcpy does by itself for what is larger than they are: it cannot know that
- * these pieces are parts of such a copy. */
-static void copy_past_caches(uint8_t *to, const uint8_t *from, uint64_t n)
-{
-#if defined(__SSE2__)
-	uint64_t head = MIN((uint64_t)(-(uintptr_t)to & 63), n), i = head;
-
-	memcpy(to, from, head);
-	for (; n - i >= 64; i += 64) {
-		const __m128i *s = (const __m128i *)(from + i);
-		__m128i a = _mm_loadu_si128(s), b = _mm_loadu_si128(s + 1),
-			c = _mm_loadu_si128(s + 2), d = _mm_loadu_si128(s + 3);
-		__m128i *t = (__m128i *)(to + i);
-
-		_mm_stream_si128(t, a);
-		_mm_stream_si128(t + 1, b);
-		_mm_stream_si128(t + 2, c);
-		_mm_stream_si128(t + 3, d);
-	}
-	memcpy(to + i, from + i, n - i);
-	_mm_sfence();
-#else
-	memcpy(to, from, n);
-#endif
-}
-
-static void move_piece(const struct op *op, uint8_t *to, const uint8_t *from, uint64_t n)
-{
-	bool apart = to + n <= from || from + n <= to;
-
-	if (apart && n >= PAST_CACHES_PIECE && op->copy.width >= PAST_CACHES / op->copy.height) {
-		copy_past_caches(to, from, n);
-	} else {
-		memmove(to, from, n);
-	}
-}
-
 static void one_piece(struct op *op, uint64_t n)
 {
 	struct exec_space *d = &op->copy.dst_group->memory.space;
@@ -131,7 +89,11 @@ static void one_piece(struct op *op, uint64_t n)
 		const struct exec_space *s = &op->copy.src_group->memory.space;
 		uint64_t src = op->copy.src + op->copy.row * op->copy.src_pitch + op->copy.column;
 
-		move_piece(op, to, s->host + (src - s->base), n);
+		if (op->copy.bulk) {
+			bulk_copy(to, s->host + (src - s->base), n);
+		} else {
+			memmove(to, s->host + (src - s->base), n);
+		}
 		shadow_copied(d, dst - d->base, s, src - s->base, n);
 	} else {
 		set_bytes(to, n, op->copy.value, op->copy.unit);

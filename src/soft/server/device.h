@@ -67,6 +67,7 @@ struct op {
 				*src_group; /* held while it is in the copy engine; NULL: none */
 			uint64_t dst, src, dst_pitch, src_pitch, width, height;
 			uint64_t row, column; /* progress */
+			bool bulk; /* written past the caches */
 			uint32_t value, unit; /* of a set; width is in bytes here too */
 		} copy;
 		struct {

@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "soft/bulk.h"
 #include "soft/server/check.h"
 #include "soft/server/device.h"
 #include "soft/server/ipc_event.h"
@@ -33,6 +34,7 @@ static void fill_copy(struct op *op, const struct soft_record_copy *r)
 	op->copy.src_pitch = r->height > 1 ? r->src_pitch : r->width;
 	op->copy.width = r->width;
 	op->copy.height = r->height;
+	op->copy.bulk = r->bulk || r->width >= BULK_BYTES / r->height;
 }
 
 static void fill_set(struct op *op, const struct soft_record_set *r)
