@@ -1,12 +1,14 @@
 /* PTX text through parser, printer and the execution engine's decoder; what loads is also run for a
  * moment. Build and run by hand, from the root (EXEC_ONLY_BASE: without the handlers that are
  * compiled for AVX2):
- *   clang-14 -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined
- * -fno-sanitize=alignment,shift -Isrc \
- *     -DEXEC_ONLY_BASE -DEXEC_TABLE=exec_handlers_base -DEXEC_TABLE_NAME='"base"' -Wno-everything
- * tests/fuzz/fuzz_ptx.c src/ptx/[a-z]*.c \ src/soft/server/exec/[a-z]*.c
- * src/base/{buf,report,strmap,clock,fd}.c -lm -o fuzz_ptx mkdir -p corpus && ./fuzz_ptx
- * -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus */
+ *   clang-14 -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
+ *     -fno-sanitize=alignment,shift -Isrc -Iinclude -DEXEC_ONLY_BASE \
+ *     -DEXEC_TABLE=exec_handlers_base -DEXEC_TABLE_NAME='"base"' -Wno-everything \
+ *     tests/fuzz/fuzz_ptx.c src/ptx/{arena,equal,lex,module,print}.c src/ptx/parse*.c \
+ *     src/soft/server/exec/[a-z]*.c src/base/{buf,report,strmap,clock,fd}.c -lm -o fuzz_ptx
+ *   mkdir -p corpus && ./fuzz_ptx -max_total_time=60 -timeout=10 -rss_limit_mb=2048 corpus
+ * The kernels of tests/ptx are good seeds. */
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +39,28 @@ static void round_trip(const uint8_t *data, size_t size)
 	report_finish(&r);
 }
 
+static void drop(void *arg, const char *text, size_t n)
+{
+	volatile char last = n ? text[n - 1] : 0;
+
+	(void)last;
+}
+
+static uint64_t give(void *arg, uint64_t bytes)
+{
+	return bytes < 4096 ? UINT64_C(0x700000000000) + 4096 : 0;
+}
+
+static int take(void *arg, uint64_t address)
+{
+	return address % 16 ? -ENOENT : 0;
+}
+
 static void run_all(struct exec_module *m)
 {
+	static const struct exec_host host = {
+		.print = drop, .complain = drop, .allocate = give, .release = take
+	};
 	static uint8_t memory[WINDOW] __attribute__((aligned(4096))),
 		pages[WINDOW / EXEC_PAGE_BYTES];
 	struct exec_space space = {
@@ -58,6 +80,8 @@ static void run_all(struct exec_module *m)
 					 .dynamic_shared_bytes = 64,
 					 .params = params,
 					 .space = &space,
+					 .host = &host,
+					 .grid_workspace = space.base,
 					 .sm_count = 1 };
 		struct exec_fault fault;
 		struct exec_block *b = exec_block_create(&l);
@@ -66,7 +90,7 @@ static void run_all(struct exec_module *m)
 		for (unsigned k = 0; b && k < 2; k++) {
 			exec_block_reset(b, k, 0);
 			exec_block_run(b, 300, &used, &fault);
-			exec_block_run(b, 300, &used, &fault);
+			exec_block_run(b, 2000, &used, &fault);
 		}
 		exec_block_destroy(b);
 	}

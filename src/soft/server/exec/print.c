@@ -72,7 +72,7 @@ static uint64_t next_arg(struct print *p, unsigned bytes)
 struct conversion {
 	char flags[6];
 	int width, precision; /* precision -1: none */
-	unsigned bytes;	      /* of an integer */
+	unsigned bytes;	      /* of an integer: 1, 2, 4, 8; the narrow ones come as 4 */
 	char letter;
 };
 
@@ -92,21 +92,38 @@ static int number(struct print *p, const char **s)
 	return v;
 }
 
-/* The size of an integer argument: int for h and hh, 8 bytes for l and all wider ones. */
+/* The size of an integer: of h and hh, and 8 bytes for l and all wider ones. */
 static unsigned length(const char **s)
 {
 	unsigned bytes = 4;
 
 	while (**s && strchr("hljztL", **s)) {
-		bytes = **s == 'h' ? 4 : 8;
+		bytes = **s != 'h' ? 8 : bytes == 2 ? 1 : 2;
 		(*s)++;
 	}
 	return bytes;
 }
 
+static uint64_t integer(struct print *p, unsigned bytes, bool is_signed)
+{
+	uint64_t v = next_arg(p, MAX(bytes, 4u));
+
+	switch (bytes) {
+	case 1:
+		return is_signed ? (uint64_t)(int8_t)v : (uint8_t)v;
+	case 2:
+		return is_signed ? (uint64_t)(int16_t)v : (uint16_t)v;
+	case 4:
+		return is_signed ? (uint64_t)(int32_t)v : v;
+	default:
+		return v;
+	}
+}
+
 /* *s stands behind the %. */
 static void parse_conversion(struct print *p, const char **s, struct conversion *c)
 {
+	bool star = false;
 	size_t n = 0;
 
 	*c = (struct conversion){ .precision = -1 };
@@ -119,10 +136,13 @@ static void parse_conversion(struct print *p, const char **s, struct conversion 
 	c->width = number(p, s);
 	if (**s == '.') {
 		(*s)++;
+		/* Devices know the * of a width only, and print this as it is written. */
+		star = **s == '*';
+		*s += star;
 		c->precision = number(p, s);
 	}
 	c->bytes = length(s);
-	c->letter = **s;
+	c->letter = star ? '\0' : **s;
 	*s += **s != '\0';
 }
 
@@ -145,10 +165,7 @@ static void put_conversion(struct print *p, const struct conversion *c)
 	case 'x':
 	case 'X':
 		snprintf(format, sizeof(format), "%%%s*.*ll%c", c->flags, c->letter);
-		v = next_arg(p, c->bytes);
-		if (c->bytes == 4 && (c->letter == 'd' || c->letter == 'i')) {
-			v = (uint64_t)(int64_t)(int32_t)v;
-		}
+		v = integer(p, c->bytes, c->letter == 'd' || c->letter == 'i');
 		n = snprintf(out, sizeof(out), format, c->width, c->precision, (long long)v);
 		break;
 	case 'e':
