@@ -18,8 +18,9 @@ struct work {
 		struct {
 			CUfunction handle, f; /* as given (perhaps a kernel), and the function */
 			struct soft_record_launch r;
-			unsigned char *params;	  /* owned, f->param_bytes */
-			void **pointers;	  /* owned, into params */
+			unsigned char *params; /* owned, f->param_bytes */
+			void **pointers;       /* owned, into params */
+			uint32_t n_params;
 			CUlaunchAttribute *attrs; /* owned */
 			uint32_t n_attrs;
 		} kernel;

@@ -39,6 +39,7 @@ CUresult work_kernel_params(struct work *w, const unsigned char *params)
 	if (!w->kernel.params || !w->kernel.pointers) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	w->kernel.n_params = f->n_params;
 	memcpy(w->kernel.params, params, f->param_bytes);
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		w->kernel.pointers[i] = w->kernel.params + f->params[i].offset;
@@ -83,7 +84,8 @@ CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAt
 		break;
 	}
 	a.value = *v;
-	e = launch_attribute(&a, &r);
+	e = object_is(w->kernel.f, OBJECT_FUNCTION) ? launch_attribute(&a, &r)
+						    : CUDA_ERROR_INVALID_HANDLE;
 	e = e ? e : launch_check_shape(w->kernel.f, &r);
 	e = e ? e : work_keep_attribute(w, &a);
 	if (!e) {
@@ -323,13 +325,22 @@ CUresult work_params(struct work *w, const CUgraphNodeParams *p)
 
 static CUresult copy_kernel(struct work *to, const struct work *from)
 {
-	CUresult e;
+	uint32_t bytes = from->kernel.r.param_bytes; /* the function may be gone */
+	CUresult e = CUDA_SUCCESS;
 
-	to->kernel.params = NULL;
-	to->kernel.pointers = NULL;
 	to->kernel.attrs = NULL;
 	to->kernel.n_attrs = 0;
-	e = work_kernel_params(to, from->kernel.params);
+	to->kernel.params = calloc(1, bytes + 1);
+	to->kernel.pointers = calloc(from->kernel.n_params + 1, sizeof(void *));
+	if (!to->kernel.params || !to->kernel.pointers) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(to->kernel.params, from->kernel.params, bytes);
+	for (uint32_t i = 0; i < from->kernel.n_params; i++) {
+		ptrdiff_t at = (unsigned char *)from->kernel.pointers[i] - from->kernel.params;
+
+		to->kernel.pointers[i] = to->kernel.params + at;
+	}
 	for (uint32_t i = 0; i < from->kernel.n_attrs && !e; i++) {
 		e = work_keep_attribute(to, &from->kernel.attrs[i]);
 	}

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -772,6 +773,64 @@ static void long_graphs_run(void **state)
 	assert_int_equal(rig_run(long_program, NULL), 0);
 }
 
+/* Launches a graph of all that a server has to do with, until it is killed. */
+static void endless_program(void *fd)
+{
+	static uint8_t host[3000];
+	CUgraphNode a, b, c, h;
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstMemoryType = CU_MEMORYTYPE_HOST,
+			       .dstHost = host,
+			       .WidthInBytes = sizeof(host),
+			       .Height = 1,
+			       .Depth = 1 };
+	CUevent ev;
+
+	prepare();
+	CU(cuEventCreate(&ev, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	a = set_node(d, 1, 4, NULL, 0);
+	b = stamp_node(d, d + 64, &a, 1);
+	c = stamp_node(d, d + 128, &a, 1);
+	copy.srcDevice = d;
+	CU(cuGraphAddMemcpyNode(&h, g, (CUgraphNode[]){ b, c }, 2, &copy, NULL));
+	CU(cuGraphAddHostNode(&b, g, &c, 1, &(CUDA_HOST_NODE_PARAMS){ count, NULL }));
+	CU(cuGraphAddEventRecordNode(&b, g, &h, 1, ev));
+	CU(cuGraphInstantiateWithFlags(&x, g, 0));
+	for (uint32_t i = 0;; i++) {
+		CU(cuGraphLaunch(x, i & 1 ? s : t));
+		if (i == 20) {
+			CHECK(write(*(int *)fd, "x", 1) == 1);
+		}
+	}
+}
+
+static void killed_graphs_leave_nothing_behind(void **state)
+{
+	struct soft_stats before = rig_settled(), after;
+
+	(void)state;
+	for (int i = 0; i < 15; i++) {
+		int ends[2];
+		pid_t p;
+		char byte;
+
+		assert_int_equal(pipe(ends), 0);
+		p = rig_spawn(endless_program, &ends[1]);
+		assert_int_equal(read(ends[0], &byte, 1), 1);
+		kill(p, SIGKILL);
+		assert_int_equal(rig_wait(p), 128 + SIGKILL);
+		close(ends[0]);
+		close(ends[1]);
+	}
+	after = rig_settled();
+	assert_int_equal(after.memory_used, before.memory_used);
+	assert_int_equal(after.pinned_used, before.pinned_used);
+	assert_int_equal(after.streams, before.streams);
+	assert_int_equal(after.allocations, before.allocations);
+	assert_int_equal(after.descriptors, before.descriptors);
+	assert_int_equal(after.refused, before.refused);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -803,6 +862,7 @@ int main(void)
 		cmocka_unit_test(a_graph_may_span_contexts),
 		cmocka_unit_test(faults_in_graphs_end_them),
 		cmocka_unit_test(long_graphs_run),
+		cmocka_unit_test(killed_graphs_leave_nothing_behind),
 	};
 
 	return cmocka_run_group_tests_name("soft graph", tests, start, stop);
