@@ -121,6 +121,7 @@ CUresult context_drain(CUcontext ctx)
 			word_wait(&w->done, &w->waiters, target, ctx);
 		}
 	}
+	print_drain(); /* also of kernels that have ended before anybody waited */
 	return soft_context_error(ctx);
 }
 
