@@ -15,7 +15,7 @@
 #include "cuabi/api.h"
 
 #define CASE_MS 10000
-#define STACK_BYTES 65536
+#define STACK_BYTES 8192
 
 static bool plain; /* without optimizations: no load is dropped because nobody uses it */
 
@@ -52,11 +52,12 @@ static CUresult quietly(CUresult r, const char *what)
 
 static CUresult wanted_fault(const char *name)
 {
-	return strcmp(name, "address") == 0 ? CUDA_ERROR_ILLEGAL_ADDRESS
-	       : strcmp(name, "align") == 0 ? CUDA_ERROR_MISALIGNED_ADDRESS
-	       : strcmp(name, "trap") == 0  ? CUDA_ERROR_LAUNCH_FAILED
-	       : strcmp(name, "insn") == 0  ? CUDA_ERROR_ILLEGAL_INSTRUCTION
-					    : CUDA_SUCCESS;
+	return strcmp(name, "address") == 0  ? CUDA_ERROR_ILLEGAL_ADDRESS
+	       : strcmp(name, "align") == 0  ? CUDA_ERROR_MISALIGNED_ADDRESS
+	       : strcmp(name, "trap") == 0   ? CUDA_ERROR_LAUNCH_FAILED
+	       : strcmp(name, "assert") == 0 ? CUDA_ERROR_ASSERT
+	       : strcmp(name, "insn") == 0   ? CUDA_ERROR_ILLEGAL_INSTRUCTION
+					     : CUDA_SUCCESS;
 }
 
 /* The inputs of that element. */

@@ -28,7 +28,7 @@ static void operand(const struct printer *p, const struct stmt *s, unsigned i)
 {
 	char class = s->form->operands[i];
 
-	if (class == 'k' || class == 'n') {
+	if (class == 'k' || class == 'i') {
 		fprintf(p->to, "%u", s->reg[i]);
 	} else {
 		fprintf(p->to, "%%%c%u",

@@ -51,7 +51,7 @@ static void run_insn(const struct stmt *s, struct lane *l)
 	uint64_t x[4] = { 0 };
 
 	for (int i = 1; classes[i]; i++) {
-		x[i - 1] = strchr("kn", classes[i]) ? s->reg[i]
+		x[i - 1] = strchr("ki", classes[i]) ? s->reg[i]
 						    : *lane_register(l, classes[i], s->reg[i]);
 	}
 	*lane_register(l, classes[0], s->reg[0]) = form_value(s->form, x) & class_mask(classes[0]);
