@@ -468,6 +468,166 @@ static void wild_sizes_are_refused(void **state)
 	nothing_left();
 }
 
+/* Requests with any numbers, on two connections that trade handles: errors, no harm, nothing left.
+ */
+struct peer_client {
+	int sock, fds[3];
+};
+
+static uint64_t draw(uint64_t *seed, uint64_t below)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (*seed >> 33) % below;
+}
+
+static bool call(struct peer_client *c, struct soft_request *q, int fd, struct soft_reply *r,
+		 int *ret_fd)
+{
+	int fds[FD_PASS_MAX];
+	unsigned n = 0;
+
+	assert_int_equal(msg_send(c->sock, q, SOFT_REQUEST_MIN + 1, &fd, fd >= 0), 0);
+	assert_true(msg_recv(c->sock, r, sizeof(*r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);
+	while (n > (ret_fd ? 1 : 0)) {
+		close(fds[--n]);
+	}
+	if (ret_fd) {
+		*ret_fd = n ? fds[0] : -1;
+	}
+	return r->result == CUDA_SUCCESS;
+}
+
+static void connect_peer(struct peer_client *c)
+{
+	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
+	static struct soft_reply r;
+	int fds[FD_PASS_MAX];
+	unsigned n;
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	c->sock = unix_connect(path, SOCK_SEQPACKET);
+	assert_true(c->sock >= 0);
+	assert_int_equal(msg_send(c->sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
+	assert_true(msg_recv(c->sock, &r, sizeof(r), fds, &n) > 0);
+	assert_int_equal(n, 3);
+	memcpy(c->fds, fds, sizeof(c->fds));
+}
+
+static void drop_peer(struct peer_client *c)
+{
+	for (int i = 0; i < 3; i++) {
+		close(c->fds[i]);
+	}
+	close(c->sock);
+}
+
+#define KNOWN 16
+
+static void random_requests_leave_nothing(void **state)
+{
+	static const uint32_t ops[] = {
+		SOFT_REQ_ALLOC,
+		SOFT_REQ_ALLOC,
+		SOFT_REQ_FREE,
+		SOFT_REQ_IPC_EXPORT,
+		SOFT_REQ_IPC_OPEN,
+		SOFT_REQ_IPC_CLOSE,
+		SOFT_REQ_RESERVE,
+		SOFT_REQ_UNRESERVE,
+		SOFT_REQ_MAP,
+		SOFT_REQ_MAP,
+		SOFT_REQ_UNMAP,
+		SOFT_REQ_ACCESS,
+		SOFT_REQ_POOL_EXPORT,
+		SOFT_REQ_POOL_IMPORT,
+		SOFT_REQ_HANDLE_CREATE,
+		SOFT_REQ_HANDLE_RELEASE,
+		SOFT_REQ_HANDLE_EXPORT,
+		SOFT_REQ_HANDLE_IMPORT,
+		SOFT_REQ_CONTEXT_CREATE,
+		SOFT_REQ_CONTEXT_DESTROY,
+	};
+	uint64_t seed = 4711, known[KNOWN] = { 0 };
+	struct soft_ipc_handle handles[KNOWN] = { 0 };
+	int tokens[KNOWN];
+	struct peer_client c[2];
+	static struct soft_reply r;
+	unsigned good = 0;
+
+	(void)state;
+	memset(tokens, 0xff, sizeof(tokens));
+	connect_peer(&c[0]);
+	connect_peer(&c[1]);
+	for (int i = 0; i < 30000; i++) {
+		struct soft_request q = { .op = ops[draw(&seed, sizeof(ops) / sizeof(ops[0]))],
+					  .context = (uint32_t)draw(&seed, 3),
+					  .object = (uint32_t)draw(&seed, 5) };
+		uint64_t slot = draw(&seed, KNOWN), size = (1 + draw(&seed, 6)) * (GRAIN / 2);
+		unsigned who = (unsigned)draw(&seed, 2);
+		int fd = -1, got = -1;
+
+		if (q.op == SOFT_REQ_CONTEXT_DESTROY && draw(&seed, 20)) {
+			continue;
+		}
+		q.value = draw(&seed, 4) ? known[draw(&seed, KNOWN)] : size;
+		q.more[0] = draw(&seed, 8) ? size : seed;
+		q.more[1] = draw(&seed, 3) ? 0 : known[draw(&seed, KNOWN)];
+		q.more[2] = 1 + draw(&seed, 12);
+		switch (q.op) {
+		case SOFT_REQ_ALLOC:
+		case SOFT_REQ_RESERVE:
+		case SOFT_REQ_HANDLE_CREATE:
+			q.value = draw(&seed, 30) ? size : seed;
+			q.more[0] = draw(&seed, 3) ? 0 : 1ull << draw(&seed, 40);
+			break;
+		case SOFT_REQ_HANDLE_RELEASE:
+		case SOFT_REQ_HANDLE_EXPORT:
+			q.value = 1 + draw(&seed, 12);
+			break;
+		case SOFT_REQ_HANDLE_IMPORT:
+		case SOFT_REQ_POOL_IMPORT:
+			fd = draw(&seed, 10) ? tokens[slot] : c[0].fds[draw(&seed, 3)];
+			break;
+		case SOFT_REQ_IPC_OPEN:
+			memcpy(q.more, &handles[slot], sizeof(handles[slot]));
+			break;
+		case SOFT_REQ_POOL_EXPORT:
+			q.value = draw(&seed, 3);
+			break;
+		default:
+			break;
+		}
+		if (!call(&c[who], &q, fd, &r, &got)) {
+			assert_int_equal(got, -1);
+			continue;
+		}
+		good++;
+		if (q.op == SOFT_REQ_IPC_EXPORT) {
+			handles[slot] = r.ipc;
+		} else if (r.value) {
+			known[slot] = r.value;
+		}
+		if (got >= 0 && (q.op == SOFT_REQ_HANDLE_EXPORT || q.op == SOFT_REQ_POOL_EXPORT)) {
+			fd_close(tokens[slot]);
+			tokens[slot] = got;
+		} else {
+			fd_close(got);
+		}
+		if (i % 5000 == 4999) { /* one of them dies with all it has */
+			drop_peer(&c[who]);
+			connect_peer(&c[who]);
+		}
+	}
+	assert_true(good > 3000);
+	drop_peer(&c[0]);
+	drop_peer(&c[1]);
+	for (int i = 0; i < KNOWN; i++) {
+		fd_close(tokens[i]);
+	}
+	nothing_left();
+}
+
 static int open_server(void **state)
 {
 	static const char *const args[] = { "--mem", "256M", NULL };
@@ -497,6 +657,7 @@ int main(void)
 		cmocka_unit_test(handles_travel_by_descriptor),
 		cmocka_unit_test(kills_leave_nothing),
 		cmocka_unit_test(wild_sizes_are_refused),
+		cmocka_unit_test(random_requests_leave_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, open_server, close_server);
