@@ -15,6 +15,7 @@
 
 #define CHOICES_MAX 64u /* PTX entries of one container that are looked at */
 #define PARTS_MAX 256u	/* containers behind each other */
+#define UNPACKED_MAX 4u /* of what is unpacked to look at it, in sizes of the longest text */
 
 struct opener {
 	const uint8_t *image;
@@ -25,7 +26,8 @@ struct opener {
 	struct ptx_image_text *parts; /* owned; one of each container that has PTX */
 	uint32_t n_parts, n_containers;
 	size_t bytes; /* of all parts */
-	bool code;    /* images other than PTX were there */
+	size_t unpacked;
+	bool code; /* images other than PTX were there */
 	bool too_new;
 };
 
@@ -158,6 +160,12 @@ static int take_best(struct opener *o, const struct fatbin_entry *list, unsigned
 				    : err == -ENOMEM
 					    ? "no memory to unpack the PTX"
 					    : "compressed PTX of the fat binary is broken");
+		}
+		o->unpacked += bytes;
+		if (o->unpacked / UNPACKED_MAX > o->max) {
+			free(text);
+			free(kept);
+			return fail(o, -EFBIG, "too much must be unpacked to find PTX that fits");
 		}
 		bytes = trimmed(text, bytes);
 		version = ptx_text_version(text, bytes);

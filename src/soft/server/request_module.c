@@ -3,17 +3,53 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/report.h"
 #include "base/shm.h"
+#include "ptx/fatbin.h"
 #include "ptx/image.h"
 #include "soft/server/request.h"
 
-/* Images from this size on are taken one at a time, whoever sends them: reading one takes many
- * times its size, and clients together must not exhaust the machine. */
+/* Reading PTX takes up to twenty times its size, so that clients together must not exhaust the
+ * machine: images from LARGE_IMAGE_BYTES on wait, in the order in which they come, until what is
+ * being read is at most READING_BYTES with theirs. Whoever waits holds nothing of it. */
 #define LARGE_IMAGE_BYTES ((size_t)1 << 20)
+#define READING_BYTES ((size_t)96 << 20)
 
-static pthread_mutex_t large_images = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t less;
+	size_t bytes;
+	uint64_t next, serving; /* tickets */
+} reading = { .lock = PTHREAD_MUTEX_INITIALIZER, .less = PTHREAD_COND_INITIALIZER };
+
+static void reading_begin(size_t bytes)
+{
+	uint64_t ticket;
+
+	pthread_mutex_lock(&reading.lock);
+	ticket = reading.next++;
+	while (ticket != reading.serving ||
+	       (reading.bytes && reading.bytes + bytes > READING_BYTES)) {
+		pthread_cond_wait(&reading.less, &reading.lock);
+	}
+	reading.serving++;
+	reading.bytes += bytes;
+	pthread_cond_broadcast(&reading.less);
+	pthread_mutex_unlock(&reading.lock);
+}
+
+static void reading_end(size_t bytes)
+{
+	if (bytes) {
+		pthread_mutex_lock(&reading.lock);
+		reading.bytes -= bytes;
+		pthread_cond_broadcast(&reading.less);
+		pthread_mutex_unlock(&reading.lock);
+	}
+}
 
 /* A private copy of the image, since the client could change it while it is read. */
 static char *copy_image(int fd, size_t *ret_bytes)
@@ -168,49 +204,74 @@ static CUresult compile(struct client *c, const struct soft_request *q,
 	return result;
 }
 
-static CUresult load(struct client *c, const struct soft_request *q, const char *image,
-		     size_t bytes, struct report *rep, struct answer *a)
+/* What a fat binary unpacks to is not known before: it is first tried as a small one. */
+static int open_image(struct ptx_image_text *ret, const struct soft_request *q, const char *image,
+		      size_t bytes, size_t max, struct report *rep)
 {
 	unsigned arch = q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH;
+
+	report_finish(rep);
+	report_init(rep);
+	return ptx_image_open(ret, image, bytes, arch, max, q->name[0] ? q->name : "image", rep);
+}
+
+/* held: bytes that reading_begin was told. */
+static CUresult load(struct client *c, const struct soft_request *q, const char *image,
+		     size_t bytes, size_t held, struct report *rep, struct answer *a)
+{
+	size_t max = held ? SOFT_MAX_PTX_BYTES : LARGE_IMAGE_BYTES, keep;
 	struct ptx_image_text text;
 	CUresult result;
-	bool large;
-	int err;
+	int err = open_image(&text, q, image, bytes, max, rep);
 
-	/* What it unpacks to is not known yet: a container may hold far more than its own size. */
-	large = bytes >= LARGE_IMAGE_BYTES || ptx_text_version(image, bytes) == 0;
-	if (large) {
-		pthread_mutex_lock(&large_images);
+	if (err == -EFBIG && !held) {
+		held = SOFT_MAX_PTX_BYTES;
+		reading_begin(held);
+		err = open_image(&text, q, image, bytes, held, rep);
 	}
-	err = ptx_image_open(&text, image, bytes, arch, SOFT_MAX_PTX_BYTES,
-			     q->name[0] ? q->name : "image", rep);
-	if (large && !err && text.bytes < LARGE_IMAGE_BYTES) {
-		large = false;
-		pthread_mutex_unlock(&large_images);
-	}
+	keep = err || text.bytes < LARGE_IMAGE_BYTES ? 0 : MIN(text.bytes, held);
+	reading_end(held - keep);
 	result = err ? image_result(err) : compile(c, q, &text, rep, a);
-	if (large) {
-		pthread_mutex_unlock(&large_images);
-	}
+	reading_end(keep);
 	ptx_image_close(&text);
 	return result;
+}
+
+/* How much of an image counts before it is looked into: text its size, a container what it may
+ * hold. */
+static size_t bytes_to_hold(int fd)
+{
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
+	uint32_t magic = 0;
+
+	if (bytes < (long)LARGE_IMAGE_BYTES) {
+		return 0;
+	}
+	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == FATBIN_MAGIC
+		       ? SOFT_MAX_PTX_BYTES
+		       : (size_t)bytes;
 }
 
 CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
 			     struct answer *a)
 {
+	size_t bytes = 0, held = bytes_to_hold(fd);
+	CUresult result = CUDA_ERROR_INVALID_IMAGE;
 	struct report rep;
 	struct buf text;
-	size_t bytes = 0;
-	char *image = copy_image(fd, &bytes);
-	CUresult result;
+	char *image;
 
+	if (held) {
+		reading_begin(held);
+	}
+	image = load_relaxed(&c->dead) ? NULL : copy_image(fd, &bytes);
 	if (!image) {
-		return CUDA_ERROR_INVALID_IMAGE;
+		reading_end(held);
+		return result;
 	}
 	report_init(&rep);
 	buf_init(&text);
-	result = load(c, q, image, bytes, &rep, a);
+	result = load(c, q, image, bytes, held, &rep, a);
 	free(image);
 	if (result) {
 		report_text(&rep, &text);

@@ -40,6 +40,13 @@ static void assert_taken(const struct buf *b, unsigned arch, const char *kernel)
 	ptx_image_close(&t);
 }
 
+static void assert_image(const struct buf *b, int err)
+{
+	struct ptx_image_text t;
+
+	assert_int_equal(open_image(&t, b, 80), err);
+}
+
 static void every_compression_gives_the_text_back(void **state)
 {
 	static const uint64_t how[] = { 0, FATBIN_LZ4, FATBIN_ZSTD };
@@ -265,6 +272,32 @@ static void what_unpacks_to_too_much_is_refused(void **state)
 	free(text);
 }
 
+/* A container of a few KiB cannot keep the reader busy for long. */
+static void what_must_be_unpacked_to_choose_is_limited(void **state)
+{
+	static const char head[] = ".version 10.0\n";
+	size_t n = MAX_TEXT / 2;
+	char *text = malloc(n);
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	memset(text, ' ', n);
+	memcpy(text, head, strlen(head));
+	for (int i = 0; i < 4; i++) {
+		make_entry(&b, FATBIN_PTX, 80, text, n, FATBIN_ZSTD);
+	}
+	make_end(&b, at);
+	assert_image(&b, -EOPNOTSUPP);
+	for (int i = 0; i < 10; i++) {
+		make_entry(&b, FATBIN_PTX, 80, text, n, FATBIN_ZSTD);
+	}
+	make_end(&b, at);
+	assert_image(&b, -EFBIG);
+	buf_finish(&b);
+	free(text);
+}
+
 static void versions_and_targets_are_read_from_the_text(void **state)
 {
 	static const char a[] = "// x\n/* y */ .version 7.8\n.target sm_89, debug\n";
@@ -290,6 +323,7 @@ int main(void)
 		cmocka_unit_test(images_without_ptx_are_told_apart),
 		cmocka_unit_test(cut_and_wrong_sizes_are_refused),
 		cmocka_unit_test(what_unpacks_to_too_much_is_refused),
+		cmocka_unit_test(what_must_be_unpacked_to_choose_is_limited),
 		cmocka_unit_test(versions_and_targets_are_read_from_the_text),
 	};
 

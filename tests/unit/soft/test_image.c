@@ -489,6 +489,77 @@ static void managed_variables_are_the_programs_too(void **state)
 	assert_int_equal(rig_settled().pinned_used, before.pinned_used);
 }
 
+/* PTX of about 3 MiB, as text and in a small fat binary. */
+static void load_large(void *arg)
+{
+	size_t n = sizeof(plain) + (3u << 20);
+	char *text = malloc(n);
+	struct buf b = { 0 };
+	CUmodule m;
+	size_t at;
+
+	(void)arg;
+	context();
+	memset(text, ' ', n);
+	memcpy(text, plain, sizeof(plain) - 1);
+	text[n - 1] = 0;
+	at = make_begin(&b);
+	make_entry(&b, FATBIN_PTX, 75, text, n, FATBIN_ZSTD);
+	make_end(&b, at);
+	CHECK(b.len < 100000);
+	for (int i = 0; i < 3; i++) {
+		CU(cuModuleLoadData(&m, text));
+		check_module(m);
+		CU(cuModuleLoadData(&m, b.data));
+		check_module(m);
+	}
+	buf_finish(&b);
+	free(text);
+}
+
+static void large_images_of_many_programs_take_turns(void **state)
+{
+	pid_t pids[12];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		pids[i] = rig_spawn(load_large, NULL);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		assert_int_equal(rig_wait(pids[i]), 0);
+	}
+}
+
+static void unload_many(void *arg)
+{
+	struct buf text = { 0 };
+	CUfunction f[3];
+	unsigned n;
+	CUmodule m;
+
+	(void)arg;
+	context();
+	buf_puts(&text, HEAD);
+	for (unsigned i = 0; i < 5000; i++) {
+		buf_printf(&text, ".visible .entry k%u() { ret; }\n", i);
+	}
+	CU(cuModuleLoadData(&m, buf_text(&text)));
+	CU(cuModuleGetFunctionCount(&n, m));
+	CHECK(n == 5000);
+	CU(cuModuleEnumerateFunctions(f, 3, m));
+	CU(cuModuleGetFunction(&f[0], m, "k4999"));
+	CU(cuLaunchKernel(f[0], 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	CU(cuModuleUnload(m));
+	CU(cuCtxSynchronize());
+	buf_finish(&text);
+}
+
+static void a_module_of_thousands_of_kernels_comes_and_goes(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(unload_many, NULL), 0);
+}
+
 static void list_functions(void *arg)
 {
 	CUmoduleLoadingMode mode;
@@ -551,6 +622,8 @@ int main(void)
 		cmocka_unit_test(a_library_serves_every_context),
 		cmocka_unit_test(libraries_that_cannot_be_loaded_are_refused),
 		cmocka_unit_test(managed_variables_are_the_programs_too),
+		cmocka_unit_test(large_images_of_many_programs_take_turns),
+		cmocka_unit_test(a_module_of_thousands_of_kernels_comes_and_goes),
 		cmocka_unit_test(a_module_lists_its_functions),
 	};
 

@@ -1,5 +1,6 @@
 /* A module: its variables' layout and initial values, and its kernels. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "soft/server/exec/decode.h"
 #include "soft/server/exec/handlers.h"
 
+#define FREE_AT_ONCE 1000u		 /* functions and variables */
 #define IMAGE_MAX (UINT64_C(256) << 20)	 /* bytes of variables with initial values */
 #define GLOBALS_MAX (UINT64_C(64) << 30) /* bytes of all variables */
 
@@ -87,11 +89,29 @@ struct exec_module *exec_module_ref(struct exec_module *m)
 	return m;
 }
 
+static void *free_later(void *m)
+{
+	module_free(m);
+	return NULL;
+}
+
+/* The last reference often goes under the device's lock, where nobody may be held up. */
 void exec_module_unref(struct exec_module *m)
 {
-	if (m && sub_acqrel(&m->refs, 1) == 1) {
+	pthread_attr_t attr;
+	pthread_t t;
+	bool later;
+
+	if (!m || sub_acqrel(&m->refs, 1) != 1) {
+		return;
+	}
+	later = m->functions.n + m->variables.n > FREE_AT_ONCE;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (!later || pthread_create(&t, &attr, free_later, m) != 0) {
 		module_free(m);
 	}
+	pthread_attr_destroy(&attr);
 }
 
 /* The address of a function as a value; bits may hold a mask. */
@@ -679,12 +699,7 @@ unsigned exec_module_functions(const struct exec_module *m)
 
 const struct exec_function *exec_module_function_at(const struct exec_module *m, unsigned i)
 {
-	strmap_each (&m->functions, e) {
-		if (i-- == 0) {
-			return e->value;
-		}
-	}
-	return NULL;
+	return i < m->functions.n ? m->functions.entries[i].value : NULL; /* none is ever removed */
 }
 
 const struct exec_function_info *exec_function_info(const struct exec_function *f)
