@@ -153,13 +153,13 @@ DEF1(rcp_f64, double, double, double, 1.0 / X)
 DEF1(sqrt_f64, double, double, double, __builtin_sqrt(X))
 DEF1(rsqrt_f64, double, double, double, 1.0 / __builtin_sqrt(X))
 
-/* Signs are bits: a NaN keeps its payload. */
-DEF1(abs_f32, float, float, float, float32(bits32(X) & 0x7fffffff))
-DEF1(abs_f32z, float, float, float, float32(bits32(FX) & 0x7fffffff))
-DEF1(abs_f64, double, double, double, float64(bits64(X) & INT64_MAX))
-DEF1(neg_f32, float, float, float, float32(bits32(X) ^ 0x80000000))
-DEF1(neg_f32z, float, float, float, float32(bits32(FX) ^ 0x80000000))
-DEF1(neg_f64, double, double, double, float64(bits64(X) ^ (UINT64_C(1) << 63)))
+/* Signs are bits; but a NaN becomes the canonical one, or in double precision stays as it is. */
+DEF1(abs_f32, float, float, float, canonical(float32(bits32(X) & 0x7fffffff)))
+DEF1(abs_f32z, float, float, float, canonical(float32(bits32(FX) & 0x7fffffff)))
+DEF1(abs_f64, double, double, double, X == X ? float64(bits64(X) & INT64_MAX) : X)
+DEF1(neg_f32, float, float, float, canonical(float32(bits32(X) ^ 0x80000000)))
+DEF1(neg_f32z, float, float, float, canonical(float32(bits32(FX) ^ 0x80000000)))
+DEF1(neg_f64, double, double, double, X == X ? float64(bits64(X) ^ (UINT64_C(1) << 63)) : X)
 DEF2(copysign_f32, float, float, float,
      float32((bits32(Y) & 0x7fffffff) | (bits32(X) & 0x80000000)))
 DEF2(copysign_f64, double, double, double,

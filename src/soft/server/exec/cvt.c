@@ -80,8 +80,8 @@ static double to_whole(double f, unsigned mode)
 	}
 }
 
-/* The nearest end of the range for what is out of it. A NaN is 0, but the hardware's units for 64
- * bits, on either side, give the highest bit. */
+/* The nearest end of the range for what is out of it. A NaN is 0; but from f64, and to 64 bits, the
+ * hardware gives the highest bit. */
 static uint64_t float_to_int(const struct op *o, double f)
 {
 	unsigned bits = ints[o->type].bits;
@@ -90,8 +90,7 @@ static uint64_t float_to_int(const struct op *o, double f)
 	uint64_t max = UINT64_MAX >> (64 - bits + is_signed);
 
 	if (f != f) {
-		return bits == 64 || (o->type2 == TY_F64 && bits == 32) ? UINT64_C(1) << (bits - 1)
-									: 0;
+		return o->type2 == TY_F64 || bits == 64 ? UINT64_C(1) << (bits - 1) : 0;
 	}
 	if (f >= high) {
 		return max;
@@ -142,6 +141,30 @@ static uint64_t int_to_double(const struct any *v, unsigned mode)
 	return num_bits(v->negative ? -d : d);
 }
 
+/* NaN between formats of which one is f64: sign and payload stay, and it is a quiet one. f16 goes
+ * by way of f32, whose NaN is the canonical one. */
+static uint64_t nan_of(const struct op *o, uint64_t raw)
+{
+	enum num_format f = format_of(o->type);
+	const struct num_shape *s = &num_shapes[f < NUM_FORMATS ? f : NUM_F32];
+	uint64_t wide = raw;
+
+	if (o->type2 == TY_F16) {
+		raw = num_shapes[NUM_F32].nan;
+	} else if (o->type2 == CVT_BF16) {
+		raw <<= 16;
+	}
+	if (o->type2 != TY_F64) {
+		wide = (raw & 0x80000000) << 32 | UINT64_C(0x7ff) << 52 | (raw & 0x7fffff) << 29;
+	}
+	wide |= UINT64_C(1) << 51;
+	if (o->type == TY_F64) {
+		return wide;
+	}
+	return (wide >> 63 << (s->man_bits + s->exp_bits)) | (s->finite + 1) |
+	       (wide & ((UINT64_C(1) << 52) - 1)) >> (52 - s->man_bits);
+}
+
 static uint64_t to_float(const struct op *o, const struct any *v)
 {
 	enum num_format f = format_of(o->type);
@@ -170,16 +193,39 @@ static uint64_t to_float(const struct op *o, const struct any *v)
 	return r;
 }
 
+/* Infinity and NaN to tf32 with ties away from zero are cut only; .satfinite takes one step off. */
+static uint32_t tf32_not_finite(const struct op *o, uint32_t raw)
+{
+	raw &= ~0x1fffu;
+	return o->flags & FLAG_FINITE ? raw - 0x2000 : raw;
+}
+
+static uint64_t convert(const struct op *o, uint64_t raw)
+{
+	unsigned changes = o->flags & (FLAG_SAT | FLAG_RELU | FLAG_INT_ROUND);
+	struct any v;
+
+	if (o->type == CVT_TF32 && o->n == ROUND_RNA && (raw & 0x7f800000) == 0x7f800000) {
+		return tf32_not_finite(o, (uint32_t)raw);
+	}
+	if (o->type == TY_F32 && o->type2 == CVT_BF16 && !changes) {
+		return raw << 16; /* no more than that: NaN keeps its bits */
+	}
+	v = read_any(o->type2, raw, o->flags & FLAG_FTZ);
+	if (o->type < TY_COUNT && ints[o->type].bits) {
+		return to_integer(o, &v);
+	}
+	if (v.is_float && v.f != v.f && !changes && (o->type == TY_F64) != (o->type2 == TY_F64)) {
+		return nan_of(o, raw);
+	}
+	return to_float(o, &v);
+}
+
 int op_cvt_any(struct warp *w, const struct op *o, uint32_t m)
 {
-	bool integer = o->type < TY_COUNT && ints[o->type].bits;
-
 	each_lane (m, lane) {
-		struct any v = read_any(o->type2, lane_get(w, o->a, o->wide & WIDE_A, lane),
-					o->flags & FLAG_FTZ);
-
 		lane_set(w, o->d, o->wide & WIDE_D, lane,
-			 integer ? to_integer(o, &v) : to_float(o, &v));
+			 convert(o, lane_get(w, o->a, o->wide & WIDE_A, lane)));
 	}
 	return STEP_NEXT;
 }

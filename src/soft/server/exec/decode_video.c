@@ -144,7 +144,11 @@ static int take_words(struct decoder *d, struct op *op)
 	if (err == 0) {
 		err = take_sign(d, op, VIDEO_A_SIGNED);
 	}
-	return err < 0 ? err : take_sign(d, op, VIDEO_B_SIGNED);
+	if (err == 0) {
+		err = take_sign(d, op, VIDEO_B_SIGNED);
+	}
+	return err == 0 && shift && op->flags & VIDEO_B_SIGNED ? dec_fail(d, "a shift is by .u32")
+							       : err;
 }
 
 static int take_parts(struct decoder *d, struct op *op, const struct selected *in)

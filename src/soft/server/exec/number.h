@@ -24,7 +24,7 @@ struct num_shape {
 static const struct num_shape num_shapes[NUM_FORMATS] = {
 	[NUM_F16] = { 10, 5, 0, 0x7bff, 0x7fff },
 	[NUM_BF16] = { 7, 8, 0, 0x7f7f, 0x7fff },
-	[NUM_TF32] = { 10, 8, 13, 0x3fbff, 0x7fffffff },
+	[NUM_TF32] = { 10, 8, 13, 0x3fbff, 0x7fffe000 },
 	[NUM_F32] = { 23, 8, 0, 0x7f7fffff, 0x7fffffff },
 	[NUM_E4M3] = { 3, 4, 0, 0x7e, 0x7f }, /* no infinities */
 	[NUM_E5M2] = { 2, 5, 0, 0x7b, 0x7f },
