@@ -54,7 +54,7 @@ void client_notice(struct client *c, const struct soft_notice *n, size_t bytes)
 {
 	int err = msg_send(c->event, n, bytes, NULL, 0);
 
-	if (err && n->op == SOFT_NOTICE_HOST && err != -EPIPE) {
+	if (err && n->op == SOFT_NOTICE_HOST && err != -EPIPE && err != -ECONNRESET) {
 		client_drop(c, "it does not read its notices");
 	}
 }
