@@ -76,12 +76,18 @@ CUresult capture_alloc(CUstream s, CUdeviceptr *ret_address, size_t bytes, bool 
 					 .bytesize = bytes };
 	struct work w;
 	CUdeviceptr address;
+	CUcontext popped;
 	CUresult e = capture_check(s, ret);
 
 	if (e || !*ret) {
 		return e;
 	}
-	e = ret_address ? work_alloc(&w, &p) : CUDA_ERROR_INVALID_VALUE;
+	e = ret_address ? soft_push(s->context) : CUDA_ERROR_INVALID_VALUE;
+	if (e) {
+		return e;
+	}
+	e = work_alloc(&w, &p);
+	soft_pop(&popped);
 	if (e) {
 		return e;
 	}

@@ -78,7 +78,8 @@ CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 		return e;
 	}
 	if (p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->poolProps.handleTypes ||
-	    p->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !p->bytesize) {
+	    p->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    p->poolProps.location.id != ctx->device || !p->bytesize) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	m = calloc(1, sizeof(*m));
