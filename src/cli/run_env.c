@@ -148,6 +148,21 @@ static int prepend(const char *variable, const char *value)
 	return rc;
 }
 
+/* The folder of a file. */
+static int prepend_folder(const char *variable, const char *file)
+{
+	char dir[RUN_PATH];
+	char *slash;
+
+	snprintf(dir, sizeof(dir), "%s", file);
+	slash = strrchr(dir, '/');
+	if (!slash) {
+		return 0;
+	}
+	*slash = 0;
+	return prepend(variable, dir);
+}
+
 static int set_or_clear(const char *variable, const char *value)
 {
 	if (!value) {
@@ -198,6 +213,9 @@ int run_set_environment(const struct run_settings *s, const struct run_device *d
 		*slash = 0;
 	}
 	bad |= prepend("LD_PRELOAD", shim);
+	if (d->soft) { /* behind the shim: for libnvidia-ml.so.1 alone */
+		bad |= prepend_folder("LD_LIBRARY_PATH", d->libcuda);
+	}
 	bad |= prepend("LD_LIBRARY_PATH", dir);
 	bad |= set_or_clear("GBPF_REAL_CUDA", d->libcuda);
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");

@@ -75,6 +75,41 @@ program() {
 	[[ "$output" == *"2  cuTexRefCreate"* ]]
 }
 
+@test "libnvidia-ml.so.1 tells what tools that watch GPUs read" {
+	program
+	cat >watch.py <<-'END'
+		import ctypes, sys
+		n = ctypes.CDLL('libnvidia-ml.so.1')
+		d, k, text = ctypes.c_void_p(), ctypes.c_uint(), ctypes.create_string_buffer(96)
+		memory, load = (ctypes.c_ulonglong * 3)(), (ctypes.c_uint * 2)()
+		if n.nvmlInit_v2(): sys.exit(n.nvmlInit_v2())
+		assert n.nvmlDeviceGetCount_v2(ctypes.byref(k)) == 0 and k.value == 1
+		assert n.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(d)) == 2
+		assert n.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(d)) == 0
+		assert n.nvmlDeviceGetUUID(d, text, 96) == 0 and text.value.startswith(b'GPU-')
+		assert n.nvmlDeviceGetUUID(d, text, 8) == 7
+		assert n.nvmlDeviceGetMemoryInfo(d, memory) == 0 and memory[2] >= 400 and sum(memory[1:]) == memory[0]
+		assert n.nvmlDeviceGetUtilizationRates(d, load) == 0 and load[0] <= 100
+		k.value = 4
+		pids = (ctypes.c_ulonglong * 12)()
+		assert n.nvmlDeviceGetComputeRunningProcesses_v3(d, ctypes.byref(k), pids) == 0 and k.value == 1
+		assert n.nvmlDeviceGetTemperature(d, 0, ctypes.byref(k)) == 3
+		assert n.nvmlDeviceGetName(ctypes.byref(k), text, 96) == 2
+		assert n.nvmlShutdown() == 0 and n.nvmlDeviceGetName(d, text, 96) == 1
+	END
+	LD_LIBRARY_PATH=$GBPF_PREFIX/lib/gbpf/soft run python3 watch.py
+	[ "$status" -eq 9 ] # nothing runs
+	mkfifo go
+	"$GBPF" run --device soft ./kernels wait <go >out &
+	exec 7>go
+	wait_for grep -q done out
+	run "$GBPF" run --device soft python3 watch.py
+	echo "$output"
+	[ "$status" -eq 0 ]
+	exec 7>&-
+	wait
+}
+
 @test "run --check is silent about a right program and keeps its exit code" {
 	program
 	run --separate-stderr "$GBPF" run --check ./kernels

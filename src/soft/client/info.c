@@ -4,6 +4,7 @@
 
 #include "cuabi/lookup.h"
 #include "soft/client/client.h"
+#include "soft/identity.h"
 
 CUresult cuDriverGetVersion(int *ret)
 {
@@ -66,31 +67,17 @@ CUresult cuDeviceGetName(char *out, int cap, CUdevice dev)
 	if (!out || cap <= 0) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	snprintf(out, (size_t)cap, "gBPF soft GPU");
+	snprintf(out, (size_t)cap, "%s", SOFT_NAME);
 	return CUDA_SUCCESS;
-}
-
-static void fill_uuid(CUuuid *ret, uint32_t gpu)
-{
-	memcpy(ret->bytes, "gBPF-soft-device", 16);
-	ret->bytes[15] = (char)(ret->bytes[15] + (int)gpu);
 }
 
 int info_find(const char *text, size_t n)
 {
 	for (uint32_t gpu = 0; gpu < MIN(soft.hello.gpus, SOFT_MAX_GPUS); gpu++) {
 		char number[16], name[48];
-		CUuuid u;
-		int len;
 
 		snprintf(number, sizeof(number), "%u", gpu);
-		fill_uuid(&u, gpu);
-		len = snprintf(name, sizeof(name), "GPU-");
-		for (int i = 0; i < 16; i++) {
-			len += snprintf(name + len, sizeof(name) - (size_t)len, "%s%02x",
-					i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-					(unsigned char)u.bytes[i]);
-		}
+		soft_identity_text(name, gpu);
 		if ((n == strlen(number) && strncmp(text, number, n) == 0) ||
 		    (n > 4 && n <= strlen(name) && strncmp(text, name, n) == 0)) {
 			return (int)gpu;
@@ -106,7 +93,7 @@ static CUresult uuid(CUuuid *ret, CUdevice dev)
 	if (e || !ret) {
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
-	fill_uuid(ret, soft.visible[dev]);
+	soft_identity_uuid((unsigned char *)ret->bytes, soft.visible[dev]);
 	return CUDA_SUCCESS;
 }
 
@@ -161,7 +148,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 /* The soft GPUs are alone on their buses, from number 1 on. */
 static unsigned bus_of(CUdevice dev)
 {
-	return soft.visible[dev] + 1;
+	return soft_identity_bus(soft.visible[dev]);
 }
 
 CUresult cuDeviceGetPCIBusId(char *out, int cap, CUdevice dev)

@@ -1,0 +1,53 @@
+/* The parts of NVIDIA's management library that libnvidia-ml.so.1 of the soft GPU has: types as
+ * public programs see them (NVML API reference). */
+#ifndef GBPF_SOFT_NVML_NVML_H
+#define GBPF_SOFT_NVML_NVML_H
+
+#include <stdint.h>
+
+enum nvml_return {
+	NVML_SUCCESS = 0,
+	NVML_ERROR_UNINITIALIZED = 1,
+	NVML_ERROR_INVALID_ARGUMENT = 2,
+	NVML_ERROR_NOT_SUPPORTED = 3,
+	NVML_ERROR_NO_PERMISSION = 4,
+	NVML_ERROR_NOT_FOUND = 6,
+	NVML_ERROR_INSUFFICIENT_SIZE = 7,
+	NVML_ERROR_DRIVER_NOT_LOADED = 9,
+	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+	NVML_ERROR_UNKNOWN = 999,
+};
+
+typedef struct nvml_device *nvmlDevice_t;
+
+struct nvml_memory {
+	unsigned long long total, free, used; /* bytes */
+};
+struct nvml_memory_v2 {
+	unsigned version;
+	unsigned long long total, reserved, free, used;
+};
+struct nvml_utilization {
+	unsigned gpu, memory; /* per cent */
+};
+struct nvml_process_v1 {
+	unsigned pid;
+	unsigned long long used;
+};
+struct nvml_process {
+	unsigned pid;
+	unsigned long long used;
+	unsigned gpu_instance, compute_instance;
+};
+struct nvml_pci {
+	char bus_legacy[16];
+	unsigned domain, bus, device, device_id, subsystem_id;
+	char bus_id[32];
+};
+
+_Static_assert(sizeof(struct nvml_memory_v2) == 40, "nvmlMemory_v2_t");
+_Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
+_Static_assert(sizeof(struct nvml_pci) == 68, "nvmlPciInfo_t");
+
+#endif
