@@ -21,24 +21,26 @@ static void copy_out(uint32_t at, void *to, size_t n)
 }
 
 /* Lost texts are told once for each time that there are new ones. */
-static void tell_lost(void)
+static bool tell_lost(void)
 {
 	uint32_t now = load_acquire(&soft.shared->print_lost);
 
-	if (now != lost) {
-		fprintf(stderr,
-			"gbpf soft GPU: %u texts that kernels printed did not fit into the buffer "
-			"and are lost\n",
-			now - lost);
-		lost = now;
+	if (now == lost) {
+		return false;
 	}
+	fprintf(stderr,
+		"gbpf soft GPU: %u texts that kernels printed did not fit into the buffer and are "
+		"lost\n",
+		now - lost);
+	lost = now;
+	return true;
 }
 
 void print_drain(void)
 {
 	struct soft_shared *s = soft.shared;
 	static char text[SOFT_PRINT_RECORD_MAX];
-	bool out = false;
+	bool out = false, told = false;
 	uint32_t head;
 
 	if (!s || (load_relaxed(&s->print_head) == load_relaxed(&s->print_tail) &&
@@ -60,12 +62,16 @@ void print_drain(void)
 		copy_out(tail + (uint32_t)sizeof(word), text, n);
 		fwrite(text, 1, n, word & SOFT_PRINT_ERROR ? stderr : stdout);
 		out = out || !(word & SOFT_PRINT_ERROR);
+		told = told || word & SOFT_PRINT_ERROR;
 		tail += (uint32_t)sizeof(word) + n;
 	}
 	store_release(&s->print_tail, tail);
-	tell_lost();
+	told = tell_lost() || told;
 	pthread_mutex_unlock(&lock);
 	if (out) {
 		fflush(stdout);
+	}
+	if (told) {
+		fflush(stderr);
 	}
 }
