@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/fd.h"
 #include "soft/server/device.h"
 #include "soft/server/shadow.h"
 
@@ -352,38 +353,70 @@ int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
 	return 0;
 }
 
-/* All bytes of the page table there say so, eight at a time. */
-static bool pages_allow(const uint8_t *pages, uint64_t n, uint8_t rights)
+/* Index of the first mapping that begins at page or later. */
+static uint32_t map_at(const struct memory *m, uint64_t page)
 {
-	uint64_t all = ~UINT64_C(0), some;
-	uint8_t rest = 0xff;
-	uint64_t i = 0;
+	uint32_t lo = 0, hi = m->n_maps;
 
-	for (; i + 8 <= n; i += 8) {
-		memcpy(&some, pages + i, 8);
-		all &= some;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (m->maps[mid].first < page) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
 	}
-	for (; i < n; i++) {
-		rest &= pages[i];
+	return lo;
+}
+
+/* Mappings that touch fill the range, and each of them allows it. */
+static bool mappings_allow(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+{
+	uint32_t i = map_at(m, first + 1);
+
+	if (i == 0) {
+		return false;
 	}
-	some = rights * UINT64_C(0x0101010101010101);
-	return (all & some) == some && (rest & rights) == rights;
+	for (i--; i < m->n_maps && m->maps[i].first <= first; i++) {
+		const struct mapping *p = &m->maps[i];
+
+		if (first - p->first >= p->pages || (m->pages[first] & rights) != rights) {
+			return false;
+		}
+		first = (uint64_t)p->first + p->pages;
+		if (first > last) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* An allocation has the same rights everywhere, and no two of them touch; so the length of a range
+ * costs nothing. */
+static bool range_allows(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+{
+	uint32_t i = after(m, first);
+	const struct alloc *a = i ? &m->allocs[i - 1] : NULL;
+
+	if (!a || last - a->first >= a->pages) {
+		return false;
+	}
+	return a->kind == ALLOC_RESERVED ? mappings_allow(m, first, last, rights)
+					 : (m->pages[a->first] & rights) == rights;
 }
 
 void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
 {
-	uint64_t offset = address - m->space.base, first, last;
+	uint64_t offset = address - m->space.base;
 
 	if (address < m->space.base || offset >= m->space.bytes ||
 	    bytes > m->space.bytes - offset) {
 		return NULL;
 	}
-	if (bytes) {
-		first = offset / EXEC_PAGE_BYTES;
-		last = (offset + bytes - 1) / EXEC_PAGE_BYTES;
-		if (!pages_allow(m->pages + first, last - first + 1, rights)) {
-			return NULL;
-		}
+	if (bytes && !range_allows(m, offset / EXEC_PAGE_BYTES,
+				   (offset + bytes - 1) / EXEC_PAGE_BYTES, rights)) {
+		return NULL;
 	}
 	return m->space.host + offset;
 }
@@ -450,8 +483,49 @@ int memory_close(struct memory *m, struct device *dev, uint64_t address)
 	return 0;
 }
 
-/* Gives up what the context had; others may go on using what it shared. */
-static void finish_allocs(struct memory *m, struct device *dev)
+#define LARGE_BYTES (4u << 20)
+
+bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->extent || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED) ||
+	    bytes_of(a) < LARGE_BYTES) {
+		return false;
+	}
+	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	*ret = (struct leaving){ a->first, a->pages, a->kind == ALLOC_PINNED };
+	a->kind = ALLOC_GONE;
+	return true;
+}
+
+void memory_leave_pages(const struct memory *m, const struct leaving *l)
+{
+	if (l->pinned) {
+		put_nothing(m, l->first, l->pages);
+	} else {
+		store_punch(m->store, (uint64_t)l->first * EXEC_PAGE_BYTES,
+			    (uint64_t)l->pages * EXEC_PAGE_BYTES);
+	}
+}
+
+void memory_left(struct memory *m, struct device *dev, const struct leaving *l)
+{
+	uint64_t bytes = (uint64_t)l->pages * EXEC_PAGE_BYTES;
+
+	if (l->pinned) {
+		dev->pinned_used -= bytes;
+		uncount_mapping(m, dev);
+	} else {
+		memory_uncharge(m->gpu, bytes);
+	}
+	memory_bury(m, l->first);
+}
+
+/* Gives up what the context had; others may go on using what it shared. Adds up what is charged to
+ * the context alone. */
+static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct alloc *a = &m->allocs[i];
@@ -460,9 +534,9 @@ static void finish_allocs(struct memory *m, struct device *dev)
 			a->extent->home = NULL;
 		}
 		if (a->kind == ALLOC_PINNED) {
-			dev->pinned_used -= bytes_of(a);
+			*ret_pinned += bytes_of(a);
 		} else if (a->kind == ALLOC_DEVICE && !a->extent) {
-			memory_uncharge(m->gpu, bytes_of(a));
+			*ret_device += bytes_of(a);
 			if (m->store->refs > 1) {
 				store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES,
 					    bytes_of(a));
@@ -481,8 +555,12 @@ static void finish_allocs(struct memory *m, struct device *dev)
 
 void memory_finish(struct memory *m, struct device *dev)
 {
-	finish_allocs(m, dev);
-	dev->pinned -= m->pinned;
+	uint64_t device = 0, pinned = 0;
+	int fd;
+
+	finish_allocs(m, &device, &pinned);
+	fd = store_leave(m->store);
+	pthread_mutex_unlock(&dev->lock);
 	free(m->allocs);
 	free(m->maps);
 	shadow_finish(&m->space);
@@ -492,7 +570,11 @@ void memory_finish(struct memory *m, struct device *dev)
 	if (m->pages) {
 		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
 	}
-	store_unref(m->store);
+	fd_close(fd);
+	pthread_mutex_lock(&dev->lock);
+	memory_uncharge(m->gpu, device);
+	dev->pinned_used -= pinned;
+	dev->pinned -= m->pinned;
 	memset(m, 0, sizeof(*m));
 }
 
@@ -542,23 +624,6 @@ uint64_t memory_reserve(struct memory *m, uint64_t bytes, uint64_t align, uint64
 	}
 	a = place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
 	return a ? address_of(m, a) : 0;
-}
-
-/* Index of the first mapping that begins at page or later. */
-static uint32_t map_at(const struct memory *m, uint64_t page)
-{
-	uint32_t lo = 0, hi = m->n_maps;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (m->maps[mid].first < page) {
-			lo = mid + 1;
-		} else {
-			hi = mid;
-		}
-	}
-	return lo;
 }
 
 /* No part of a mapping lies there. *ret_at: where a new one belongs. */

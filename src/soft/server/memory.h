@@ -80,6 +80,7 @@ struct memory {
 /* memory.c. Sizes and addresses come from outside and are checked. */
 uint64_t memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes, uint64_t memory_bytes);
 int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot);
+/* Lets go of the lock while pages are given back: nobody may find the context any more. */
 void memory_finish(struct memory *m, struct device *dev);
 /* Address, or 0: no room. fd: backing of pinned memory, -1 for device memory. */
 uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
@@ -88,6 +89,17 @@ int memory_free(struct memory *m, struct device *dev,
 		uint64_t address); /* -ENOENT: not the start of an allocation */
 /* Kernels and copies have these rights (1 read, 2 write) to the whole allocation from now on. */
 int memory_restrict(struct memory *m, uint64_t address, uint8_t rights);
+/* A large allocation goes in three steps, since giving pages back takes long: its addresses become
+ * invalid, but nobody gets them; the pages go, without the lock, on the thread of its client, which
+ * alone could destroy the context; and it is forgotten. leave: false when memory_free is to be
+ * called. */
+struct leaving {
+	uint32_t first, pages;
+	bool pinned;
+};
+bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret);
+void memory_leave_pages(const struct memory *m, const struct leaving *l);
+void memory_left(struct memory *m, struct device *dev, const struct leaving *l);
 /* Host address of a range that is valid with these rights (1 read, 2 write); NULL otherwise. */
 void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights);
 /* The allocation that begins there, or NULL. */
@@ -114,7 +126,8 @@ int memory_access(struct memory *m, uint64_t address, uint64_t bytes, uint8_t ri
 /* share.c */
 struct store *store_create(uint64_t bytes);
 void store_punch(struct store *s, uint64_t offset, uint64_t bytes);
-void store_unref(struct store *s);			       /* NULL allowed */
+void store_unref(struct store *s); /* NULL allowed */
+int store_leave(struct store *s); /* the descriptor, to be closed by who was the last user; or -1 */
 struct extent *extent_create(struct gpu *gpu, uint64_t bytes); /* of its own store; charged */
 struct extent *extent_of(struct store *s, struct gpu *gpu, uint64_t offset,
 			 uint64_t bytes); /* charged already */

@@ -318,6 +318,21 @@ static CUresult valid(int err)
 	return err ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+/* Others do not wait while pages go back. */
+static CUresult release(struct client *c, struct group *g, uint64_t address)
+{
+	struct leaving l;
+
+	if (!memory_leave(&g->memory, address, &l)) {
+		return valid(memory_free(&g->memory, c->dev, address));
+	}
+	pthread_mutex_unlock(&c->dev->lock);
+	memory_leave_pages(&g->memory, &l);
+	pthread_mutex_lock(&c->dev->lock);
+	memory_left(&g->memory, c->dev, &l);
+	return CUDA_SUCCESS;
+}
+
 /* Requests that name a context. */
 static CUresult in_context(struct client *c, struct group *g, const struct soft_request *q,
 			   struct answer *a)
@@ -328,7 +343,7 @@ static CUresult in_context(struct client *c, struct group *g, const struct soft_
 	case SOFT_REQ_ALLOC:
 		return alloc_device(c, g, q, a);
 	case SOFT_REQ_FREE:
-		return valid(memory_free(m, c->dev, q->value));
+		return release(c, g, q->value);
 	case SOFT_REQ_IPC_EXPORT:
 		return ipc_export(c, g, q, a);
 	case SOFT_REQ_IPC_OPEN:

@@ -97,13 +97,21 @@ void store_punch(struct store *s, uint64_t offset, uint64_t bytes)
 	fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
 }
 
-void store_unref(struct store *s)
+int store_leave(struct store *s)
 {
+	int fd = -1;
+
 	if (s && --s->refs == 0) {
-		close(s->fd);
+		fd = s->fd;
 		free(s);
 		shares.n_stores--;
 	}
+	return fd;
+}
+
+void store_unref(struct store *s)
+{
+	fd_close(store_leave(s));
 }
 
 struct extent *extent_of(struct store *s, struct gpu *gpu, uint64_t offset, uint64_t bytes)
