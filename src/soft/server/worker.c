@@ -17,7 +17,6 @@
 #define TURN_NS 50000u	   /* wanted length of a turn; bounds how late anything is noticed */
 #define MIN_BUDGET 64u	   /* warp instructions */
 #define FIRST_BUDGET 1024u /* of a launch whose instructions have not been timed */
-#define GANG_BUDGET 256u   /* blocks that wait for each other should not do so for long */
 #define COPY_PART (256u << 10)
 #define SPIN_NS 20000u /* looking for new work before sleeping: a wake-up costs about as much */
 
@@ -92,8 +91,6 @@ static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64
 
 	if (!l->ns_per_kinsn) {
 		n = MIN(n, FIRST_BUDGET);
-	} else if (l->cooperative) {
-		n = MIN(n, GANG_BUDGET);
 	}
 	return MAX(n, MIN_BUDGET);
 }

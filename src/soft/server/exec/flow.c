@@ -234,11 +234,13 @@ int op_trap(struct warp *w, const struct op *o, uint32_t m)
 
 int exec_yield(struct warp *w)
 {
-	if (w->n_groups == 0) {
-		return STEP_YIELD;
+	for (unsigned k = 0; k < w->n_groups; k++) {
+		if (w->groups[k].state == GROUP_READY) {
+			w->streak = EXEC_STREAK_END;
+			return STEP_SWITCH;
+		}
 	}
-	w->streak = EXEC_STREAK_END;
-	return STEP_SWITCH;
+	return STEP_YIELD; /* the other lanes wait too, at a barrier */
 }
 
 int op_yield(struct warp *w, const struct op *o, uint32_t m)
