@@ -15,13 +15,11 @@ bool exec_ended(CUgraphExec x)
 	       word_reached(&soft.shared->streams[x->last_slot].done, x->last_target);
 }
 
-void exec_reap(void)
+/* One that has ended, taken off the list; NULL: none has. */
+static CUgraphExec take_ended(void)
 {
-	CUgraphExec x = NULL, *at = &dying;
+	CUgraphExec x, *at = &dying;
 
-	if (!load_relaxed(&dying)) {
-		return;
-	}
 	pthread_mutex_lock(&soft.lock);
 	while (*at && !exec_ended(*at)) {
 		at = &(*at)->next_dying;
@@ -31,9 +29,18 @@ void exec_reap(void)
 		*at = x->next_dying;
 	}
 	pthread_mutex_unlock(&soft.lock);
-	if (x) {
+	return x;
+}
+
+void exec_reap(void)
+{
+	while (load_relaxed(&dying)) {
+		CUgraphExec x = take_ended();
+
+		if (!x) {
+			return;
+		}
 		exec_free(x);
-		exec_reap();
 	}
 }
 

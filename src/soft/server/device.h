@@ -201,6 +201,7 @@ struct client {
 	struct stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */
 	uint32_t events[SOFT_MAX_EVENTS]; /* records that were reached */
+	unsigned event_uses;	     /* events of several processes */
 	struct module **modules;	  /* owned */
 	uint32_t n_modules;
 	uint64_t code_bytes;	    /* of PTX that is loaded */

@@ -43,16 +43,6 @@ static struct use *use_of(const struct ipc_event *e, const struct client *c)
 	return u;
 }
 
-static unsigned count_uses(const struct client *c)
-{
-	unsigned n = 0;
-
-	for (uint32_t i = 0; i < EVENTS_MAX; i++) {
-		n += events[i] && use_of(events[i], c);
-	}
-	return n;
-}
-
 /* The waits of all processes that have the event look again. */
 static void tell(const struct ipc_event *e)
 {
@@ -105,6 +95,7 @@ static void drop(uint32_t index, struct client *c)
 		return;
 	}
 	*at = u->next;
+	c->event_uses--;
 	if (u->issued) {
 		advance(e, u->issued);
 	}
@@ -129,10 +120,11 @@ static CUresult add_use(struct ipc_event *e, struct client *c)
 	struct use *u = use_of(e, c);
 
 	if (!u) {
-		u = count_uses(c) < USES_OF_CLIENT ? calloc(1, sizeof(*u)) : NULL;
+		u = c->event_uses < USES_OF_CLIENT ? calloc(1, sizeof(*u)) : NULL;
 		if (!u) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
+		c->event_uses++;
 		u->client = c;
 		u->next = e->uses;
 		e->uses = u;
