@@ -48,6 +48,18 @@ static int64_t find_room(const CUcontext ctx, uint32_t bytes)
 	return oldest - head > bytes ? (int64_t)head : -1;
 }
 
+/* Others may take and give back pieces meanwhile. */
+static CUresult wait_for(CUcontext ctx, uint32_t slot, uint32_t target)
+{
+	struct soft_stream_word *w = &soft.shared->streams[slot];
+	CUresult e;
+
+	pthread_mutex_unlock(&ctx->staging_lock);
+	e = word_wait(&w->done, &w->waiters, target, ctx);
+	pthread_mutex_lock(&ctx->staging_lock);
+	return e;
+}
+
 /* Takes a piece of the staging buffer, waiting for older ones; staging_lock held.
  * CUDA_ERROR_NOT_READY: the oldest piece is still to be fetched, by this thread or another one; let
  * go of the lock and try again. */
@@ -77,8 +89,7 @@ static CUresult stage(CUcontext ctx, CUstream s, uint32_t bytes, struct staged *
 		if (old->held) {
 			return CUDA_ERROR_NOT_READY;
 		}
-		e = word_wait(&soft.shared->streams[old->stream_slot].done,
-			      &soft.shared->streams[old->stream_slot].waiters, old->target, ctx);
+		e = wait_for(ctx, old->stream_slot, old->target);
 		if (e) {
 			return e;
 		}

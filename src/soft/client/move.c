@@ -24,7 +24,7 @@
 struct area {
 	uint64_t begin, end, offset, inode;
 	int prot;
-	bool shared, stack;
+	bool shared, stack, code;
 };
 
 static bool parse(const char *line, struct area *a)
@@ -36,8 +36,8 @@ static bool parse(const char *line, struct area *a)
 		   &a->end, &r, &w, &x, &s, &a->offset, &major, &minor, &a->inode) != 10) {
 		return false;
 	}
-	a->prot = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0) |
-		  (x == 'x' ? PROT_EXEC : 0);
+	a->prot = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0);
+	a->code = x == 'x';
 	a->shared = s == 's';
 	a->stack = strstr(line, "[stack") != NULL;
 	return true;
@@ -86,7 +86,7 @@ static int check_area(const struct area *a, void *arg)
 		return -EFAULT;
 	}
 	c->next = a->end;
-	if (a->shared || a->stack || (a->prot & need) != need || (a->prot & PROT_EXEC)) {
+	if (a->shared || a->stack || a->code || (a->prot & need) != need) {
 		return -EPERM;
 	}
 	if (a->inode && !(a->prot & PROT_WRITE)) { /* a file that is only read */
