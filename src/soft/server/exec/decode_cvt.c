@@ -81,6 +81,7 @@ static int cvt_pair(struct decoder *d, struct op *op, const struct cvt_type *to,
 	int err = dec_modifiers_done(d);
 
 	op->fn = op_cvt_pair;
+	op->fn = both ? op->fn : half_quick_cvt(d->h, op, true);
 	op->size = to->bits;
 	if (err == 0 && to->parts != 2) {
 		err = dec_fail(d, "a conversion between these types is not supported");
@@ -203,8 +204,6 @@ int dec_cvt(struct decoder *d, int a, int b)
 	}
 	op.wide = (uint8_t)((wide_from ? WIDE_A : 0) | (wide_to ? WIDE_D : 0));
 	quick = quick_cvt(d, &op, op.n);
-	if (quick) {
-		op.fn = quick;
-	}
+	op.fn = quick ? quick : half_quick_cvt(d->h, &op, false);
 	return dec_emit(d, &op);
 }

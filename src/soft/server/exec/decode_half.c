@@ -78,6 +78,7 @@ int dec_half(struct decoder *d, int which, int n)
 	op.n = halves[kind].n;
 	op.type2 = halves[kind].format;
 	op.flags = (uint8_t)half_flags(d, which);
+	op.fn = half_quick(d->h, &op);
 	dec_has(d, halves[kind].word);
 	switch (which) {
 	case ALU_ADD:

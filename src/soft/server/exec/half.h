@@ -16,6 +16,10 @@ enum {
 
 /* half.c: sub = enum alu, type2 = num_format, n = 1 or 2 halves. */
 int op_half(struct warp *w, const struct op *o, uint32_t m);
+/* half_quick.c: the quickest handler for this operation, or conversion, on this machine. */
+struct handlers;
+op_fn half_quick(const struct handlers *h, const struct op *o);
+op_fn half_quick_cvt(const struct handlers *h, const struct op *o, bool pair);
 /* type = enum cmp, sub = BOOL_*; p, q: the result and its opposite, or of two halves. */
 int op_half_compare(struct warp *w, const struct op *o, uint32_t m);
 /* min, max of f32 with .xorsign.abs: sub = ALU_MIN or ALU_MAX. */
