@@ -11,9 +11,9 @@
 
 #include "base/fd.h"
 #include "soft/server/device.h"
+#include "soft/server/memory_int.h"
 #include "soft/server/shadow.h"
 
-#define RIGHTS_RW 3u
 #define SHARED_FACTOR 16u /* the third part: addresses for so many times the GPU's memory */
 #define SHARED_MIN (16ull << 30)
 
@@ -30,7 +30,7 @@ static uint8_t *host_of(const struct memory *m, uint64_t page)
 }
 
 /* Replacing a mapping in one call leaves no moment without one. */
-static int put(const struct memory *m, uint64_t page, uint64_t pages, int fd, uint64_t offset)
+int memory_put(const struct memory *m, uint64_t page, uint64_t pages, int fd, uint64_t offset)
 {
 	void *p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
@@ -44,7 +44,7 @@ static int put(const struct memory *m, uint64_t page, uint64_t pages, int fd, ui
 	return p == MAP_FAILED ? -errno : 0;
 }
 
-static void put_nothing(const struct memory *m, uint64_t page, uint64_t pages)
+void memory_put_nothing(const struct memory *m, uint64_t page, uint64_t pages)
 {
 	mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -74,7 +74,7 @@ int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
 	m->space.pages = m->pages;
 	m->store = store_create(dev->device_window_bytes);
 	if (!m->space.host || !m->pages || !m->store || shadow_init(&m->space) < 0 ||
-	    put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
+	    memory_put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
 		memory_finish(m, dev);
 		return -ENOMEM;
 	}
@@ -97,7 +97,7 @@ void memory_uncharge(struct gpu *gpu, uint64_t bytes)
 }
 
 /* Each of these is a mapping of the server, of which the kernel allows only so many. */
-static bool count_mapping(struct memory *m, struct device *dev)
+bool memory_count(struct memory *m, struct device *dev)
 {
 	if (m->pinned >= SOFT_MAX_PINNED || dev->pinned >= SOFT_MAX_PINNED_ALL) {
 		return false;
@@ -107,7 +107,7 @@ static bool count_mapping(struct memory *m, struct device *dev)
 	return true;
 }
 
-static void uncount_mapping(struct memory *m, struct device *dev)
+void memory_uncount(struct memory *m, struct device *dev)
 {
 	m->pinned--;
 	dev->pinned--;
@@ -124,7 +124,7 @@ static uint64_t offset_of(const struct alloc *a)
 }
 
 /* Index of the first allocation that begins after page. */
-static uint32_t after(const struct memory *m, uint64_t page)
+uint32_t memory_after(const struct memory *m, uint64_t page)
 {
 	uint32_t lo = 0, hi = m->n;
 
@@ -154,7 +154,7 @@ static uint64_t align_up(uint64_t page, uint64_t align)
 static int64_t find_room(const struct memory *m, const struct room *r, uint64_t *ret_first)
 {
 	uint64_t begin = align_up(r->begin, r->align);
-	uint32_t i = after(m, r->begin - 1);
+	uint32_t i = memory_after(m, r->begin - 1);
 
 	for (; i < m->n && m->allocs[i].first < r->end; i++) {
 		if (m->allocs[i].first > begin && m->allocs[i].first - begin > r->pages) {
@@ -169,7 +169,7 @@ static int64_t find_room(const struct memory *m, const struct room *r, uint64_t 
 	return i;
 }
 
-static int grow(struct memory *m)
+int memory_grow(struct memory *m)
 {
 	uint32_t cap = m->cap ? m->cap * 2 : 64;
 	struct alloc *a;
@@ -189,14 +189,14 @@ static int grow(struct memory *m)
 	return 0;
 }
 
-static void insert(struct memory *m, uint32_t at, const struct alloc *a)
+void memory_insert(struct memory *m, uint32_t at, const struct alloc *a)
 {
 	memmove(m->allocs + at + 1, m->allocs + at, (m->n - at) * sizeof(*a));
 	m->allocs[at] = *a;
 	m->n++;
 }
 
-static void remove_alloc(struct memory *m, struct alloc *a)
+void memory_remove(struct memory *m, struct alloc *a)
 {
 	uint32_t i = (uint32_t)(a - m->allocs);
 
@@ -217,7 +217,7 @@ static struct room part_for(const struct memory *m, enum alloc_kind kind, uint64
 }
 
 /* Room for the bytes, entered as an allocation that is not charged, mapped or valid yet. */
-static struct alloc *place(struct memory *m, enum alloc_kind kind, uint64_t bytes, uint64_t align)
+struct alloc *memory_place(struct memory *m, enum alloc_kind kind, uint64_t bytes, uint64_t align)
 {
 	uint64_t pages = bytes / EXEC_PAGE_BYTES + (bytes % EXEC_PAGE_BYTES != 0), first;
 	struct room r = part_for(m, kind, pages);
@@ -225,7 +225,7 @@ static struct alloc *place(struct memory *m, enum alloc_kind kind, uint64_t byte
 	int64_t at;
 
 	r.align = MAX(align / EXEC_PAGE_BYTES, 1u);
-	if (!bytes || grow(m) < 0) {
+	if (!bytes || memory_grow(m) < 0) {
 		return NULL;
 	}
 	at = find_room(m, &r, &first);
@@ -233,53 +233,53 @@ static struct alloc *place(struct memory *m, enum alloc_kind kind, uint64_t byte
 		return NULL;
 	}
 	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
-	insert(m, (uint32_t)at, &a);
+	memory_insert(m, (uint32_t)at, &a);
 	return &m->allocs[at];
 }
 
-static uint64_t address_of(const struct memory *m, const struct alloc *a)
+uint64_t memory_address(const struct memory *m, const struct alloc *a)
 {
 	return m->space.base + (uint64_t)a->first * EXEC_PAGE_BYTES;
 }
 
 static uint64_t alloc_device(struct memory *m, uint64_t bytes)
 {
-	struct alloc *a = place(m, ALLOC_DEVICE, bytes, 0);
+	struct alloc *a = memory_place(m, ALLOC_DEVICE, bytes, 0);
 
 	if (!a) {
 		return 0;
 	}
 	if (!memory_charge(m->gpu, bytes_of(a))) {
-		remove_alloc(m, a);
+		memory_remove(m, a);
 		return 0;
 	}
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
 	shadow_known(&m->space, offset_of(a), a->bytes);
-	return address_of(m, a);
+	return memory_address(m, a);
 }
 
 static uint64_t alloc_pinned(struct memory *m, struct device *dev, uint64_t bytes, int fd)
 {
 	struct alloc *a = bytes > dev->pinned_limit - dev->pinned_used
 				  ? NULL
-				  : place(m, ALLOC_PINNED, bytes, 0);
+				  : memory_place(m, ALLOC_PINNED, bytes, 0);
 
 	if (!a) {
 		return 0;
 	}
-	if (bytes_of(a) > dev->pinned_limit - dev->pinned_used || !count_mapping(m, dev)) {
-		remove_alloc(m, a);
+	if (bytes_of(a) > dev->pinned_limit - dev->pinned_used || !memory_count(m, dev)) {
+		memory_remove(m, a);
 		return 0;
 	}
-	if (put(m, a->first, a->pages, fd, 0) < 0) {
-		uncount_mapping(m, dev);
-		remove_alloc(m, a);
+	if (memory_put(m, a->first, a->pages, fd, 0) < 0) {
+		memory_uncount(m, dev);
+		memory_remove(m, a);
 		return 0;
 	}
 	dev->pinned_used += bytes_of(a);
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
 	shadow_known(&m->space, offset_of(a), a->bytes);
-	return address_of(m, a);
+	return memory_address(m, a);
 }
 
 uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
@@ -301,7 +301,7 @@ struct alloc *memory_alloc_at(const struct memory *m, uint64_t address)
 	    address % EXEC_PAGE_BYTES) {
 		return NULL;
 	}
-	i = after(m, page);
+	i = memory_after(m, page);
 	return i > 0 && m->allocs[i - 1].first == page ? &m->allocs[i - 1] : NULL;
 }
 
@@ -310,7 +310,7 @@ void memory_bury(struct memory *m, uint32_t page)
 	struct alloc *a = memory_alloc_at(m, m->space.base + (uint64_t)page * EXEC_PAGE_BYTES);
 
 	if (a) {
-		remove_alloc(m, a);
+		memory_remove(m, a);
 	}
 }
 
@@ -327,9 +327,9 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 	memset(m->pages + a->first, 0, a->pages);
 	shadow_freed(&m->space, offset_of(a), bytes_of(a));
 	if (a->kind == ALLOC_PINNED) {
-		put_nothing(m, a->first, a->pages);
+		memory_put_nothing(m, a->first, a->pages);
 		dev->pinned_used -= bytes_of(a);
-		uncount_mapping(m, dev);
+		memory_uncount(m, dev);
 	} else if (a->extent) {
 		a->kind = ALLOC_GONE;
 		extent_unref(a->extent); /* buries it when nobody else uses it */
@@ -338,7 +338,7 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 		store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
 		memory_uncharge(m->gpu, bytes_of(a));
 	}
-	remove_alloc(m, a);
+	memory_remove(m, a);
 	return 0;
 }
 
@@ -353,56 +353,17 @@ int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
 	return 0;
 }
 
-/* Index of the first mapping that begins at page or later. */
-static uint32_t map_at(const struct memory *m, uint64_t page)
-{
-	uint32_t lo = 0, hi = m->n_maps;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (m->maps[mid].first < page) {
-			lo = mid + 1;
-		} else {
-			hi = mid;
-		}
-	}
-	return lo;
-}
-
-/* Mappings that touch fill the range, and each of them allows it. */
-static bool mappings_allow(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
-{
-	uint32_t i = map_at(m, first + 1);
-
-	if (i == 0) {
-		return false;
-	}
-	for (i--; i < m->n_maps && m->maps[i].first <= first; i++) {
-		const struct mapping *p = &m->maps[i];
-
-		if (first - p->first >= p->pages || (m->pages[first] & rights) != rights) {
-			return false;
-		}
-		first = (uint64_t)p->first + p->pages;
-		if (first > last) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* An allocation has the same rights everywhere, and no two of them touch; so the length of a range
  * costs nothing. */
 static bool range_allows(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
 {
-	uint32_t i = after(m, first);
+	uint32_t i = memory_after(m, first);
 	const struct alloc *a = i ? &m->allocs[i - 1] : NULL;
 
 	if (!a || last - a->first >= a->pages) {
 		return false;
 	}
-	return a->kind == ALLOC_RESERVED ? mappings_allow(m, first, last, rights)
+	return a->kind == ALLOC_RESERVED ? memory_mapped_allow(m, first, last, rights)
 					 : (m->pages[a->first] & rights) == rights;
 }
 
@@ -445,24 +406,24 @@ uint64_t memory_open(struct memory *m, struct device *dev, struct extent *x, uin
 {
 	struct alloc *a;
 
-	if (!bytes || bytes > x->bytes || !count_mapping(m, dev)) {
+	if (!bytes || bytes > x->bytes || !memory_count(m, dev)) {
 		return 0;
 	}
-	a = place(m, ALLOC_OPENED, bytes, 0);
+	a = memory_place(m, ALLOC_OPENED, bytes, 0);
 	if (!a) {
-		uncount_mapping(m, dev);
+		memory_uncount(m, dev);
 		return 0;
 	}
-	if (put(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
-		remove_alloc(m, a);
-		uncount_mapping(m, dev);
+	if (memory_put(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
+		memory_remove(m, a);
+		memory_uncount(m, dev);
 		return 0;
 	}
 	a->extent = x;
 	x->refs++;
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
 	shadow_known(&m->space, offset_of(a), a->bytes);
-	return address_of(m, a);
+	return memory_address(m, a);
 }
 
 int memory_close(struct memory *m, struct device *dev, uint64_t address)
@@ -476,9 +437,9 @@ int memory_close(struct memory *m, struct device *dev, uint64_t address)
 	x = a->extent;
 	memset(m->pages + a->first, 0, a->pages);
 	shadow_freed(&m->space, offset_of(a), bytes_of(a));
-	put_nothing(m, a->first, a->pages);
-	remove_alloc(m, a);
-	uncount_mapping(m, dev);
+	memory_put_nothing(m, a->first, a->pages);
+	memory_remove(m, a);
+	memory_uncount(m, dev);
 	extent_unref(x);
 	return 0;
 }
@@ -503,7 +464,7 @@ bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret)
 void memory_leave_pages(const struct memory *m, const struct leaving *l)
 {
 	if (l->pinned) {
-		put_nothing(m, l->first, l->pages);
+		memory_put_nothing(m, l->first, l->pages);
 	} else {
 		store_punch(m->store, (uint64_t)l->first * EXEC_PAGE_BYTES,
 			    (uint64_t)l->pages * EXEC_PAGE_BYTES);
@@ -516,7 +477,7 @@ void memory_left(struct memory *m, struct device *dev, const struct leaving *l)
 
 	if (l->pinned) {
 		dev->pinned_used -= bytes;
-		uncount_mapping(m, dev);
+		memory_uncount(m, dev);
 	} else {
 		memory_uncharge(m->gpu, bytes);
 	}
@@ -576,186 +537,4 @@ void memory_finish(struct memory *m, struct device *dev)
 	dev->pinned_used -= pinned;
 	dev->pinned -= m->pinned;
 	memset(m, 0, sizeof(*m));
-}
-
-/* Reserved ranges. */
-
-/* The range in pages, when it lies in the window; its length is not 0. */
-static bool range_pages(const struct memory *m, uint64_t address, uint64_t bytes,
-			uint64_t *ret_first, uint64_t *ret_pages)
-{
-	uint64_t offset = address - m->space.base;
-
-	if (address < m->space.base || offset >= m->space.bytes ||
-	    bytes > m->space.bytes - offset || !bytes || offset % SOFT_GRANULARITY ||
-	    bytes % SOFT_GRANULARITY) {
-		return false;
-	}
-	*ret_first = offset / EXEC_PAGE_BYTES;
-	*ret_pages = bytes / EXEC_PAGE_BYTES;
-	return true;
-}
-
-static bool is_free(const struct memory *m, uint64_t first, uint64_t pages)
-{
-	uint32_t i = after(m, first);
-
-	if (i > 0 && m->allocs[i - 1].first + (uint64_t)m->allocs[i - 1].pages > first) {
-		return false;
-	}
-	return i == m->n || m->allocs[i].first >= first + pages;
-}
-
-uint64_t memory_reserve(struct memory *m, uint64_t bytes, uint64_t align, uint64_t wish)
-{
-	uint64_t first, pages;
-	struct alloc *a;
-
-	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
-	    first >= m->shared_page && is_free(m, first, pages) && grow(m) == 0) {
-		struct alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes, ALLOC_RESERVED,
-					NULL };
-
-		insert(m, after(m, first), &wanted);
-		return wish;
-	}
-	if (bytes % SOFT_GRANULARITY || bytes > m->space.bytes) {
-		return 0;
-	}
-	a = place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
-	return a ? address_of(m, a) : 0;
-}
-
-/* No part of a mapping lies there. *ret_at: where a new one belongs. */
-static bool unmapped(const struct memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
-{
-	uint32_t i = map_at(m, first);
-
-	*ret_at = i;
-	if (i > 0 && m->maps[i - 1].first + (uint64_t)m->maps[i - 1].pages > first) {
-		return false;
-	}
-	return i == m->n_maps || m->maps[i].first >= first + pages;
-}
-
-int memory_unreserve(struct memory *m, uint64_t address, uint64_t bytes)
-{
-	struct alloc *a = memory_alloc_at(m, address);
-	uint32_t at;
-
-	if (!a || a->kind != ALLOC_RESERVED || a->bytes != bytes) {
-		return -ENOENT;
-	}
-	if (!unmapped(m, a->first, a->pages, &at)) {
-		return -EBUSY;
-	}
-	remove_alloc(m, a);
-	return 0;
-}
-
-static int grow_maps(struct memory *m)
-{
-	uint32_t cap = m->cap_maps ? m->cap_maps * 2 : 16;
-	struct mapping *grown;
-
-	if (m->n_maps < m->cap_maps) {
-		return 0;
-	}
-	grown = realloc(m->maps, cap * sizeof(*grown)); /* bounded by count_mapping */
-	if (!grown) {
-		return -ENOMEM;
-	}
-	m->maps = grown;
-	m->cap_maps = cap;
-	return 0;
-}
-
-int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes,
-	       struct extent *x, uint64_t offset)
-{
-	uint64_t first, pages;
-	const struct alloc *a;
-	uint32_t at, i;
-	int err;
-
-	if (!range_pages(m, address, bytes, &first, &pages) || offset % SOFT_GRANULARITY ||
-	    offset > x->bytes || bytes > x->bytes - offset) {
-		return -EINVAL;
-	}
-	i = after(m, first);
-	a = i ? &m->allocs[i - 1] : NULL;
-	if (!a || a->kind != ALLOC_RESERVED || first - a->first >= a->pages ||
-	    pages > a->pages - (first - a->first) || !unmapped(m, first, pages, &at)) {
-		return -EINVAL;
-	}
-	if (grow_maps(m) < 0 || !count_mapping(m, dev)) {
-		return -ENOMEM;
-	}
-	err = put(m, first, pages, x->store->fd, x->offset + offset);
-	if (err) {
-		uncount_mapping(m, dev);
-		return err;
-	}
-	memmove(m->maps + at + 1, m->maps + at, (m->n_maps - at) * sizeof(*m->maps));
-	m->maps[at] = (struct mapping){ (uint32_t)first, (uint32_t)pages, x };
-	m->n_maps++;
-	x->refs++;
-	shadow_known(&m->space, first * EXEC_PAGE_BYTES, bytes);
-	return 0;
-}
-
-/* Whole mappings fill the range without a gap: the first and how many; 0: they do not. */
-static uint32_t covering(const struct memory *m, uint64_t address, uint64_t bytes, uint32_t *ret_at)
-{
-	uint64_t first, pages;
-	uint32_t i, n;
-
-	if (!range_pages(m, address, bytes, &first, &pages)) {
-		return 0;
-	}
-	i = map_at(m, first);
-	*ret_at = i;
-	for (n = 0; pages && i + n < m->n_maps; n++) {
-		const struct mapping *p = &m->maps[i + n];
-
-		if (p->first != first || p->pages > pages) {
-			return 0;
-		}
-		first += p->pages;
-		pages -= p->pages;
-	}
-	return pages ? 0 : n;
-}
-
-int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes)
-{
-	uint32_t at, n = covering(m, address, bytes, &at);
-
-	if (!n) {
-		return -EINVAL;
-	}
-	for (uint32_t i = at; i < at + n; i++) {
-		memset(m->pages + m->maps[i].first, 0, m->maps[i].pages);
-		shadow_freed(&m->space, (uint64_t)m->maps[i].first * EXEC_PAGE_BYTES,
-			     (uint64_t)m->maps[i].pages * EXEC_PAGE_BYTES);
-		put_nothing(m, m->maps[i].first, m->maps[i].pages);
-		uncount_mapping(m, dev);
-		extent_unref(m->maps[i].extent);
-	}
-	memmove(m->maps + at, m->maps + at + n, (m->n_maps - at - n) * sizeof(*m->maps));
-	m->n_maps -= n;
-	return 0;
-}
-
-int memory_access(struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
-{
-	uint32_t at, n = covering(m, address, bytes, &at);
-
-	if (!n) {
-		return -EINVAL;
-	}
-	for (uint32_t i = at; i < at + n; i++) {
-		memset(m->pages + m->maps[i].first, rights & RIGHTS_RW, m->maps[i].pages);
-	}
-	return 0;
 }

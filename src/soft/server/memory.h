@@ -3,8 +3,8 @@
  * A context has a window of device addresses in three parts: device memory, which is one memfd that
  * lies there from end to end; pinned host memory, a memfd for each; and room for what is mapped on
  * demand: reserved address ranges with mappings in them, and memory that other processes have
- * exported. Nothing outside memory.c and share.c maps, unmaps or sets a page's rights. Everything
- * here is guarded by device.lock. */
+ * exported. Nothing outside memory.c, reserve.c and share.c maps, unmaps or sets a page's rights.
+ * Everything here is guarded by device.lock. */
 #ifndef GBPF_SOFT_SERVER_MEMORY_H
 #define GBPF_SOFT_SERVER_MEMORY_H
 
