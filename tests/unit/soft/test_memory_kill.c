@@ -1,0 +1,243 @@
+/* Processes that do everything with memory at once are killed at any moment: nothing of theirs
+ * stays, and their partners go on. */
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "rig.h"
+
+#define GRAIN (2u << 20)
+#define ROUNDS 60u
+
+/* Shared by the test and its children. */
+static struct {
+	uint32_t steps;	  /* of the process that will be killed */
+	uint32_t handles; /* how many IPC handles it has put here */
+	CUipcMemHandle handle[16];
+	uint32_t stop;	 /* the partner ends */
+	uint32_t opened; /* by the partner */
+} * board;
+
+static const CUmemAllocationProp prop = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+};
+
+static unsigned draw(unsigned *seed, unsigned below)
+{
+	*seed = *seed * 1664525 + 1013904223;
+	return (*seed >> 8) % below;
+}
+
+static void share_plain(unsigned *seed)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	uint32_t at = load_relaxed(&board->handles);
+
+	CU(cuMemAlloc_v2(&p, 1 + draw(seed, 3 << 20)));
+	CU(cuMemsetD8Async(p, 1, 1, NULL));
+	CU(cuIpcGetMemHandle(&h, p));
+	if (at < 16) {
+		board->handle[at] = h;
+		store_release(&board->handles, at + 1);
+	}
+	if (draw(seed, 2)) {
+		CU(cuMemFree_v2(p));
+	}
+}
+
+static void map_physical(unsigned *seed)
+{
+	CUmemAccessDesc d = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, 3 };
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	int fd;
+
+	CU(cuMemCreate(&h, GRAIN, &prop, 0));
+	CU(cuMemAddressReserve(&p, 2 * GRAIN, 0, 0, 0));
+	CU(cuMemMap(p, GRAIN, 0, h, 0));
+	CU(cuMemSetAccess(p, GRAIN, &d, 1));
+	CU(cuMemsetD32Async(p, 7, GRAIN / 4, NULL));
+	if (draw(seed, 2)) {
+		CU(cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						0));
+	}
+	CU(cuMemRelease(h));
+	if (draw(seed, 2)) {
+		CU(cuCtxSynchronize());
+		CU(cuMemUnmap(p, GRAIN));
+		CU(cuMemAddressFree(p, 2 * GRAIN));
+	}
+}
+
+static void move_about(unsigned *seed, char *own)
+{
+	CUdeviceptr p;
+	void *host;
+
+	CU(cuMemAllocAsync(&p, 5 << 20, NULL));
+	CU(cuMemcpyHtoDAsync_v2(p, own, 4 << 20, NULL));
+	CU(cuMemHostRegister_v2(own + 8192, 1 << 20, 0));
+	CU(cuMemcpyDtoHAsync_v2(own + 8192, p, 1 << 20, NULL));
+	CU(cuMemHostUnregister(own + 8192));
+	CU(cuMemFreeAsync(p, NULL));
+	CU(cuMemHostAlloc(&host, 1 + draw(seed, 1 << 20), 0));
+	CU(cuMemFreeHost(host));
+}
+
+static void victim(void *arg)
+{
+	unsigned seed = *(unsigned *)arg;
+	char *own = malloc(5 << 20);
+
+	memset(own, 1, 5 << 20);
+	rig_context();
+	for (;;) {
+		CUdeviceptr p;
+		size_t left, total;
+
+		add_acqrel(&board->steps, 1u);
+		CU(cuMemGetInfo_v2(&left, &total));
+		if (left < 24u << 20) {
+			for (;;) { /* full: waits for its end */
+				add_acqrel(&board->steps, 1u);
+				CU(cuMemAlloc_v2(&p, 1 << 20));
+				CU(cuMemFree_v2(p));
+			}
+		}
+		switch (draw(&seed, 3)) {
+		case 0:
+			share_plain(&seed);
+			break;
+		case 1:
+			map_physical(&seed);
+			break;
+		default:
+			move_about(&seed, own);
+		}
+	}
+}
+
+/* Opens what the others export, uses it, and closes it some time. */
+static void partner(void *unused)
+{
+	CUdeviceptr p[8] = { 0 };
+	unsigned at = 0;
+
+	(void)unused;
+	rig_context();
+	while (!load_acquire(&board->stop)) {
+		uint32_t n = load_acquire(&board->handles);
+		unsigned k = at++ % 8;
+
+		if (p[k]) {
+			CU(cuMemsetD8_v2(p[k], 3, 1));
+			CU(cuIpcCloseMemHandle(p[k]));
+			p[k] = 0;
+		}
+		/* The owner may free it, or be killed, at any moment. */
+		if (n && cuIpcOpenMemHandle_v2(&p[k], board->handle[at % n], 1) != CUDA_SUCCESS) {
+			p[k] = 0;
+		}
+		board->opened += p[k] != 0;
+	}
+	for (int k = 0; k < 8; k++) {
+		if (p[k]) {
+			CU(cuIpcCloseMemHandle(p[k]));
+		}
+	}
+	CU(cuCtxSynchronize());
+}
+
+static struct soft_stats nothing_left(void)
+{
+	uint64_t end = clock_now_ns() + 5000000000ull;
+	struct soft_stats s;
+
+	do { /* awaited; the clock only ends a failing test */
+		s = rig_settled();
+	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
+	assert_int_equal(s.shares, 0);
+	assert_int_equal(s.memory_used, 0);
+	assert_int_equal(s.pinned_used, 0);
+	assert_int_equal(s.allocations, 0);
+	return s;
+}
+
+static void one_kill(unsigned seed)
+{
+	unsigned steps = 1 + draw(&seed, 40);
+	uint64_t end = clock_now_ns() + 20000000000ull;
+	pid_t pid;
+
+	store_release(&board->handles, 0u);
+	store_release(&board->steps, 0u);
+	pid = rig_spawn(victim, &seed);
+	while (load_acquire(&board->steps) < steps && clock_now_ns() < end) {
+		sched_yield(); /* awaited; the clock only ends a failing test */
+	}
+	kill(pid, SIGKILL);
+	assert_int_equal(rig_wait(pid), 128 + SIGKILL);
+}
+
+static void kills_at_any_moment_leave_nothing(void **state)
+{
+	struct soft_stats before, now;
+	pid_t other;
+
+	(void)state;
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	assert_true(board != MAP_FAILED);
+	one_kill(1);
+	before = nothing_left();
+	other = rig_spawn(partner, NULL);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		one_kill(i * 7919 + 3);
+	}
+	store_release(&board->stop, 1u);
+	assert_int_equal(rig_wait(other), 0);
+	now = nothing_left();
+	assert_int_equal(now.descriptors, before.descriptors);
+	assert_true(board->opened > 0);
+}
+
+static int open_server(void **state)
+{
+	static const char *const args[] = { "--mem", "96M", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
+static int close_server(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kills_at_any_moment_leave_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, open_server, close_server);
+}
