@@ -141,7 +141,7 @@ CVT_INT_FROM(u64, uint64_t, uint64_t)
 CVT_INT_FROM(s64, uint64_t, int64_t)
 
 DEF1(cvt_f64_f32, double, float, float, X)
-DEF1(cvt_f64_f32z, double, float, float, flush(X))
+DEF1(cvt_f64_f32z, double, float, float, flush(canonical(X)))
 DEF1(cvt_f32_f64, float, double, double, X) /* NaN keeps sign and payload */
 DEF1(cvt_s32_f32, int32_t, float, float, to_s32(X))
 DEF1(cvt_u32_f32, uint32_t, float, float, to_u32(X))

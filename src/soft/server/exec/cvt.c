@@ -141,21 +141,18 @@ static uint64_t int_to_double(const struct any *v, unsigned mode)
 	return num_bits(v->negative ? -d : d);
 }
 
-/* NaN between formats of which one is f64: sign and payload stay, and it is a quiet one. f16 goes
- * by way of f32, whose NaN is the canonical one. */
+/* NaN between formats of which one is f64: sign and payload stay, and it is a quiet one; with .ftz
+ * f32's is canonical. */
 static uint64_t nan_of(const struct op *o, uint64_t raw)
 {
-	enum num_format f = format_of(o->type);
-	const struct num_shape *s = &num_shapes[f < NUM_FORMATS ? f : NUM_F32];
+	enum num_format f = format_of(o->type2 == TY_F64 ? o->type : o->type2);
+	const struct num_shape *s = &num_shapes[f];
 	uint64_t wide = raw;
 
-	if (o->type2 == TY_F16) {
-		raw = num_shapes[NUM_F32].nan;
-	} else if (o->type2 == CVT_BF16) {
-		raw <<= 16;
-	}
 	if (o->type2 != TY_F64) {
-		wide = (raw & 0x80000000) << 32 | UINT64_C(0x7ff) << 52 | (raw & 0x7fffff) << 29;
+		raw = o->flags & FLAG_FTZ ? s->nan : raw;
+		wide = (raw >> (s->man_bits + s->exp_bits) & 1) << 63 | UINT64_C(0x7ff) << 52 |
+		       (raw & ((UINT64_C(1) << s->man_bits) - 1)) << (52 - s->man_bits);
 	}
 	wide |= UINT64_C(1) << 51;
 	if (o->type == TY_F64) {
