@@ -45,7 +45,7 @@ void copy_submit(struct op *op)
 	if (op->copy.src_group) {
 		op->copy.src_group->running++;
 	}
-	list_append(&op->stream->group->gpu->copies, &op->in_copies);
+	list_append(&op->stream->group->copies, &op->in_copies);
 }
 
 static void let_go(struct group *g)

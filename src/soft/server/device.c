@@ -37,7 +37,6 @@ int device_init(struct device *dev, const struct device_options *opt)
 		pthread_cond_init(&gpu->work, NULL);
 		pthread_cond_init(&gpu->copy_work, NULL);
 		list_init(&gpu->groups);
-		list_init(&gpu->copies);
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	}
 	dev->pinned_limit = MAX(4 * opt->memory_bytes, 1ull << 30);
@@ -89,15 +88,26 @@ bool gpu_has_blocks(const struct gpu *gpu)
 	return false;
 }
 
+/* The oldest that no engine works at; few are before it, since there are few engines. */
+struct op *group_copy(const struct group *g)
+{
+	if (g->enabled && !g->error) {
+		list_each (&g->copies, op, struct op, in_copies) {
+			if (!op->running) {
+				return op;
+			}
+		}
+	}
+	return NULL;
+}
+
 bool gpu_has_copies(const struct gpu *gpu)
 {
 	if (gpu->copying >= gpu->dev->opt.copy_engines) {
 		return false;
 	}
-	list_each (&gpu->copies, op, struct op, in_copies) {
-		const struct group *g = op->stream->group;
-
-		if (!op->running && g->enabled && !g->error) {
+	list_each (&gpu->groups, g, struct group, in_gpu) {
+		if (group_copy(g)) {
 			return true;
 		}
 	}
@@ -153,7 +163,7 @@ void device_progress(struct device *dev, bool *any)
 
 		list_remove(&g->in_device);
 		list_append(&dev->groups, &g->in_device);
-		if (dev->values) {
+		if (g->values) {
 			g->dirty = true;
 		}
 		group_progress(g);

@@ -67,7 +67,7 @@ struct op {
 				*src_group; /* held while it is in the copy engine; NULL: none */
 			uint64_t dst, src, dst_pitch, src_pitch, width, height;
 			uint64_t row, column; /* progress */
-			bool bulk; /* written past the caches */
+			bool bulk;	      /* written past the caches */
 			uint32_t value, unit; /* of a set; width is in bytes here too */
 		} copy;
 		struct {
@@ -147,7 +147,10 @@ struct group {
 	struct list launches[DEVICE_LEVELS]; /* with blocks to start, by age */
 	struct list resident[DEVICE_LEVELS]; /* started blocks that no worker runs, first to be
 						resumed first */
-	struct sm *sms;			     /* owned; the group's own while it has the GPU */
+	struct list copies;		     /* of struct op, begun or not */
+	uint64_t copy_stamp; /* when an engine took one last: who waits longest is next */
+	unsigned values;     /* operations that poll memory */
+	struct sm *sms;	     /* owned; the group's own while it has the GPU */
 	uint32_t resident_blocks;
 	uint32_t next_sm;
 	uint64_t turns;	  /* of blocks; every so many ignore priority */
@@ -201,7 +204,7 @@ struct client {
 	struct stream *streams[SOFT_MAX_STREAMS];
 	uint32_t done[SOFT_MAX_STREAMS];  /* operations that have ended, by slot */
 	uint32_t events[SOFT_MAX_EVENTS]; /* records that were reached */
-	unsigned event_uses;	     /* events of several processes */
+	unsigned event_uses;		  /* events of several processes */
 	struct module **modules;	  /* owned */
 	uint32_t n_modules;
 	uint64_t code_bytes;	    /* of PTX that is loaded */
@@ -234,8 +237,8 @@ struct gpu {
 	uint64_t busy_from_ns;	 /* since when running_blocks is not 0 */
 	uint64_t busy_ns;	 /* that at least one block ran */
 	uint64_t switches, bytes_copied;
-	struct list copies;    /* of struct op, of this GPU's groups */
-	unsigned copying;      /* that are in an engine's hands */
+	uint64_t copy_stamp;
+	unsigned copying;      /* copies that are in an engine's hands */
 	uint64_t copy_free_ns; /* the engines have moved everything so far, at their bandwidth */
 	uint64_t memory_used;
 	pthread_cond_t work;			   /* idle workers other than the poller */
@@ -277,9 +280,10 @@ void device_kick(struct device *dev); /* a stream may be able to go on; lock hel
 void device_progress(struct device *dev, bool *any); /* lock held: rings and streams */
 /* Lock held: wakes whoever is needed on GPUs other than own (NULL: on all). */
 void device_wake(struct device *dev, const struct gpu *own);
-void gpu_wake(struct gpu *gpu);		    /* lock held: one more worker */
-bool gpu_has_blocks(const struct gpu *gpu); /* lock held: that could run */
-bool gpu_has_copies(const struct gpu *gpu); /* lock held: that an engine could go on with */
+void gpu_wake(struct gpu *gpu);		      /* lock held: one more worker */
+bool gpu_has_blocks(const struct gpu *gpu);   /* lock held: that could run */
+struct op *group_copy(const struct group *g); /* that an engine could go on with */
+bool gpu_has_copies(const struct gpu *gpu);   /* lock held: that an engine could go on with */
 void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock */
 
 /* drain.c: lock held. Takes records from the client's ring; -EPROTO when one is malformed. *any:
@@ -337,6 +341,7 @@ struct work {
 	struct op *copy;
 	uint64_t index; /* of a block that starts now */
 	uint64_t budget;
+	uint64_t begin_ns;
 	bool fresh;
 };
 bool place_ready(const struct group *g);

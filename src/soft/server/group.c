@@ -43,6 +43,7 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 		list_init(&g->resident[i]);
 	}
 	list_append(&dev->groups, &g->in_device);
+	list_init(&g->copies);
 	list_append(&gpu->groups, &g->in_gpu);
 	dev->contexts++;
 	c->groups[slot] = g;
@@ -114,10 +115,15 @@ static void drop_modules(struct client *c, struct group *g)
 /* Copies of other contexts that read or write this one end here: theirs may be switched off. */
 static void cut_copies(struct group *g)
 {
-	struct device *dev = g->client->dev;
+	struct client *c = g->client;
 
-	for (unsigned i = 0; i < dev->opt.gpus; i++) {
-		list_each_safe(&dev->gpus[i].copies, op, struct op, in_copies)
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		struct group *o = c->groups[i];
+
+		if (!o) {
+			continue;
+		}
+		list_each_safe(&o->copies, op, struct op, in_copies)
 		{
 			if (!op->running && (op->copy.dst_group == g || op->copy.src_group == g)) {
 				op_retire(op);

@@ -35,8 +35,8 @@ static struct group *find(const struct target *t)
 
 static bool copies_run(const struct group *g)
 {
-	list_each (&g->gpu->copies, op, struct op, in_copies) {
-		if (op->running && op->stream->group == g) {
+	list_each (&g->copies, op, struct op, in_copies) {
+		if (op->running) {
 			return true;
 		}
 	}

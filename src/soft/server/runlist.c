@@ -179,7 +179,7 @@ void runlist_leave(struct group *g, uint64_t now)
 	g->running--;
 	g->running_blocks--;
 	if (--gpu->running_blocks == 0) {
-		gpu->busy_ns += now - gpu->busy_from_ns;
+		gpu->busy_ns += now > gpu->busy_from_ns ? now - gpu->busy_from_ns : 0;
 	}
 	if (gpu->leaving && gpu->current == g && g->running_blocks == 0) {
 		depart(gpu, now);

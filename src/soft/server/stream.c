@@ -54,6 +54,7 @@ void op_free(struct op *op)
 		copy_release(op);
 	}
 	if (op->kind == SOFT_OP_VALUE && op->started) {
+		op->stream->group->values--;
 		op->stream->group->client->dev->values--;
 	}
 	if (op->kind == SOFT_OP_HOST && op->started) {
@@ -247,6 +248,7 @@ static bool start_value(struct group *g, struct op *op)
 	}
 	if (!done && !op->started) {
 		op->started = true;
+		g->values++;
 		g->client->dev->values++;
 	}
 	return done;

@@ -65,23 +65,27 @@ static void rest(struct gpu *gpu)
 	set_asleep(dev, 0);
 }
 
+/* Groups take turns, whatever slice it is: engines work beside it. */
 static bool choose_copy(struct gpu *gpu, struct work *w)
 {
 	if (gpu->copying >= gpu->dev->opt.copy_engines) {
 		return false;
 	}
-	list_each (&gpu->copies, op, struct op, in_copies) {
-		struct group *g = op->stream->group;
+	list_each (&gpu->groups, g, struct group, in_gpu) {
+		struct op *op =
+			!w->group || g->copy_stamp < w->group->copy_stamp ? group_copy(g) : NULL;
 
-		if (!op->running && g->enabled && !g->error) {
-			op->running = true;
-			gpu->copying++;
-			w->copy = op;
+		if (op) {
 			w->group = g;
-			return true;
+			w->copy = op;
 		}
 	}
-	return false;
+	if (w->copy) {
+		w->group->copy_stamp = ++gpu->copy_stamp;
+		w->copy->running = true;
+		gpu->copying++;
+	}
+	return w->copy;
 }
 
 static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64_t now)
@@ -97,13 +101,14 @@ static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64
 
 static bool choose_block(struct gpu *gpu, struct work *w)
 {
-	uint64_t now = clock_now_ns();
+	uint64_t now = clock_fast_ns();
 	struct group *g = runlist_choose(gpu, now);
 
 	if (!g || !place_choose(g, w)) {
 		return false;
 	}
 	runlist_enter(g, now);
+	w->begin_ns = now;
 	w->launch->running++;
 	w->budget = budget_for(gpu, w->launch, now);
 	return true;
@@ -217,12 +222,11 @@ static void run_block(struct gpu *gpu, struct work *w)
 	struct group *g = w->group;
 	struct exec_fault fault = { 0 };
 	enum exec_status status;
-	uint64_t used = 0, lanes = 0, begin, end;
+	uint64_t used = 0, lanes = 0, begin = w->begin_ns, end;
 
 	pthread_mutex_unlock(&dev->lock);
-	begin = clock_now_ns();
 	status = run_turn(w, &used, &lanes, &fault);
-	end = clock_now_ns();
+	end = MAX(clock_fast_ns(), begin);
 	pthread_mutex_lock(&dev->lock);
 	measure(gpu, w->launch, end - begin, used);
 	g->counters.run_ns += end - begin;
@@ -279,7 +283,7 @@ static void run_copy(struct gpu *gpu, struct work *w)
 		op_retire(op);
 	} else {
 		list_remove(&op->in_copies);
-		list_append(&gpu->copies, &op->in_copies);
+		list_append(&g->copies, &op->in_copies);
 	}
 }
 
@@ -327,7 +331,7 @@ void *worker_main(void *arg)
 {
 	struct gpu *gpu = arg;
 	struct device *dev = gpu->dev;
-	uint64_t last_work = clock_now_ns();
+	uint64_t last_work = clock_fast_ns();
 	struct work w;
 	bool any;
 
@@ -344,17 +348,17 @@ void *worker_main(void *arg)
 			} else {
 				run_block(gpu, &w);
 			}
-			last_work = clock_now_ns();
-		} else if (!gpu->switching && clock_now_ns() < gpu->ready_ns) {
+			last_work = clock_fast_ns();
+		} else if (!gpu->switching && clock_fast_ns() < gpu->ready_ns) {
 			wait_for_switch(gpu);
-		} else if (any || clock_now_ns() - last_work < SPIN_NS) {
+		} else if (any || clock_fast_ns() - last_work < SPIN_NS) {
 			if (copies_wait(gpu)) {
 				pthread_cond_signal(&gpu->copy_work);
 			}
 			look_again(dev);
 		} else {
 			rest(gpu);
-			last_work = clock_now_ns();
+			last_work = clock_fast_ns();
 		}
 	}
 	pthread_mutex_unlock(&dev->lock);

@@ -275,7 +275,7 @@ static void check_shares(const char *workers)
 	assert_true(even > 45 && even < 55);
 	assert_true(uneven > 100.0 / 11 * 0.9 && uneven < 100.0 / 11 * 1.1);
 	/* The host takes its processors away from whoever has the slice. */
-	assert_true(done[0] > 25 && done[0] < 75 && done[1] > 3 && done[1] < 30);
+	assert_true(done[0] > 20 && done[0] < 80 && done[1] > 1.5 && done[1] < 35);
 	with_server(plain);
 }
 
