@@ -180,6 +180,7 @@ struct product {
 	unsigned part; /* of MMA_QUAD: which of the four */
 	union mma_value a[MMA_DIM_MAX][MMA_K_MAX], b[MMA_K_MAX][MMA_DIM_MAX];
 	union mma_value c[MMA_DIM_MAX][MMA_DIM_MAX];
+	uint64_t d[MMA_DIM_MAX][MMA_DIM_MAX]; /* as bits of the result's type */
 };
 
 static uint32_t reference(uint32_t first, bool wide, unsigned r)
@@ -192,19 +193,35 @@ static bool takes_part(const struct product *p, unsigned lane)
 	return p->kind != MMA_QUAD || (lane >> 2 & 3) == p->part;
 }
 
+/* The elements of a register lie side by side: in a column of B as mma has it, else in a row. */
+static struct mma_place step(const struct product *p, enum mma_matrix x, enum mma_type t,
+			     struct mma_place first, unsigned lane, unsigned r, unsigned i)
+{
+	if (p->kind == MMA_QUAD || (p->kind == MMA_WMMA && t == MMA_B1)) {
+		return mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
+	}
+	if (p->kind == MMA_TILE && x == MMA_B) {
+		first.row = (uint16_t)(first.row + i);
+	} else {
+		first.col = (uint16_t)(first.col + i);
+	}
+	return first;
+}
+
 static void gather(struct warp *w, struct product *p, enum mma_matrix x, enum mma_type t,
-		   uint32_t first)
+		   uint32_t from)
 {
 	unsigned n = mma_registers(p->kind, p->s, x, t), e = elements_of(t);
 	bool wide = t == MMA_F64;
 
 	for (unsigned lane = 0; lane < EXEC_LANES; lane++) {
 		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
-			uint64_t raw = lane_get(w, reference(first, wide, r), wide, lane);
+			uint64_t raw = lane_get(w, reference(from, wide, r), wide, lane);
+			struct mma_place first =
+				mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, 0);
 
 			for (unsigned i = 0; i < e; i++) {
-				struct mma_place at =
-					mma_place(p->kind, p->s, x, t, p->o->flags, lane, r, i);
+				struct mma_place at = step(p, x, t, first, lane, r, i);
 				union mma_value v = read_element(t, raw, i);
 
 				if (x == MMA_A) {
@@ -219,37 +236,84 @@ static void gather(struct warp *w, struct product *p, enum mma_matrix x, enum mm
 	}
 }
 
-static uint64_t float_result(const struct product *p, unsigned row, unsigned col)
+#define COLUMNS 8u /* n is a multiple of it */
+
+static void float_row(struct product *p, unsigned row, unsigned from)
 {
 	enum mma_type t = (enum mma_type)p->o->size;
-	double sum = 0;
+	double sum[COLUMNS];
 
-	if (t == MMA_F64) {
-		sum = p->c[row][col].f;
-		for (unsigned k = 0; k < p->s->k; k++) {
-			sum = fma(p->a[row][k].f, p->b[k][col].f, sum);
-		}
-		return num_bits(sum);
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		sum[i] = 0;
 	}
 	for (unsigned k = 0; k < p->s->k; k++) {
-		sum += p->a[row][k].f * p->b[k][col].f;
+		const union mma_value *b = &p->b[k][from];
+		double x = p->a[row][k].f;
+
+		for (unsigned i = 0; i < COLUMNS; i++) {
+			sum[i] += x * b[i].f;
+		}
 	}
-	return num_round(format_of(t), num_add_odd(sum, p->c[row][col].f), ROUND_RN, false);
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		double c = p->c[row][from + i].f;
+
+		p->d[row][from + i] =
+			num_round(format_of(t), num_add_odd(sum[i], c), ROUND_RN, false);
+	}
 }
 
-static uint64_t int_result(const struct product *p, unsigned row, unsigned col)
+static void double_row(struct product *p, unsigned row, unsigned from)
 {
-	int64_t sum = p->c[row][col].i;
+	for (unsigned i = from; i < from + COLUMNS; i++) {
+		double sum = p->c[row][i].f;
 
+		for (unsigned k = 0; k < p->s->k; k++) {
+			sum = fma(p->a[row][k].f, p->b[k][i].f, sum);
+		}
+		p->d[row][i] = num_bits(sum);
+	}
+}
+
+static void int_row(struct product *p, unsigned row, unsigned from)
+{
+	int64_t sum[COLUMNS];
+
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		sum[i] = p->c[row][from + i].i;
+	}
 	for (unsigned k = 0; k < p->s->k; k++) {
-		int64_t x = p->a[row][k].i, y = p->b[k][col].i;
+		const union mma_value *b = &p->b[k][from];
+		int64_t x = p->a[row][k].i;
 
-		sum += p->o->type != MMA_B1 ? x * y : p->o->flags & MMA_XOR ? x ^ y : (x & y);
+		for (unsigned i = 0; i < COLUMNS; i++) {
+			sum[i] += p->o->type != MMA_B1	  ? x * b[i].i
+				  : p->o->flags & MMA_XOR ? x ^ b[i].i
+							  : (x & b[i].i);
+		}
 	}
-	if (p->o->flags & MMA_SATFINITE) {
-		sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		if (p->o->flags & MMA_SATFINITE) {
+			sum[i] = sum[i] > INT32_MAX   ? INT32_MAX
+				 : sum[i] < INT32_MIN ? INT32_MIN
+						      : sum[i];
+		}
+		p->d[row][from + i] = (uint32_t)sum[i];
 	}
-	return (uint32_t)sum;
+}
+
+static void multiply(struct product *p)
+{
+	for (unsigned row = 0; row < p->s->m; row++) {
+		for (unsigned col = 0; col < p->s->n; col += COLUMNS) {
+			if (p->o->size == MMA_F64) {
+				double_row(p, row, col);
+			} else if (is_float((enum mma_type)p->o->size)) {
+				float_row(p, row, col);
+			} else {
+				int_row(p, row, col);
+			}
+		}
+	}
 }
 
 static void scatter(struct warp *w, struct product *p, uint32_t m)
@@ -260,15 +324,14 @@ static void scatter(struct warp *w, struct product *p, uint32_t m)
 
 	each_lane (m, lane) {
 		for (unsigned r = 0; r < n && takes_part(p, lane); r++) {
+			struct mma_place first =
+				mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, 0);
 			uint64_t raw = 0;
 
 			for (unsigned i = 0; i < e; i++) {
-				struct mma_place at =
-					mma_place(p->kind, p->s, MMA_D, t, p->o->flags, lane, r, i);
+				struct mma_place at = step(p, MMA_D, t, first, lane, r, i);
 
-				raw |= (is_float(t) ? float_result(p, at.row, at.col)
-						    : int_result(p, at.row, at.col))
-				       << i * mma_type_bits(t);
+				raw |= p->d[at.row][at.col] << i * mma_type_bits(t);
 			}
 			lane_set(w, reference(p->o->d, wide, r), wide, lane, raw);
 		}
@@ -290,6 +353,7 @@ int op_mma(struct warp *w, const struct op *o, uint32_t m)
 		gather(w, &p, MMA_A, (enum mma_type)o->type, o->a);
 		gather(w, &p, MMA_B, (enum mma_type)o->type2, o->b);
 		gather(w, &p, MMA_C, (enum mma_type)o->n, o->c);
+		multiply(&p);
 		scatter(w, &p, m);
 	}
 	return STEP_NEXT;
