@@ -15,6 +15,7 @@
 #include "cuabi/api.h"
 
 #define CASE_MS 10000
+#define BUFFER_BYTES 16384
 #define STACK_BYTES 8192
 
 static bool plain; /* without optimizations: no load is dropped because nobody uses it */
@@ -105,31 +106,44 @@ static int compare(const struct ptxt_case *c, const struct ptxt_buffer *b, unsig
 	return bad;
 }
 
-static enum verdict launch(const struct ptxt_case *c, CUfunction f)
+/* Parameters lie one behind the other, as the engine's runner puts them. */
+static size_t put_params(const struct ptxt_case *c, uint8_t *block, CUdeviceptr *addresses)
 {
-	uint64_t values[PTXT_BUFFERS];
-	void *params[PTXT_BUFFERS];
-	static uint8_t data[8192];
-	CUresult r;
-	int bad = 0;
+	static uint8_t data[BUFFER_BYTES];
+	size_t at = 0;
 
 	for (uint32_t i = 0; i < c->n_buffers; i++) {
 		const struct ptxt_buffer *b = &c->buffers[i];
-		unsigned bytes = ptxt_bytes(b->kind);
+		unsigned bytes = ptxt_bytes(b->kind), width = b->is_param ? bytes : 8;
 
-		params[i] = &values[i];
-		values[i] = b->in[0].bits;
 		for (uint32_t k = 0; k < b->n; k++) {
 			memcpy(data + (size_t)k * bytes, &b->in[k].bits, bytes);
 		}
 		if (!b->is_param &&
-		    (quietly(cuMemAlloc_v2((CUdeviceptr *)&values[i], 8192), "memory") ||
-		     quietly(cuMemcpyHtoD_v2(values[i], data, (size_t)b->n * bytes), "copy"))) {
-			return DEAD;
+		    (quietly(cuMemAlloc_v2(&addresses[i], BUFFER_BYTES), "memory") ||
+		     quietly(cuMemcpyHtoD_v2(addresses[i], data, (size_t)b->n * bytes), "copy"))) {
+			return 0;
 		}
+		at = (at + width - 1) / width * width;
+		memcpy(block + at, b->is_param ? &b->in[0].bits : (const uint64_t *)&addresses[i],
+		       width);
+		at += width;
 	}
+	return at;
+}
+
+static enum verdict launch(const struct ptxt_case *c, CUfunction f)
+{
+	CUdeviceptr addresses[PTXT_BUFFERS] = { 0 };
+	static uint8_t data[BUFFER_BYTES], block[256];
+	size_t bytes = put_params(c, block, addresses);
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+	CUresult r;
+	int bad = 0;
+
 	r = cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
-			   c->block[2], c->shared, NULL, params, NULL);
+			   c->block[2], c->shared, NULL, NULL, extra);
 	r = r ? r : cuCtxSynchronize();
 	if (r != wanted_fault(c->fault)) {
 		printf("  wanted: %s\n", *c->fault ? c->fault : "no fault");
@@ -139,15 +153,15 @@ static enum verdict launch(const struct ptxt_case *c, CUfunction f)
 	for (uint32_t i = 0; i < c->n_buffers && r == CUDA_SUCCESS; i++) {
 		const struct ptxt_buffer *b = &c->buffers[i];
 
-		if (!b->is_param &&
-		    quietly(cuMemcpyDtoH_v2(data, values[i], (size_t)b->n * ptxt_bytes(b->kind)),
+		if (b->is_param) {
+			continue;
+		}
+		if (quietly(cuMemcpyDtoH_v2(data, addresses[i], (size_t)b->n * ptxt_bytes(b->kind)),
 			    "copy")) {
 			return DEAD;
 		}
-		bad += b->is_param ? 0 : compare(c, b, i, data);
-		if (!b->is_param) {
-			cuMemFree_v2(values[i]);
-		}
+		bad += compare(c, b, i, data);
+		cuMemFree_v2(addresses[i]);
 	}
 	return bad ? DIFFERS : SAME;
 }
@@ -294,6 +308,7 @@ int main(int argc, char **argv)
 {
 	int bad = 0;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
 	for (int i = 1 + plain; i < argc; i++) {
 		struct totals t = { .next = 0 };

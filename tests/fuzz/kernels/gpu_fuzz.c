@@ -5,6 +5,7 @@
 #include "fuzz_main.h"
 
 static CUdeviceptr memory[3];
+static bool plain; /* GPU_FUZZ_PLAIN: without the optimizer */
 
 static bool said(CUresult r, const char *what)
 {
@@ -21,14 +22,16 @@ static bool run(void *arg, const struct kernel *k, const char *ptx, size_t bytes
 		uint8_t *out, uint8_t *sums)
 {
 	char log[2048] = "";
-	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
-	void *values[] = { log, (void *)(uintptr_t)sizeof(log) };
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+				   CU_JIT_OPTIMIZATION_LEVEL };
+	void *values[] = { log, (void *)(uintptr_t)sizeof(log),
+			   (void *)(uintptr_t)(plain ? 0 : 4) };
 	void *params[] = { &memory[0], &memory[1], &memory[2] };
 	CUfunction f;
 	CUmodule m;
 	bool bad;
 
-	if (said(cuModuleLoadDataEx(&m, ptx, 2, options, values), "module")) {
+	if (said(cuModuleLoadDataEx(&m, ptx, 3, options, values), "module")) {
 		fprintf(stderr, "%s\n", log);
 		return false;
 	}
@@ -56,6 +59,7 @@ int main(int argc, char **argv)
 	CUcontext context;
 	CUdevice device;
 
+	plain = getenv("GPU_FUZZ_PLAIN") != NULL;
 	if (said(cuInit(0), "cuInit") || said(cuDeviceGet(&device, 0), "cuDeviceGet") ||
 	    said(cuCtxCreate_v2(&context, 0, device), "cuCtxCreate") ||
 	    said(cuMemAlloc_v2(&memory[0], LANES_MAX * IN_BYTES), "memory") ||

@@ -130,7 +130,7 @@ static void print_call(const struct printer *p, const struct stmt *s)
 	fprintf(p->to,
 		"{ .param .align 8 .b8 ret[16]; .param .b32 a; .param .b64 b; .param .b32 c;\n"
 		"st.param.b32 [a], %%r%u; st.param.b64 [b], %%w%u; st.param.f32 [c], %%f%u;\n"
-		"call.uni (ret), f%u, (a, b, c);\n"
+		"call (ret), f%u, (a, b, c);\n"
 		"ld.param.b64 %%w%u, [ret]; ld.param.b32 %%r%u, [ret+8]; }\n",
 		s->reg[1], s->reg[2], s->reg[3], s->number, s->reg[2], s->reg[0]);
 }
@@ -230,7 +230,7 @@ static void print_loop(struct printer *p, const struct stmt *s)
 	print_list(p, s->body[0]);
 	p->n_ends--;
 	if (s->kind == LOOP) {
-		fprintf(p->to, "bra.uni L%u;\n", top);
+		fprintf(p->to, "bra L%u;\n", top);
 	} else {
 		fprintf(p->to,
 			"setp.eq.u32 %%pt, %%c%u, 0;\n@%%pt bra L%u;\nsub.u32 %%c%u, %%c%u, 1;\n",
