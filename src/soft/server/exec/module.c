@@ -180,33 +180,25 @@ static int write_value(struct loader *l, const struct ptx_operand *o, const stru
 	return 0;
 }
 
-/* Nested braces follow the dimensions; a short list leaves zeros. The parser bounds the depth. */
+/* Nested braces only group: what is there fills the variable from its beginning, as ptxas does it,
+ * and the rest is 0. The parser bounds the depth. */
 static int write_init(struct loader *l, const struct ptx_operand *o, const struct ptx_variable *v,
-		      uint64_t at, uint64_t end, uint64_t stride, uint32_t dim)
+		      uint64_t *at, uint64_t end)
 {
 	unsigned element = ptx_type_bytes(v->type);
+	int err = 0;
 
 	if (o->kind != PTX_VECTOR) {
-		return at + element > end ? load_fail(l, "it has too many initial values", v->name)
-					  : write_value(l, o, v, at, element);
-	}
-	if (dim < v->n_dims && v->dims[dim]) {
-		stride /= v->dims[dim];
-	} else {
-		stride = element;
-	}
-	for (uint32_t i = 0; i < o->n_args; i++) {
-		uint64_t each = o->args[i].kind == PTX_VECTOR ? MAX(stride, (uint64_t)1) : element;
-		int err = at >= end ? load_fail(l, "it has too many initial values", v->name)
-				    : write_init(l, &o->args[i], v, at, MIN(end, at + each), stride,
-						 dim + 1);
-
-		if (err < 0) {
-			return err;
+		if (*at + element > end) {
+			return load_fail(l, "it has too many initial values", v->name);
 		}
-		at += each;
+		*at += element;
+		return write_value(l, o, v, *at - element, element);
 	}
-	return 0;
+	for (uint32_t i = 0; err == 0 && i < o->n_args; i++) {
+		err = write_init(l, &o->args[i], v, at, end);
+	}
+	return err;
 }
 
 static bool is_device_variable(const struct ptx_item *it)
@@ -332,8 +324,9 @@ static int load_variables(struct loader *l)
 
 		l->line = v->item.line;
 		if (v->init) {
-			err = write_init(l, v->init, v, var->offset, var->offset + var->bytes,
-					 var->bytes, 0);
+			uint64_t at = var->offset;
+
+			err = write_init(l, v->init, v, &at, var->offset + var->bytes);
 		}
 	}
 	m->n_relocs = (uint32_t)(l->relocs.len / sizeof(struct exec_init_reloc));
