@@ -108,6 +108,41 @@ static ALWAYS_INLINE bool is_lost(unsigned what, __m256 x, __m256 y, __m256 p)
 	return _mm256_movemask_ps(what == ALU_FMA ? _mm256_or_ps(tiny, large) : tiny) != 0;
 }
 
+static ALWAYS_INLINE __m256i is_nan(enum num_format f, __m256i h)
+{
+	h = _mm256_and_si256(h, _mm256_set1_epi32(0x7fff));
+	return _mm256_cmpgt_epi32(h, _mm256_set1_epi32(f == NUM_F16 ? 0x7c00 : 0x7f80));
+}
+
+/* Numbers in the order of the values, -0 below +0. */
+static ALWAYS_INLINE __m256i order(__m256i h)
+{
+	__m256i v = _mm256_srai_epi32(_mm256_slli_epi32(h, 16), 16);
+
+	return _mm256_xor_si256(
+		v, _mm256_and_si256(_mm256_srai_epi32(v, 31), _mm256_set1_epi32(0x7fff)));
+}
+
+/* min, max, neg and abs need no arithmetic. */
+static ALWAYS_INLINE __m256i by_bits(enum num_format f, unsigned what, unsigned flags, __m256i a,
+				     __m256i b)
+{
+	__m256i nan = is_nan(f, a), other = is_nan(f, b), r, first;
+
+	if (what == ALU_NEG) {
+		r = _mm256_xor_si256(a, _mm256_set1_epi32(0x8000));
+	} else if (what == ALU_ABS) {
+		r = _mm256_and_si256(a, _mm256_set1_epi32(0x7fff));
+	} else {
+		first = what == ALU_MIN ? _mm256_cmpgt_epi32(order(b), order(a))
+					: _mm256_cmpgt_epi32(order(a), order(b));
+		first = _mm256_or_si256(_mm256_andnot_si256(nan, first), other);
+		r = _mm256_blendv_epi8(b, a, first);
+		nan = flags & FLAG_NAN ? _mm256_or_si256(nan, other) : _mm256_and_si256(nan, other);
+	}
+	return _mm256_blendv_epi8(r, _mm256_set1_epi32(0x7fff), nan);
+}
+
 static ALWAYS_INLINE __m256i one(enum num_format f, unsigned what, unsigned flags, __m256i a,
 				 __m256i b, __m256i c, bool *lost)
 {
@@ -117,6 +152,9 @@ static ALWAYS_INLINE __m256i one(enum num_format f, unsigned what, unsigned flag
 		a = flush(a);
 		b = flush(b);
 		c = flush(c);
+	}
+	if (what == ALU_MIN || what == ALU_MAX || what == ALU_NEG || what == ALU_ABS) {
+		return by_bits(f, what, flags, a, b);
 	}
 	x = widen(f, a);
 	y = widen(f, b);
@@ -148,7 +186,8 @@ static ALWAYS_INLINE int half(struct warp *w, const struct op *o, uint32_t m, en
 	bool lost = false;
 
 	for (unsigned k = 0; k < CHUNKS; k++) {
-		__m256i a = chunk(w, o->a, k), b = chunk(w, o->b, k);
+		__m256i a = chunk(w, o->a, k);
+		__m256i b = what == ALU_NEG || what == ALU_ABS ? a : chunk(w, o->b, k);
 		__m256i c = what == ALU_FMA ? chunk(w, o->c, k) : a;
 
 		r[k] = one(f, what, o->flags, _mm256_and_si256(a, low), _mm256_and_si256(b, low),
@@ -181,12 +220,31 @@ DEF_HALF(add_bf16, NUM_BF16, ALU_ADD)
 DEF_HALF(sub_bf16, NUM_BF16, ALU_SUB)
 DEF_HALF(mul_bf16, NUM_BF16, ALU_MUL)
 DEF_HALF(fma_bf16, NUM_BF16, ALU_FMA)
+DEF_HALF(min_f16, NUM_F16, ALU_MIN)
+DEF_HALF(max_f16, NUM_F16, ALU_MAX)
+DEF_HALF(neg_f16, NUM_F16, ALU_NEG)
+DEF_HALF(abs_f16, NUM_F16, ALU_ABS)
+DEF_HALF(min_bf16, NUM_BF16, ALU_MIN)
+DEF_HALF(max_bf16, NUM_BF16, ALU_MAX)
+DEF_HALF(neg_bf16, NUM_BF16, ALU_NEG)
+DEF_HALF(abs_bf16, NUM_BF16, ALU_ABS)
 
 static op_fn half_of(const struct op *o)
 {
 	bool brain = o->type2 == NUM_BF16;
 
+	if (o->flags & FLAG_XORSIGN) {
+		return NULL;
+	}
 	switch (o->sub) {
+	case ALU_MIN:
+		return brain ? min_bf16 : min_f16;
+	case ALU_MAX:
+		return brain ? max_bf16 : max_f16;
+	case ALU_NEG:
+		return brain ? neg_bf16 : neg_f16;
+	case ALU_ABS:
+		return brain ? abs_bf16 : abs_f16;
 	case ALU_ADD:
 		return brain ? add_bf16 : add_f16;
 	case ALU_SUB:
