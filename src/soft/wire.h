@@ -27,7 +27,8 @@
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
 #define SOFT_ARCH 86u			    /* compute capability 8.6 */
-#define SOFT_MAX_CODE_BYTES (256u << 20)    /* PTX of one client */
+#define SOFT_MAX_CODE_BYTES (128u << 20)    /* PTX of one client */
+#define SOFT_MAX_CODE_ALL (256u << 20)	    /* of all */
 #define SOFT_BLOCK_BYTES_MAX (256ull << 20) /* local memory of one block's threads */
 #define SOFT_PRIORITY_GREATEST (-5)	    /* 0 is the least */
 
@@ -36,7 +37,8 @@
 #define SOFT_RECORD_MAX 8192u
 #define SOFT_STAGING_BYTES (4u << 20)
 #define SOFT_PRINT_BYTES (1u << 20) /* of printf output that waits for the client */
-/* Records in the print ring: a word with the length and this flag (standard error), and the text. */
+/* Records in the print ring: a word with the length and this flag (standard error), and the text.
+ */
 #define SOFT_PRINT_ERROR 0x80000000u
 #define SOFT_PRINT_RECORD_MAX 16384u
 #define SOFT_MAX_GPUS 8u
@@ -78,7 +80,7 @@ struct soft_shared {
 	uint32_t asleep; /* server: 1, ring the doorbell; the client that rings sets 0 */
 	ALIGNED(64) uint32_t context_error[SOFT_MAX_CONTEXTS]; /* server: sticky CUresult */
 	ALIGNED(64) uint32_t print_head; /* server: bytes that kernels have printed, modulo 2^32 */
-	uint32_t print_lost; /* server: texts that did not fit */
+	uint32_t print_lost;		 /* server: texts that did not fit */
 	ALIGNED(64) uint32_t print_tail; /* client: bytes written to standard output */
 	uint8_t print[SOFT_PRINT_BYTES];
 	uint32_t names;			      /* client: CUABI_COUNT of its build */
@@ -264,7 +266,8 @@ enum soft_event_verb {
 	SOFT_EVENT_OPEN,
 	SOFT_EVENT_CLOSE,
 	SOFT_EVENT_ISSUE, /* reply: value32 = ticket of the record that comes in the ring */
-	SOFT_EVENT_QUERY, /* reply: value32 = the newest ticket, value = the newest that is reached */
+	SOFT_EVENT_QUERY, /* reply: value32 = the newest ticket, value = the newest that is reached
+			   */
 };
 
 enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };

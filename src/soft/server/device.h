@@ -261,6 +261,7 @@ struct device {
 	struct list groups;		   /* of all GPUs */
 	int steps;			   /* of streams that may be gone in this turn */
 	uint64_t block_bytes, block_limit; /* host memory of blocks */
+	uint64_t code_bytes;		   /* of PTX that is loaded */
 	unsigned values;		   /* operations that poll memory */
 	uint64_t pinned_used, pinned_limit;
 	uint32_t pinned; /* allocations */

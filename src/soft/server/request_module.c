@@ -165,6 +165,7 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 	pthread_mutex_lock(&dev->lock);
 	c->modules[slot] = m;
 	c->code_bytes += code_bytes;
+	dev->code_bytes += code_bytes;
 	dev->modules++;
 	pthread_mutex_unlock(&dev->lock);
 	a->reply.value32 = slot;
@@ -186,9 +187,15 @@ static CUresult compile(struct client *c, const struct soft_request *q,
 	const char *name = q->name[0] ? q->name : "ptx";
 	struct exec_module *exec = NULL;
 	CUresult result;
+	uint64_t all;
 	int err;
 
-	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES) { /* only this thread adds to it */
+	pthread_mutex_lock(&c->dev->lock);
+	all = c->dev->code_bytes;
+	pthread_mutex_unlock(&c->dev->lock);
+	/* Only this thread adds to its client's; those of others may pass the limit by one each. */
+	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||
+	    all + text->bytes > SOFT_MAX_CODE_ALL) {
 		report_set(rep, -ENOMEM, "image", "the program's modules are too large together");
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -301,6 +308,7 @@ void module_drop(struct client *c, uint32_t slot)
 		memory_free(&m->group->memory, c->dev, m->globals);
 	}
 	c->code_bytes -= m->code_bytes;
+	c->dev->code_bytes -= m->code_bytes;
 	c->modules[slot] = NULL;
 	c->dev->modules--;
 	exec_module_unref(m->exec);
