@@ -20,9 +20,9 @@ struct registration {
 	struct registration *next;
 	CUcontext ctx;
 	uint64_t ctx_id;
-	uint64_t given;	       /* what the program named */
-	uint64_t begin, bytes; /* whole pages */
-	uint64_t device;       /* of begin */
+	uint64_t given, length; /* what the program named */
+	uint64_t begin, bytes;	/* whole pages */
+	uint64_t device;	/* of begin */
 	unsigned flags;
 	int fd;
 };
@@ -61,10 +61,10 @@ static void purge(void)
 	}
 }
 
-static struct registration *overlapping(uint64_t begin, uint64_t bytes)
+static struct registration *at_address(uint64_t host)
 {
 	for (struct registration *r = all; r; r = r->next) {
-		if (begin < r->begin + r->bytes && r->begin < begin + bytes) {
+		if (host >= r->begin && host - r->begin < r->bytes) {
 			return r;
 		}
 	}
@@ -80,7 +80,7 @@ uint64_t register_device(uint64_t host, uint64_t bytes)
 		return 0;
 	}
 	pthread_mutex_lock(&lock);
-	r = overlapping(host, 1);
+	r = at_address(host);
 	if (r && alive(r) && bytes <= r->begin + r->bytes - host) {
 		device = r->device + (host - r->begin);
 	}
@@ -88,9 +88,26 @@ uint64_t register_device(uint64_t host, uint64_t bytes)
 	return device;
 }
 
-static CUresult check(uint64_t begin, uint64_t bytes, unsigned flags)
+/* Two registrations cannot share a page, since each has pages of its own behind it. */
+static CUresult check_others(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length)
 {
 	CUresult e = CUDA_SUCCESS;
+
+	for (struct registration *r = all; r; r = r->next) {
+		if (given < r->given + r->length && r->given < given + length) {
+			return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+		}
+		if (begin < r->begin + r->bytes && r->begin < begin + bytes) {
+			e = CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	return e;
+}
+
+static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length,
+		      unsigned flags)
+{
+	CUresult e;
 
 	if (memory_in_window(begin) || memory_in_window(begin + bytes - 1)) {
 		struct range r;
@@ -100,8 +117,9 @@ static CUresult check(uint64_t begin, uint64_t bytes, unsigned flags)
 			       ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
 			       : CUDA_ERROR_INVALID_VALUE;
 	}
-	if (overlapping(begin, bytes)) {
-		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	e = check_others(begin, bytes, given, length);
+	if (e) {
+		return e;
 	}
 	switch (move_check(begin, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY)) {
 	case 0:
@@ -139,7 +157,7 @@ static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flag
 
 	end = ROUND_UP(end, SOFT_PAGE);
 	purge();
-	e = check(begin, end - begin, flags);
+	e = check(begin, end - begin, given, bytes, flags);
 	if (e) {
 		return e;
 	}
@@ -150,6 +168,7 @@ static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flag
 	r->ctx = ctx;
 	r->ctx_id = ctx->id;
 	r->given = given;
+	r->length = bytes;
 	r->begin = begin;
 	r->bytes = end - begin;
 	r->flags = flags;

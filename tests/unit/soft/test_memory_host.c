@@ -48,6 +48,7 @@ static void use_registered(void *unused)
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer_v2(&d, a, 0));
 	CU(cuMemHostRegister_v2(a, 3 * WORDS * 4, CU_MEMHOSTREGISTER_DEVICEMAP));
 	CU_IS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2(a + 100, 4096, 0));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister_v2(block, 32, 0)); /* shares a page */
 	CHECK(block[0] == 1 && a[2 * WORDS - 1] == 2 * WORDS - 1);
 	pa = device_of(a);
 	pb = device_of(a + WORDS);
