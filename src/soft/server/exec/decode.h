@@ -232,6 +232,7 @@ int dec_matrix(struct decoder *d, int store, int b);
 int dec_movmatrix(struct decoder *d, int a, int b);
 
 int dec_mov(struct decoder *d, int a, int b);
+int dec_mov_wide(struct decoder *d); /* .b128 */
 int dec_selp(struct decoder *d, int a, int b);
 int dec_slct(struct decoder *d, int a, int b);
 int dec_setp(struct decoder *d, int a, int b);

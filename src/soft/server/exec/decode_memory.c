@@ -134,6 +134,68 @@ static int emit_access(struct decoder *d, struct op *op, enum exec_space_kind sp
 	return err < 0 ? err : dec_emit(d, op);
 }
 
+/* A 128-bit register's halves. */
+static int wide_register(struct decoder *d, const struct ptx_operand *o, uint32_t half[2])
+{
+	enum exec_type have = TY_COUNT;
+	int err = o->kind == PTX_NAME && !o->offset ? dec_register(d, o->name, &half[0], &have) : 1;
+
+	if (err < 0) {
+		return err;
+	}
+	if (have != TY_B128) {
+		return dec_fail(d, "a register of 128 bits is expected");
+	}
+	half[1] = half[0] + EXEC_SLOT64;
+	return 0;
+}
+
+/* ld.b128 and st.b128: as two words of 64 bits. */
+static int access_wide(struct decoder *d, struct op *op, const struct ptx_operand *value,
+		       const struct ptx_operand *at, bool load, enum exec_space_kind space)
+{
+	uint32_t half[2];
+	int err = wide_register(d, value, half);
+
+	if (err == 0) {
+		err = dec_address(d, at, &space, op);
+	}
+	op->n = 2;
+	op->size = 8;
+	op->type = TY_U64;
+	op->flags = 3;
+	op->d = half[0];
+	op->b = half[1];
+	return err < 0 ? err : emit_access(d, op, space, load);
+}
+
+/* mov.b128 between registers of 128 bits, and {low, high} of 64. */
+int dec_mov_wide(struct decoder *d)
+{
+	const struct ptx_operand *in = d->insn->operands;
+	struct op mov = dec_op(d, d->h->alu[ALU_MOV][TY_U64]);
+	uint32_t half[2][2] = { 0 };
+	int err = dec_operands(d, 2);
+
+	for (int side = 1; err == 0 && side >= 0; side--) {
+		if (in[side].kind != PTX_VECTOR) {
+			err = wide_register(d, &in[side], half[side]);
+		} else if (in[side].n_args != 2 || in[!side].kind == PTX_VECTOR) {
+			err = dec_fail(d, "{low, high} on one side is expected");
+		}
+		for (int k = 0; err == 0 && in[side].kind == PTX_VECTOR && k < 2; k++) {
+			err = side ? dec_source(d, &in[1].args[k], TY_U64, &half[1][k])
+				   : dec_dest(d, &in[0].args[k], TY_U64, &half[0][k]);
+		}
+	}
+	for (int k = 0; err == 0 && k < 2; k++) {
+		mov.d = half[0][k];
+		mov.a = half[1][k];
+		err = dec_emit(d, &mov);
+	}
+	return err;
+}
+
 /* Eight values in two halves. The first may overwrite the address, so that is copied. */
 static int access_halves(struct decoder *d, struct op *op, const struct ptx_operand *values,
 			 const struct ptx_operand *at, enum exec_type t, bool load,
@@ -179,14 +241,15 @@ static int access(struct decoder *d, bool load)
 	struct op op = dec_op(d, NULL);
 	enum exec_space_kind space = take_space(d);
 	unsigned n = take_vector(d);
-	bool hint = dec_has(d, ".L2::cache_hint"), strong;
-	enum exec_type t;
+	bool hint = dec_has(d, ".L2::cache_hint"), strong, wide;
+	enum exec_type t = TY_U64;
 	uint32_t policy;
 	int err;
 
 	strong = take_hints(d);
 	op.n = (uint8_t)n;
-	err = memory_type(d, &op, &t);
+	wide = n == 1 && dec_has(d, ".b128");
+	err = wide ? dec_modifiers_done(d) : memory_type(d, &op, &t);
 	if (err == 0) {
 		err = dec_operands(d, hint ? 3 : 2);
 	}
@@ -198,6 +261,9 @@ static int access(struct decoder *d, bool load)
 	}
 	value = &in[load ? 0 : 1];
 	at = &in[load ? 1 : 0];
+	if (wide) {
+		return access_wide(d, &op, value, at, load, space);
+	}
 	if ((value->kind == PTX_VECTOR ? value->n_args : 1) != n) {
 		return dec_fail(d, "%u values expected, found %u", n,
 				value->kind == PTX_VECTOR ? value->n_args : 1);

@@ -195,8 +195,12 @@ int dec_mov(struct decoder *d, int a, int b)
 	enum exec_type t = dec_take_type(d);
 	uint32_t from, to;
 	bool done = false;
-	int err = dec_operands(d, 2);
+	int err;
 
+	if (t == TY_COUNT && dec_has(d, ".b128")) {
+		return dec_mov_wide(d);
+	}
+	err = dec_operands(d, 2);
 	if (err < 0) {
 		return err;
 	}

@@ -54,15 +54,16 @@ struct symbol *dec_symbol_new(struct decoder *d, const char *name, enum symbol_k
 int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret)
 {
 	struct function_shape *s = &d->shapes[d->current];
-	uint32_t *count = type == TY_PRED ? &s->n_pred : dec_is_wide(type) ? &s->n64 : &s->n32;
+	bool wide = dec_is_wide(type) || type == TY_B128;
+	uint32_t *count = type == TY_PRED ? &s->n_pred : wide ? &s->n64 : &s->n32;
 
-	if (*count == DECODE_SLOTS_MAX) {
+	if (*count + 1 >= DECODE_SLOTS_MAX) {
 		return dec_fail(d, "a function uses more than %u registers", DECODE_SLOTS_MAX);
 	}
-	*ret = type == TY_PRED	   ? *count
-	       : dec_is_wide(type) ? REF_SLOT64(*count, REF_R64)
-				   : REF_SLOT32(*count, REF_R32);
-	(*count)++;
+	*ret = type == TY_PRED ? *count
+	       : wide	       ? REF_SLOT64(*count, REF_R64)
+			       : REF_SLOT32(*count, REF_R32);
+	*count += type == TY_B128 ? 2 : 1;
 	return 0;
 }
 
@@ -175,7 +176,7 @@ int dec_register(struct decoder *d, const char *name, uint32_t *ret, enum exec_t
 
 static int declare_registers(struct decoder *d, const struct ptx_variable *v)
 {
-	enum exec_type type = dec_type(v->type);
+	enum exec_type type = strcmp(v->type, ".b128") == 0 ? TY_B128 : dec_type(v->type);
 	struct symbol *s;
 	char key[128];
 

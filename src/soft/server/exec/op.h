@@ -102,6 +102,7 @@ enum exec_type {
 	TY_F32Z, /* f32 with .ftz, where tables tell them apart */
 	TY_PRED,
 	TY_COUNT,
+	TY_B128, /* of registers only: two 64-bit ones in a row */
 };
 
 enum exec_space_kind { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM };
