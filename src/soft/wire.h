@@ -48,6 +48,7 @@
 #define SOFT_MAX_FLAGS 64u   /* flag pages of one context */
 #define SOFT_MAX_NAMES 1024u /* entry points of the driver API */
 #define SOFT_SLICE_MAX_US 1000000u
+#define SOFT_MAX_HEAP_BYTES (512u << 20) /* of one context */
 
 /* Windows of device addresses: context slot i begins at FIRST + i * STRIDE. Chosen where neither
  * programs nor libraries are mapped (AddressSanitizer and its shadow included), so that a device
@@ -276,7 +277,8 @@ enum soft_group_verb {
 	SOFT_GROUP_SLICE_GET,
 	SOFT_GROUP_PREEMPT,  /* value 1: answered when the group has left the GPU */
 	SOFT_GROUP_SCHEDULE, /* value 0 is answered when nothing of the group runs */
-	SOFT_GROUP_COUNTERS
+	SOFT_GROUP_COUNTERS,
+	SOFT_GROUP_HEAP /* value: bytes for malloc in kernels, before a kernel uses it */
 };
 
 #define SOFT_NAME_MAX 1024u

@@ -421,6 +421,17 @@ CUresult cuCtxGetLimit(size_t *ret, CUlimit what)
 	return CUDA_SUCCESS;
 }
 
+static CUresult set_heap(CUcontext ctx, size_t bytes)
+{
+	struct soft_request q = { .op = SOFT_REQ_GROUP,
+				  .context = ctx->slot,
+				  .object = SOFT_GROUP_HEAP,
+				  .value = bytes };
+	struct soft_reply r;
+
+	return link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
 /* Most of them are promises that the soft GPU keeps anyway: its stacks grow with the kernel and its
  * output buffer is drained while kernels run. */
 CUresult cuCtxSetLimit(CUlimit what, size_t value)
@@ -435,12 +446,17 @@ CUresult cuCtxSetLimit(CUlimit what, size_t value)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	}
 	if ((what == CU_LIMIT_STACK_SIZE && value > STACK_LIMIT_MAX) ||
-	    (what == CU_LIMIT_MALLOC_HEAP_SIZE && value > soft.hello.memory_bytes) ||
 	    (what == CU_LIMIT_PRINTF_FIFO_SIZE && value > soft.hello.memory_bytes)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (what == CU_LIMIT_MAX_L2_FETCH_GRANULARITY) {
 		value = MIN(value, 128u);
+	}
+	if (what == CU_LIMIT_MALLOC_HEAP_SIZE) {
+		e = set_heap(ctx, value);
+		if (e) {
+			return e;
+		}
 	}
 	ctx->limits[what] = value;
 	return CUDA_SUCCESS;

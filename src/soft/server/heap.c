@@ -35,6 +35,21 @@ void heap_init(struct heap *h, struct group *g)
 	pthread_mutex_init(&h->lock, NULL);
 }
 
+int heap_resize(struct heap *h, uint64_t bytes)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&h->lock);
+	if (h->base) {
+		err = -EBUSY;
+	} else {
+		h->bytes = ROUND_UP(MAX(bytes, 4096u), 4096u);
+		h->failed = false;
+	}
+	pthread_mutex_unlock(&h->lock);
+	return err;
+}
+
 void heap_finish(struct heap *h)
 {
 	free(h->class_at);

@@ -23,6 +23,8 @@ struct heap {
 };
 
 void heap_init(struct heap *h, struct group *g);
+/* Another size than the default; -EBUSY once a kernel has used it. Without the device's lock. */
+int heap_resize(struct heap *h, uint64_t bytes);
 void heap_finish(struct heap *h); /* the piece itself goes with the context's memory */
 /* exec_host's allocate and release; group is a struct group. */
 uint64_t heap_allocate(void *group, uint64_t bytes);

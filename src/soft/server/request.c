@@ -159,6 +159,8 @@ void request_answer(struct client *c, const struct soft_request *q, int fd, stru
 		result = request_module_load(c, q, fd, a);
 	} else if (request_is_memory(q->op)) {
 		result = request_memory(c, q, fd, a);
+	} else if (q->op == SOFT_REQ_GROUP && q->object == SOFT_GROUP_HEAP) {
+		result = request_group_heap(c, q);
 	} else if (q->op == SOFT_REQ_FLAG_NEW) {
 		result = request_flag_new(c, q, a);
 	} else if (q->op == SOFT_REQ_FLAG_MAP) {

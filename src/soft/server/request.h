@@ -13,6 +13,7 @@ CUresult request_memory(struct client *c, const struct soft_request *q, int fd, 
 /* request_group.c */
 CUresult request_group_control(struct client *c, const struct soft_request *q,
 			       struct answer *a); /* lock held; may let it go meanwhile */
+CUresult request_group_heap(struct client *c, const struct soft_request *q);
 CUresult request_control_open(struct client *c, const struct soft_request *q,
 			      struct answer *a); /* lock held */
 CUresult request_control(struct client *c, const struct soft_request *q, int fd, struct answer *a);

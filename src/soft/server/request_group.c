@@ -142,6 +142,23 @@ CUresult request_group_control(struct client *c, const struct soft_request *q, s
 	return control(&t, q, a);
 }
 
+/* The heap's lock comes before the device's; only this thread could take the context away. */
+CUresult request_group_heap(struct client *c, const struct soft_request *q)
+{
+	struct group *g;
+
+	pthread_mutex_lock(&c->dev->lock);
+	g = request_group(c, q);
+	pthread_mutex_unlock(&c->dev->lock);
+	if (!g) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (q->value > SOFT_MAX_HEAP_BYTES || q->value > c->dev->opt.memory_bytes) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return heap_resize(&g->heap, q->value) < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult request_control(struct client *c, const struct soft_request *q, int fd, struct answer *a)
 {
 	struct target t = { .dev = c->dev };

@@ -86,6 +86,10 @@ static void limits_program(void *arg)
 	CU_IS(CUDA_ERROR_UNSUPPORTED_LIMIT, cuCtxGetLimit(&value, (CUlimit)77));
 	CU(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
 	CHECK(value == 8u << 20);
+	CU(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 32u << 20));
+	CU(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+	CHECK(value == 32u << 20);
+	CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1u << 30));
 	CU(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
 	CU(cuCtxGetCacheConfig(&cache));
 	CHECK(cache == CU_FUNC_CACHE_PREFER_L1);
