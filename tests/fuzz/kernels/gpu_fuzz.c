@@ -5,7 +5,7 @@
 #include "fuzz_main.h"
 
 static CUdeviceptr memory[3];
-static bool plain; /* GPU_FUZZ_PLAIN: without the optimizer */
+static unsigned long level = 4; /* GPU_FUZZ_LEVEL: of the optimizer, 0 to 4 */
 
 static bool said(CUresult r, const char *what)
 {
@@ -24,8 +24,7 @@ static bool run(void *arg, const struct kernel *k, const char *ptx, size_t bytes
 	char log[2048] = "";
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
 				   CU_JIT_OPTIMIZATION_LEVEL };
-	void *values[] = { log, (void *)(uintptr_t)sizeof(log),
-			   (void *)(uintptr_t)(plain ? 0 : 4) };
+	void *values[] = { log, (void *)(uintptr_t)sizeof(log), (void *)(uintptr_t)level };
 	void *params[] = { &memory[0], &memory[1], &memory[2] };
 	CUfunction f;
 	CUmodule m;
@@ -59,7 +58,7 @@ int main(int argc, char **argv)
 	CUcontext context;
 	CUdevice device;
 
-	plain = getenv("GPU_FUZZ_PLAIN") != NULL;
+	level = getenv("GPU_FUZZ_LEVEL") ? strtoul(getenv("GPU_FUZZ_LEVEL"), NULL, 10) : level;
 	if (said(cuInit(0), "cuInit") || said(cuDeviceGet(&device, 0), "cuDeviceGet") ||
 	    said(cuCtxCreate_v2(&context, 0, device), "cuCtxCreate") ||
 	    said(cuMemAlloc_v2(&memory[0], LANES_MAX * IN_BYTES), "memory") ||
