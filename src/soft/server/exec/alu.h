@@ -58,7 +58,7 @@ static ALWAYS_INLINE void behind(struct warp *w, const struct op *o)
 
 static ALWAYS_INLINE int go_on(struct warp *w, const struct op *o, uint32_t m)
 {
-	if (likely(o->goes_on & w->goes_on)) {
+	if (likely(o->goes_on && (uintptr_t)(o + 1) < w->run_end)) {
 		return o[1].fn(w, o + 1, m);
 	}
 	behind(w, o);

@@ -228,6 +228,7 @@ struct warp {
 	/* Where references point to, by their low byte, so that REF needs nothing else: bit 7 of
 	 * an offset is part of it, and the number of the base is added with the offset. */
 	uintptr_t place[REF_MASK + 1 + REF_BASES];
+	uintptr_t run_end; /* handlers may call the next one while it lies before this */
 	uint8_t *base[REF_BASES + 3]; /* the current frame's */
 	uint32_t *preds;
 	const struct op *code;
@@ -249,7 +250,6 @@ struct warp {
 	uint32_t n_groups;
 	bool forced;	  /* the current group runs out of turn, for fairness */
 	bool sync_forced; /* lanes that a .sync names will not come */
-	bool goes_on;	  /* handlers may call the next one: there is no other group */
 	uint32_t streak;  /* operations since the groups were last shuffled */
 	uint64_t clock;	  /* operations so far */
 	uint64_t poll;	  /* what the last polling load saw, and where */

@@ -167,7 +167,7 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 	uint64_t done = 0;
 	int step = STEP_NEXT;
 
-	w->goes_on = w->n_groups == 0;
+	w->run_end = (uintptr_t)code + (uintptr_t)w->stop_pc * sizeof(*code);
 	while (done < n && w->pc < w->stop_pc) {
 		uint32_t pc = w->pc, m = w->mask;
 		const struct op *o = &code[pc];
@@ -180,8 +180,10 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 				continue;
 			}
 		}
-		if (o->goes_on & w->goes_on) {
-			w->goes_on = n - done >= EXEC_RUN_MAX;
+		if (o->goes_on) {
+			if (n - done < EXEC_RUN_MAX) {
+				w->run_end = 0;
+			}
 			step = o->fn(w, o, m);
 			done += MAX(w->pc - pc, 1u);
 		} else {
