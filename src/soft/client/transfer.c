@@ -1,6 +1,7 @@
 /* The copy entry points: every variant, down to one copy. */
 #include <string.h>
 
+#include "soft/client/capture.h"
 #include "soft/client/client.h"
 
 /* Checks the stream and copies; null streams mean the legacy stream, or the thread's own when pt is
@@ -83,21 +84,33 @@ static CUresult check_contexts(CUcontext a, CUcontext b)
 		       : CUDA_SUCCESS;
 }
 
-static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUcontext sc, size_t n,
-			  CUstream h)
+/* Synchronous peer copies come after and before everything else in both contexts. */
+static CUresult settle(CUcontext a, CUcontext b)
 {
-	CUresult e = soft_check();
+	CUresult e = a ? context_drain(a) : CUDA_SUCCESS;
+
+	return e || !b || a == b ? e : context_drain(b);
+}
+
+static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUcontext sc, size_t n,
+			  CUstream h, bool sync)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
 
 	e = e ? e : check_contexts(dc, sc);
 	e = e ? e : dc && sc ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-	return e ? e : copy_1d(pt, dst, 1, src, 1, n, h, false);
+	e = e || !sync ? e : capture_sync(s);
+	e = e || !sync ? e : settle(dc, sc);
+	e = e ? e : copy_1d(pt, dst, 1, src, 1, n, h, sync);
+	return e || !sync ? e : stream_drain(s);
 }
 PAIR(cuMemcpyPeer, _ptds, copy_peer,
      (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), dst, dc, src, sc, n,
-     NULL)
+     NULL, true)
 PAIR(cuMemcpyPeerAsync, _ptsz, copy_peer,
      (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream h), dst, dc,
-     src, sc, n, h)
+     src, sc, n, h, false)
 
 /* Copies with coordinates. All descriptions become the largest of them. */
 
@@ -196,9 +209,23 @@ static CUresult copy_3d_peer(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bo
 	e = p ? copy_resolve(p, &c) : CUDA_ERROR_INVALID_VALUE;
 	return e ? e : copy_on(pt, h, &c, blocking);
 }
-PAIR(cuMemcpy3DPeer, _ptds, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
-PAIR(cuMemcpy3DPeerAsync, _ptsz, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h,
-     false)
+
+static CUresult peer_3d(int pt, const CUDA_MEMCPY3D_PEER *p, CUstream h, bool sync)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && !p) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	}
+	e = e ? e : check_contexts(p->dstContext, p->srcContext);
+	e = e || !sync ? e : capture_sync(s);
+	e = e || !sync ? e : settle(p->dstContext, p->srcContext);
+	e = e ? e : copy_3d_peer(pt, p, h, sync);
+	return e || !sync ? e : stream_drain(s);
+}
+PAIR(cuMemcpy3DPeer, _ptds, peer_3d, (const CUDA_MEMCPY3D_PEER *p), p, NULL, true)
+PAIR(cuMemcpy3DPeerAsync, _ptsz, peer_3d, (const CUDA_MEMCPY3D_PEER *p, CUstream h), p, h, false)
 
 _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER),
 	       "they differ in what two members mean");

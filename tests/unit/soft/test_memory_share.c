@@ -468,6 +468,57 @@ static void wild_sizes_are_refused(void **state)
 	nothing_left();
 }
 
+/* Memory belongs to one GPU; the others reach it by copies alone. */
+static void second_gpu(void *unused)
+{
+	CUmemAccessDesc both[2] = { { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, 3 },
+				    { { CU_MEM_LOCATION_TYPE_DEVICE, 1 }, 3 } };
+	CUmemLocation here = { CU_MEM_LOCATION_TYPE_DEVICE, 1 };
+	CUmemAllocationProp there = prop;
+	CUmemGenericAllocationHandle h;
+	unsigned long long access;
+	CUmemoryPool pool[2];
+	CUcontext zero = rig_context(), one;
+	CUdeviceptr p, q, r;
+	size_t left[2], total;
+	int ordinal;
+
+	(void)unused;
+	CU(cuMemAlloc_v2(&p, GRAIN));
+	CU(cuMemsetD32_v2(p, 5, GRAIN / 4));
+	CU(cuMemGetInfo_v2(&left[0], &total));
+	CU(cuCtxCreate_v2(&one, 0, 1));
+	there.location.id = 1;
+	CU(cuMemCreate(&h, GRAIN, &there, 0));
+	CU(cuMemAddressReserve(&q, GRAIN, 0, 0, 0));
+	CU(cuMemMap(q, GRAIN, 0, h, 0));
+	CU(cuMemSetAccess(q, GRAIN, both, 2));
+	CU(cuMemGetAccess(&access, &here, q));
+	CHECK(access == 3);
+	CU(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, q));
+	CHECK(ordinal == 1);
+	CU(cuMemGetInfo_v2(&left[1], &total));
+	CHECK(left[1] == total - GRAIN);
+	CU(cuMemcpyPeer(q, one, p, zero, GRAIN));
+	CHECK(word_at(q + GRAIN - 4) == 5);
+	CU(cuDeviceGetDefaultMemPool(&pool[0], 0));
+	CU(cuDeviceGetDefaultMemPool(&pool[1], 1));
+	CHECK(pool[0] != pool[1]);
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(1, pool[0]));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuMemAllocFromPoolAsync(&r, 4096, pool[0], NULL));
+	CU(cuMemAllocAsync(&r, 4096, NULL));
+	CU(cuCtxSetCurrent(zero));
+	CU(cuMemGetInfo_v2(&left[1], &total));
+	CHECK(left[0] == left[1]);
+}
+
+static void memory_belongs_to_one_gpu(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(second_gpu, NULL), 0);
+	nothing_left();
+}
+
 /* Requests with any numbers, on two connections that trade handles: errors, no harm, nothing left.
  */
 struct peer_client {
@@ -630,7 +681,7 @@ static void random_requests_leave_nothing(void **state)
 
 static int open_server(void **state)
 {
-	static const char *const args[] = { "--mem", "256M", NULL };
+	static const char *const args[] = { "--mem", "256M", "--gpus", "2", NULL };
 
 	(void)state;
 	rig_open();
@@ -657,6 +708,7 @@ int main(void)
 		cmocka_unit_test(handles_travel_by_descriptor),
 		cmocka_unit_test(kills_leave_nothing),
 		cmocka_unit_test(wild_sizes_are_refused),
+		cmocka_unit_test(memory_belongs_to_one_gpu),
 		cmocka_unit_test(random_requests_leave_nothing),
 	};
 
