@@ -67,14 +67,28 @@ CUresult graph_check(CUgraph g)
 {
 	CUresult e = soft_check();
 
-	return e ? e : object_is(g, OBJECT_GRAPH) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return e					  ? e
+	       : object_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
+							  : CUDA_ERROR_INVALID_VALUE;
+}
+
+void graph_hide(CUgraph g)
+{
+	g->hidden = true;
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			graph_hide(g->nodes[i]->work.child);
+		}
+	}
 }
 
 CUresult node_check(CUgraphNode n)
 {
 	CUresult e = soft_check();
 
-	return e ? e : object_is(n, OBJECT_NODE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return e						? e
+	       : object_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
+								: CUDA_ERROR_INVALID_VALUE;
 }
 
 static struct graph_edge *find_edge(CUgraphNode to, CUgraphNode from)

@@ -78,6 +78,7 @@ struct CUgraph_st {
 	struct graph_user *users; /* owned */
 	uint32_t n_users;
 	bool capturing; /* a capture adds to it */
+	bool hidden;	/* an exec's own: an old handle that means it by chance is no handle */
 };
 
 /* Memory of an allocation node: there from the node on, kept by the graphs and execs that name it.
@@ -124,6 +125,7 @@ CUresult graph_add(CUgraph g, const struct graph_edge *deps, size_t n, struct wo
 CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data);
 bool graph_disconnect(CUgraphNode to, CUgraphNode from);
 void graph_remove(CUgraphNode n);
+void graph_hide(CUgraph g); /* and the graphs in it */
 CUresult graph_check(CUgraph g);
 CUresult node_check(CUgraphNode n);
 /* Indexes of the nodes so that each comes after those it depends on; caller frees. False: there is

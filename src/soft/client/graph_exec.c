@@ -288,6 +288,9 @@ CUresult exec_new(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_
 	}
 	x->flags = flags;
 	e = graph_clone(g, &x->graph);
+	if (!e) {
+		graph_hide(x->graph);
+	}
 	e = e ? e : build(x, ctx, ret_node);
 	if (e) {
 		if (ret_node && *ret_node) { /* as the program knows it */
