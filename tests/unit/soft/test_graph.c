@@ -448,7 +448,9 @@ static void itself_program(void *arg)
 	store_release(flag, 1u);
 	CU(cuStreamSynchronize(s));
 	CU(cuStreamSynchronize(t));
-	CHECK(word(d) == 30 && word(d + 12) == 29);
+	/* The last launch drew the last three numbers. */
+	CHECK(word(d) == 30 && word(d + 4) >= 27 && word(d + 8) >= 27 && word(d + 12) >= 27);
+	CHECK(word(d + 4) < word(d + 12));
 }
 
 static void an_exec_never_runs_beside_itself(void **state)
@@ -592,7 +594,7 @@ static void graphs_have_memory_of_their_own(void **state)
 
 static void many_program(void *arg)
 {
-	struct soft_stats before, after;
+	struct soft_stats before = { 0 }, after;
 	uint8_t host[256];
 	uint64_t end;
 
