@@ -1,5 +1,6 @@
 /* Clients that ask for too much: others are served meanwhile, and the server's own memory stays
  * bounded. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -95,6 +97,7 @@ static ssize_t raw_ask(int sock, const struct soft_request *q, struct soft_reply
 	return msg_recv(sock, r, sizeof(*r), fds, n);
 }
 
+/* The bell is not needed. */
 static int raw_hello(struct soft_shared **ret, int *ret_event)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
@@ -105,6 +108,8 @@ static int raw_hello(struct soft_shared **ret, int *ret_event)
 	CHECK(sock >= 0 && raw_ask(sock, &q, &r, fds, &n) > 0 && n == 3);
 	*ret = shm_map(fds[0], sizeof(**ret), 1);
 	*ret_event = fds[1];
+	close(fds[0]);
+	close(fds[2]);
 	q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
 	CHECK(*ret && raw_ask(sock, &q, &r, fds, &n) > 0);
 	return sock;
@@ -370,6 +375,75 @@ static void many_parameters(void **state)
 	withstand(flood_parameters, 2, 64 << 10);
 }
 
+/* Descriptors that are not what they should be, or none. */
+static void odd_descriptors_are_refused(void **state)
+{
+	struct soft_stats before = rig_settled(), after;
+	static const uint32_t ops[] = { SOFT_REQ_CONTROL, SOFT_REQ_FLAG_MAP, SOFT_REQ_MODULE_LOAD,
+					SOFT_REQ_HANDLE_IMPORT, SOFT_REQ_POOL_IMPORT };
+	static struct soft_reply r;
+	struct soft_shared *s;
+	int event, sock = raw_hello(&s, &event), p[2], odd[6], got[FD_PASS_MAX];
+	unsigned n;
+
+	(void)state;
+	assert_int_equal(pipe(p), 0);
+	odd[0] = p[0];
+	odd[1] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	odd[2] = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	odd[3] = memfd_create("loose", MFD_CLOEXEC);
+	odd[4] = sock;
+	odd[5] = -1;
+	for (size_t i = 0; i < ARRAY_SIZE(ops) * ARRAY_SIZE(odd); i++) {
+		struct soft_request q = { .op = ops[i / ARRAY_SIZE(odd)] };
+		int fd = odd[i % ARRAY_SIZE(odd)];
+
+		assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, &fd, fd >= 0), 0);
+		assert_true(msg_recv(sock, &r, sizeof(r), got, &n) >= (ssize_t)SOFT_REPLY_MIN);
+		assert_int_not_equal(r.result, 0);
+		assert_int_equal(n, 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		close(odd[i]);
+	}
+	close(p[1]);
+	close(event);
+	close(sock);
+	shm_unmap(s, sizeof(*s));
+	after = rig_settled();
+	assert_int_equal(after.descriptors, before.descriptors);
+}
+
+/* Whichever end a client closes, it is gone as a whole. */
+static void half_closed_clients_are_gone(void **state)
+{
+	struct soft_stats before = rig_settled(), after;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct soft_shared *s;
+		int event, sock = raw_hello(&s, &event);
+		uint64_t end = clock_now_ns() + 5000000000ull;
+
+		if (i % 2) {
+			fd_close(event);
+		} else {
+			shutdown(sock, SHUT_WR);
+		}
+		do {
+			after = rig_stats();
+		} while (after.contexts && clock_now_ns() < end);
+		assert_int_equal(after.contexts, 0);
+		fd_close(sock);
+		if (i % 2 == 0) {
+			fd_close(event);
+		}
+		shm_unmap(s, sizeof(*s));
+	}
+	after = rig_settled();
+	assert_int_equal(after.descriptors, before.descriptors);
+}
+
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "512M", NULL };
@@ -402,6 +476,8 @@ int main(void)
 		cmocka_unit_test(huge_blocks),
 		cmocka_unit_test(many_parameters),
 		cmocka_unit_test(huge_modules),
+		cmocka_unit_test(odd_descriptors_are_refused),
+		cmocka_unit_test(half_closed_clients_are_gone),
 	};
 
 	return cmocka_run_group_tests_name("soft flood", tests, start, stop);
