@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/bulk.h"
 #include "soft/client/graph_exec.h"
 #include "soft/client/streamop.h"
 
@@ -63,6 +64,7 @@ static CUresult emit_device(struct step *st, const struct copy *b)
 	struct soft_record_copy r;
 
 	copy_fill(&r, b->dst, b->dst_pitch, b->src, b->src_pitch, b->width, b->height);
+	r.bulk = b->width >= BULK_BYTES / b->height;
 	return emit(st, &r.r, sizeof(r), NULL, 0);
 }
 
