@@ -141,7 +141,8 @@ int dec_dot(struct decoder *d, int which, int n)
 	if (part < 0 || (ta != TY_U32 && ta != TY_S32) || (tb != TY_U32 && tb != TY_S32)) {
 		return dec_fail(d, "two types are expected, and .lo or .hi for dp2a");
 	}
-	return dec_emit_n(d, op_integer, TY_U32, TY_U32, 3, &op);
+	return dec_emit_n(d, which == INTEGER_DP4A ? integer_dp4a(ta, tb) : op_integer, TY_U32,
+			  TY_U32, 3, &op);
 }
 
 /* fns, bmsk, szext. */

@@ -6,11 +6,12 @@
 
 /* sub = enum integer_op; three 32-bit sources, or fewer. flags: INTEGER_*. */
 int op_integer(struct warp *w, const struct op *o, uint32_t m);
+op_fn integer_dp4a(enum exec_type a, enum exec_type b);
 enum integer_op {
 	INTEGER_FNS,
 	INTEGER_BMSK,
 	INTEGER_SZEXT,
-	INTEGER_DP4A,
+	INTEGER_DP4A, /* by integer_dp4a() */
 	INTEGER_DP2A,
 	INTEGER_MAD_HI_SAT,
 	INTEGER_MAD24_HI_SAT,
