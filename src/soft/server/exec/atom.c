@@ -206,3 +206,60 @@ int op_atom_vector(struct warp *w, const struct op *o, uint32_t m)
 	}
 	return STEP_NEXT;
 }
+
+struct pair {
+	uint64_t low, high;
+};
+
+/* Sixteen bytes at once; *old: what was there. True when it was as expected and has been replaced.
+ */
+static bool swap_pair(struct pair *p, struct pair *old, struct pair next)
+{
+	bool done;
+
+#if defined(__x86_64__)
+	__asm__ volatile("lock cmpxchg16b %1"
+			 : "=@ccz"(done), "+m"(*p), "+a"(old->low), "+d"(old->high)
+			 : "b"(next.low), "c"(next.high)
+			 : "memory");
+#else
+	static char lock;
+
+	while (__atomic_test_and_set(&lock, __ATOMIC_ACQUIRE)) {
+	}
+	done = swap_plain(p, old, next);
+	__atomic_clear(&lock, __ATOMIC_RELEASE);
+#endif
+	return done;
+}
+
+static struct pair pair_get(const struct warp *w, uint32_t ref, unsigned lane)
+{
+	return (struct pair){ lane_get(w, ref, true, lane),
+			      lane_get(w, ref + EXEC_SLOT64, true, lane) };
+}
+
+int op_atom_pair(struct warp *w, const struct op *o, uint32_t m)
+{
+	each_lane (m, lane) {
+		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+		struct pair *p = exec_lane_pointer(w, o, o->space, lane, at, sizeof(*p), true);
+		struct pair old = pair_get(w, o->b, lane), next = old;
+
+		if (!p) {
+			return STEP_FAULT;
+		}
+		if (o->sub == ATOM_CAS) {
+			next = pair_get(w, o->c, lane);
+			swap_pair(p, &old, next);
+		} else {
+			while (!swap_pair(p, &old, next)) {
+			}
+		}
+		if (o->flags & ATOM_OLD) {
+			lane_set(w, o->d, true, lane, old.low);
+			lane_set(w, o->d + EXEC_SLOT64, true, lane, old.high);
+		}
+	}
+	return STEP_NEXT;
+}

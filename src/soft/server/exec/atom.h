@@ -9,5 +9,7 @@ enum { ATOM_OLD = 1 };				    /* op.flags: the old value goes to d */
 
 /* n elements one after the other, each atomic: values in registers from b, old ones from d. */
 int op_atom_vector(struct warp *w, const struct op *o, uint32_t m);
+/* cas and exch of .b128: each operand is two 64-bit registers in a row. */
+int op_atom_pair(struct warp *w, const struct op *o, uint32_t m);
 
 #endif

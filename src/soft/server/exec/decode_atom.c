@@ -148,6 +148,56 @@ static int emit_vector(struct decoder *d, struct op *op, const struct ptx_operan
 	return err < 0 || !dest ? err : stage(d, dest, op, true, &op->d);
 }
 
+/* A .b128 register: the first of two. */
+static int pair_register(struct decoder *d, const struct ptx_operand *o, uint32_t *ret)
+{
+	enum exec_type have = TY_COUNT;
+	int err = o->kind == PTX_NAME && !o->offset ? dec_register(d, o->name, ret, &have) : 1;
+
+	return err == 0 && have == TY_B128 ? 0
+	       : err < 0		   ? err
+					   : dec_fail(d, "a register of .b128 is expected");
+}
+
+/* cas and exch of .b128. */
+static int atom_pair(struct decoder *d, struct op *op, int what, enum exec_space_kind space,
+		     bool policy)
+{
+	const struct ptx_operand *in = d->insn->operands;
+	bool sink = d->insn->n_operands && in[0].kind == PTX_NAME && strcmp(in[0].name, "_") == 0;
+	unsigned last = what == ATOM_CAS ? 4 : 3;
+	uint32_t ignored;
+	int err;
+
+	if ((what != ATOM_CAS && what != ATOM_EXCH) || !op->flags) {
+		return dec_fail(d, "this atomic operation on this type is not supported");
+	}
+	op->fn = op_atom_pair;
+	op->size = 16;
+	op->flags = sink ? 0 : ATOM_OLD;
+	err = dec_operands(d, last + policy);
+	if (err == 0 && policy) {
+		err = dec_source(d, &in[last], TY_U64, &ignored);
+	}
+	if (err == 0) {
+		err = dec_address(d, &in[1], &space, op);
+	}
+	if (err == 0 && (space == SP_LOCAL || space == SP_PARAM)) {
+		err = dec_fail(d, "atomics work on global and shared memory");
+	}
+	op->space = (uint8_t)space;
+	if (err == 0) {
+		err = pair_register(d, &in[2], &op->b);
+	}
+	if (err == 0 && what == ATOM_CAS) {
+		err = pair_register(d, &in[3], &op->c);
+	}
+	if (err == 0 && !sink) {
+		err = pair_register(d, &in[0], &op->d);
+	}
+	return err < 0 ? err : emit_checked(d, op);
+}
+
 /* atom d, [a], b {, c} and red [a], b; a cache policy may follow. */
 int dec_atom(struct decoder *d, int wants_old, int unused)
 {
@@ -163,9 +213,12 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 	uint32_t ignored;
 
 	take_order(d);
-	err = take_type(d, &op, &t);
 	op.sub = (uint8_t)what;
 	op.flags = wants_old ? ATOM_OLD : 0;
+	if (dec_has(d, ".b128")) {
+		return atom_pair(d, &op, what, space, policy);
+	}
+	err = take_type(d, &op, &t);
 	if (err == 0 && (what < 0 || !fits(&op, what, t) ||
 			 (!wants_old && (what == ATOM_CAS || what == ATOM_EXCH)))) {
 		err = dec_fail(d, "this atomic operation on this type is not supported");
