@@ -456,7 +456,7 @@ static void graphs_have_memory_of_their_own(void **state)
 	assert_int_equal(rig_run(memory_program, NULL), 0);
 }
 
-/* Kernels of two contexts in one graph, launched in a stream of either. */
+/* Kernels of two contexts on two GPUs in one graph, launched in a stream of either. */
 static void contexts_program(void *arg)
 {
 	CUcontext first, second;
@@ -480,7 +480,7 @@ static void contexts_program(void *arg)
 	(void)arg;
 	prepare();
 	CU(cuCtxGetCurrent(&first));
-	CU(cuCtxCreate_v2(&second, 0, 0));
+	CU(cuCtxCreate_v2(&second, 0, 1));
 	CU(cuModuleLoadData(&m, rig_ptx));
 	CU(cuModuleGetFunction(&f, m, "stamp"));
 	CU(cuMemAlloc_v2(&e, 64));
@@ -559,7 +559,7 @@ static int start(void **state)
 {
 	(void)state;
 	rig_open();
-	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--workers", "2", NULL });
+	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--gpus", "2", NULL });
 	return 0;
 }
 
