@@ -229,6 +229,15 @@ static int expression(struct ptx_parser *p, unsigned level, unsigned depth, int6
 	return err < 0 || level ? err : choice(p, depth, ret);
 }
 
+int ptx_parse_constant(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
+{
+	int64_t v = 0;
+	int err = expression(p, 0, depth, &v);
+
+	*o = (struct ptx_operand){ .kind = PTX_INT, .value = (uint64_t)v, .negative = v < 0 };
+	return err;
+}
+
 int ptx_parse_fold(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
 	int64_t v = (int64_t)o->value;

@@ -55,6 +55,8 @@ int ptx_parse_operands(struct ptx_parser *p, char close, unsigned depth, struct 
 
 /* parse_expr.c: o is a whole number; what follows it of a constant expression is folded into it. */
 int ptx_parse_fold(struct ptx_parser *p, struct ptx_operand *o, unsigned depth);
+/* One that begins with !, ~, - or + before a parenthesis or a number. */
+int ptx_parse_constant(struct ptx_parser *p, struct ptx_operand *o, unsigned depth);
 
 /* parse_body.c: the statements up to the closing brace, which is taken. */
 int ptx_parse_body(struct ptx_parser *p, struct ptx_list *list, unsigned depth, uint32_t *end_line);

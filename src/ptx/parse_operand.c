@@ -207,6 +207,24 @@ static int wrap(struct ptx_parser *p, struct ptx_operand *o, enum ptx_operand_ki
 	return 0;
 }
 
+static bool next_is_parenthesis(const struct ptx_parser *p)
+{
+	struct ptx_lexer after = p->lexer;
+	struct ptx_token t;
+
+	ptx_lexer_next(&after, &t);
+	return t.punct == '(';
+}
+
+static bool next_is_number(const struct ptx_parser *p)
+{
+	struct ptx_lexer after = p->lexer;
+	struct ptx_token t;
+
+	ptx_lexer_next(&after, &t);
+	return t.punct == '(' || t.kind == PTX_TOK_INT;
+}
+
 static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned depth)
 {
 	int err;
@@ -219,6 +237,9 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 	case '[':
 		return parse_address(p, o, depth);
 	case '!':
+		if (next_is_number(p)) {
+			return ptx_parse_constant(p, o, depth);
+		}
 		ptx_parse_next(p);
 		err = p->token.kind == PTX_TOK_WORD ? parse_name(p, o)
 						    : ptx_parse_unexpected(p, "a predicate");
@@ -228,6 +249,9 @@ static int parse_primary(struct ptx_parser *p, struct ptx_operand *o, unsigned d
 	}
 	if (p->token.kind == PTX_TOK_WORD) {
 		return parse_name(p, o);
+	}
+	if (p->token.kind == PTX_TOK_PUNCT && next_is_parenthesis(p)) {
+		return ptx_parse_constant(p, o, depth);
 	}
 	err = parse_signed(p, o);
 	if (err == 0 && o->kind == PTX_INT && ptx_parse_is(p, '(')) {
