@@ -7,6 +7,9 @@
 #include "soft/server/exec/handlers.h"
 
 #if defined(__AVX2__) && defined(__F16C__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <immintrin.h>
 
 #define CHUNKS 4u
@@ -349,9 +352,12 @@ static op_fn cvt_of(const struct op *o, bool pair)
 static bool can(const struct handlers *h)
 {
 #if defined(__x86_64__)
+	unsigned a, b, c = 0, d;
+
 	__builtin_cpu_init();
+	/* clang 14 has no name for the second one. */
 	return h != &exec_handlers_base && __builtin_cpu_supports("avx2") &&
-	       __builtin_cpu_supports("f16c");
+	       __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 #else
 	return false;
 #endif
