@@ -6,10 +6,10 @@
 
 #include "soft/server/exec/handlers.h"
 
-#if defined(__AVX2__) && defined(__F16C__)
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__AVX2__) && defined(__F16C__)
 #include <immintrin.h>
 
 #define CHUNKS 4u
