@@ -6,49 +6,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "soft/server/exec/alu_cross.h"
 #include "soft/server/exec/alu_float.h"
 #include "soft/server/exec/alu_int.h"
 #include "soft/server/exec/mem.h"
-
-/* A word for each lane, -1 or 0, to a mask. */
-static ALWAYS_INLINE uint32_t pack_lanes(const int32_t *c)
-{
-#if defined(__AVX512DQ__)
-	return (uint32_t)_mm512_movepi32_mask(_mm512_loadu_si512(c + 16)) << 16 |
-	       (uint32_t)_mm512_movepi32_mask(_mm512_loadu_si512(c));
-#elif defined(__AVX2__)
-	uint32_t r = 0;
-
-	for (unsigned i = 0; i < 4; i++) {
-		__m256i v = _mm256_loadu_si256((const __m256i *)(c + 8 * i));
-
-		r |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(v)) << 8 * i;
-	}
-	return r;
-#elif defined(__SSE2__)
-	const __m128i *v = (const __m128i *)c;
-	uint32_t r = 0;
-
-	for (unsigned i = 0; i < 2; i++) {
-		__m128i low =
-			_mm_packs_epi32(_mm_loadu_si128(v + 4 * i), _mm_loadu_si128(v + 4 * i + 1));
-		__m128i high = _mm_packs_epi32(_mm_loadu_si128(v + 4 * i + 2),
-					       _mm_loadu_si128(v + 4 * i + 3));
-
-		r |= (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) << 16 * i;
-	}
-	return r;
-#else
-	uint32_t r = 0;
-
-	for (unsigned i = 0; i < EXEC_LANES; i++) {
-		r |= (uint32_t)(c[i] & 1) << i;
-	}
-	return r;
-#endif
-}
-
-#include "soft/server/exec/alu_cross.h"
+#include "soft/server/exec/mem_atom.h"
+#include "soft/server/exec/mem_word.h"
 
 /* p and q from the comparison and, if there is one, the predicate r. */
 static ALWAYS_INLINE void setp_finish(struct warp *w, const struct op *o, uint32_t m, uint32_t bits)

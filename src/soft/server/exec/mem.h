@@ -445,7 +445,4 @@ static ALWAYS_INLINE int same_window(const uint64_t *at)
 GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
 GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
 
-#include "soft/server/exec/mem_atom.h"
-#include "soft/server/exec/mem_word.h"
-
 #endif

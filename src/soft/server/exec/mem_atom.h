@@ -1,9 +1,9 @@
-/* Additions of 32-bit words in memory, of which histograms and counters are made; included by mem.h
+/* Additions of 32-bit words in memory, of which histograms and counters are made; included by alu.c
  * only. Everything else atomic is in atom.c. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEM_ATOM_H
 #define GBPF_SOFT_SERVER_EXEC_MEM_ATOM_H
 
-#include "soft/server/exec/alu.h"
+#include "soft/server/exec/mem.h"
 #include "soft/server/exec/atom.h"
 
 /* What the lanes add up to. */

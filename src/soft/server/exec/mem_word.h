@@ -1,10 +1,10 @@
-/* Loads and stores of one 32-bit or 64-bit word a lane, the most frequent of all; included by mem.h
+/* Loads and stores of one 32-bit or 64-bit word a lane, the most frequent of all; included by alu.c
  * only. Each half of the warp is looked at by itself, since tiles are 16 wide: its lanes stand in a
  * row, or all at one address, or anywhere. Everything is checked before anything is moved. */
 #ifndef GBPF_SOFT_SERVER_EXEC_MEM_WORD_H
 #define GBPF_SOFT_SERVER_EXEC_MEM_WORD_H
 
-#include "soft/server/exec/alu.h"
+#include "soft/server/exec/mem.h"
 
 #define HALF 16u
 
