@@ -6,6 +6,7 @@
 #include "soft/server/exec/handlers.h"
 #include "soft/server/exec/run.h"
 
+#define WARPS_OF_SM 48u /* of compute capability 8.6, what %nwarpid tells */
 #define WARP_TURN 4096u /* operations before the next warp's turn */
 #define BLOCK_MEMORY_MAX (UINT64_C(1) << 30)
 #define ALIGN_TO 64u
@@ -84,7 +85,7 @@ static void block_special(struct exec_block *b)
 		fill32(b->block_slots, BLOCK_NTID_X + i, l->block[i]);
 		fill32(b->block_slots, BLOCK_NCTAID_X + i, l->grid[i]);
 	}
-	fill32(b->block_slots, BLOCK_NWARPID, b->n_warps);
+	fill32(b->block_slots, BLOCK_NWARPID, WARPS_OF_SM);
 	fill32(b->block_slots, BLOCK_NSMID, l->sm_count);
 	fill32(b->block_slots, BLOCK_GRIDID32, (uint32_t)l->grid_id);
 	fill64(b->block_slots, BLOCK_GRIDID, l->grid_id);

@@ -38,7 +38,7 @@ int op_brx(struct warp *w, const struct op *o, uint32_t m)
 
 	each_lane (m, lane) {
 		if (a[lane] >= t->n) {
-			return exec_fault_set(w, o, EXEC_FAULT_INSN, lane, a[lane],
+			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, a[lane],
 					      "index outside the table of branch targets");
 		}
 	}
@@ -117,7 +117,7 @@ static int enter(struct warp *w, const struct op *o, const struct exec_call *cal
 		 uint32_t m)
 {
 	if (w->depth == w->block->f->depth) {
-		return exec_fault_set(w, o, EXEC_FAULT_INSN, (unsigned)__builtin_ctz(m), 0,
+		return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0,
 				      "calls are nested too deeply");
 	}
 	copy_all(w, call, call->in, call->n_in, true, m);
@@ -157,7 +157,7 @@ int op_call_pointer(struct warp *w, const struct op *o, uint32_t m)
 
 	if (off % EXEC_CODE_STEP || index >= f->n_callees ||
 	    f->callees[index].layout != call->layout) {
-		return exec_fault_set(w, o, EXEC_FAULT_INSN, first, a[first],
+		return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, first, a[first],
 				      "a call through what is no pointer to such a function");
 	}
 	each_lane (m, lane) {

@@ -27,7 +27,7 @@ int op_alloca(struct warp *w, const struct op *o, uint32_t m)
 
 		if (bytes > sp[lane] - low ||
 		    (sp[lane] - bytes) / (uint64_t)o->imm * (uint64_t)o->imm < low) {
-			return exec_fault_set(w, o, EXEC_FAULT_ADDRESS, lane, bytes,
+			return exec_fault_set(w, o, EXEC_FAULT_TRAP, lane, bytes,
 					      "alloca beyond the thread's stack");
 		}
 		sp[lane] = (sp[lane] - bytes) / (uint64_t)o->imm * (uint64_t)o->imm;
