@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <linux/userfaultfd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -20,6 +21,8 @@
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
+
+#define AREAS_MAX 4096u
 
 struct area {
 	uint64_t begin, end, offset, inode;
@@ -127,20 +130,43 @@ static int hold_writers(uint64_t begin, uint64_t bytes)
 	return fd;
 }
 
-struct placing {
-	uint64_t begin;
-	int fd;
+struct areas {
+	struct area *a; /* owned */
+	unsigned n, cap;
+	bool writable;
 };
 
-static int place_area(const struct area *a, void *arg)
+static int collect(const struct area *a, void *arg)
 {
-	const struct placing *p = arg;
-	void *at = (void *)(uintptr_t)a->begin;
+	struct areas *l = arg;
 
-	return mmap(at, a->end - a->begin, a->prot, MAP_SHARED | MAP_FIXED, p->fd,
-		    (off_t)(a->begin - p->begin)) == at
-		       ? 0
-		       : -errno;
+	if (l->n == l->cap) {
+		unsigned cap = l->cap ? l->cap * 2 : 16;
+		struct area *grown = cap > AREAS_MAX ? NULL : realloc(l->a, cap * sizeof(*grown));
+
+		if (!grown) {
+			return -ENOMEM;
+		}
+		l->a = grown;
+		l->cap = cap;
+	}
+	l->a[l->n++] = *a;
+	l->writable = l->writable && (a->prot & PROT_WRITE);
+	return 0;
+}
+
+static int place(const struct areas *l, uint64_t begin, int fd)
+{
+	for (unsigned i = 0; i < l->n; i++) {
+		const struct area *a = &l->a[i];
+		void *at = (void *)(uintptr_t)a->begin;
+
+		if (mmap(at, a->end - a->begin, a->prot, MAP_SHARED | MAP_FIXED, fd,
+			 (off_t)(a->begin - begin)) != at) {
+			return -errno;
+		}
+	}
+	return 0;
 }
 
 /* Pages that were never written have nothing to be protected: they are made to be there. */
@@ -151,27 +177,33 @@ static void touch(uint64_t begin, uint64_t bytes)
 	}
 }
 
-static int writable_area(const struct area *a, void *arg)
+/* While writers are held nothing is allocated: the heap's own pages may be among these. */
+static int replace(const struct areas *l, uint64_t begin, uint64_t bytes, uint64_t to, int fd)
 {
-	(void)arg;
-	return a->prot & PROT_WRITE ? 0 : -EPERM;
-}
-
-int move_pages(uint64_t begin, uint64_t bytes, uint64_t to, int fd)
-{
-	struct placing p = { begin, fd };
 	int held = -1, err;
 
-	if (each_area(begin, begin + bytes, writable_area, NULL) == 0) {
+	if (l->writable) {
 		touch(begin, bytes);
 		held = hold_writers(begin, bytes);
 	}
 	memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)begin, bytes);
-	err = each_area(begin, begin + bytes, place_area, &p);
+	err = place(l, begin, fd);
 	fd_close(held); /* writers try again and find the new pages */
-	if (err) {
-		move_back(begin, bytes, fd);
+	return err;
+}
+
+int move_pages(uint64_t begin, uint64_t bytes, uint64_t to, int fd)
+{
+	struct areas l = { .writable = true };
+	int err = each_area(begin, begin + bytes, collect, &l);
+
+	if (!err) {
+		err = replace(&l, begin, bytes, to, fd);
+		if (err) {
+			move_back(begin, bytes, fd);
+		}
 	}
+	free(l.a);
 	return err;
 }
 

@@ -188,6 +188,35 @@ static void no_write_is_lost_when_pages_move(void **state)
 	assert_int_equal(rig_run(register_while_written, NULL), 0);
 }
 
+/* Buffers from the heap share pages with what malloc itself writes, also while pages move. */
+static void heap_neighbours(void *unused)
+{
+	enum { N = 40, BYTES = 9000 };
+	char *p[N];
+
+	(void)unused;
+	rig_context();
+	for (int i = 0; i < N; i++) {
+		p[i] = malloc(BYTES);
+		memset(p[i], i, BYTES);
+	}
+	for (int i = 0; i < N; i++) {
+		CU(cuMemHostRegister_v2(p[i], BYTES, 0));
+		free(malloc(100 + (size_t)i * 50));
+		CU(cuMemHostUnregister(p[i]));
+	}
+	for (int i = 0; i < N; i++) {
+		CHECK(p[i][0] == i && p[i][BYTES - 1] == i);
+		free(p[i]);
+	}
+}
+
+static void memory_of_the_heap_can_be_registered(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(heap_neighbours, NULL), 0);
+}
+
 static void destroyed(void *unused)
 {
 	uint32_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -358,6 +387,7 @@ int main(void)
 		cmocka_unit_test(registered_memory_is_reached_by_kernels),
 		cmocka_unit_test(memory_of_others_is_not_registered),
 		cmocka_unit_test(no_write_is_lost_when_pages_move),
+		cmocka_unit_test(memory_of_the_heap_can_be_registered),
 		cmocka_unit_test(registration_ends_with_its_context),
 		cmocka_unit_test(managed_memory_is_everywhere),
 		cmocka_unit_test(pointers_tell_what_they_are),
