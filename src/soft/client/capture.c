@@ -237,7 +237,9 @@ CUresult capture_refuse(CUstream s)
 
 CUresult capture_sync(CUstream s)
 {
-	return capture_refuse(s);
+	CUresult e = capture_refuse(s);
+
+	return e ? e : capture_unsafe(); /* other streams too, for who may not wait at all */
 }
 
 struct in_context {
@@ -311,7 +313,7 @@ CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
 		return external ? add_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev) : CUDA_SUCCESS;
 	}
 	if (external) {
-		return CUDA_ERROR_INVALID_VALUE;
+		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	if (ev->captured) {
 		ev->captured->id = 0;
@@ -378,9 +380,9 @@ CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
 		return external ? add_event(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev) : CUDA_SUCCESS;
 	}
 	if (external) {
-		return CUDA_ERROR_INVALID_VALUE;
+		return CUDA_ERROR_ILLEGAL_STATE;
 	}
-	return capture_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+	return capture_asked(ev, false);
 }
 
 bool capture_event(const CUevent ev)
@@ -388,7 +390,7 @@ bool capture_event(const CUevent ev)
 	return ev->captured && ev->captured->id;
 }
 
-CUresult capture_asked(CUevent ev)
+CUresult capture_asked(CUevent ev, bool invalidate)
 {
 	struct capture *c;
 
@@ -398,10 +400,10 @@ CUresult capture_asked(CUevent ev)
 	pthread_mutex_lock(&capture_lock);
 	c = find(ev->captured->id);
 	if (c) {
-		c->invalid = true;
+		c->invalid |= invalidate;
 	}
 	pthread_mutex_unlock(&capture_lock);
-	return CUDA_ERROR_CAPTURED_EVENT;
+	return c ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
 void capture_forget_event(CUevent ev)

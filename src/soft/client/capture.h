@@ -38,7 +38,7 @@ CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret);
 bool capture_event(const CUevent ev);
 
 /* Before an event is asked or waited for: not one that a capture recorded. */
-CUresult capture_asked(CUevent ev);
+CUresult capture_asked(CUevent ev, bool invalidate);
 
 /* The object ends: its part in captures too. */
 void capture_forget_stream(CUstream s);

@@ -111,9 +111,8 @@ static CUresult end_locked(CUstream s, CUgraph *ret)
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != capture_thread()) {
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-	}
-	if (c->invalid) {
+		e = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* and it is over */
+	} else if (c->invalid) {
 		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	} else {
 		const struct edges *all = &s->capturing->deps;

@@ -250,7 +250,7 @@ static CUresult check_settled(CUevent ev)
 {
 	CUresult e = check_event(ev);
 
-	e = e ? e : capture_asked(ev);
+	e = e ? e : capture_asked(ev, true);
 	e = e ? e : capture_unsafe();
 	return e ? e : soft_context_error(ev->context);
 }
@@ -329,7 +329,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent ev)
 		return e;
 	}
 	if (!ret || !ev->shared) {
-		return CUDA_ERROR_INVALID_VALUE;
+		return ret ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 	}
 	h.key = ev->key;
 	h.index = ev->index;
@@ -384,8 +384,8 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 	if (!ms) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	e = capture_asked(a);
-	e = e ? e : capture_asked(b);
+	e = capture_asked(a, false);
+	e = e ? e : capture_asked(b, false);
 	if (e) {
 		return e;
 	}

@@ -88,7 +88,8 @@ struct graph_memory {
 	uint64_t ctx_id;
 	uint64_t address, bytes;
 	unsigned refs;
-	bool live; /* allocated and not freed by a launch, as programs see it */
+	unsigned execs; /* that have it */
+	bool live;	/* allocated and not freed by a launch, as programs see it */
 	struct graph_memory *next;
 };
 
@@ -147,6 +148,9 @@ void graph_memory_get(struct graph_memory *m);
 void graph_memory_put(struct graph_memory *m);
 CUresult graph_copyable(CUgraph g); /* graphs that own memory exist once */
 CUresult graph_memory_launch(CUgraph g, bool auto_free);
+/* An exec has, or no longer has, the graph's memory: one may at a time. */
+CUresult graph_memory_take(CUgraph g);
+void graph_memory_leave(CUgraph g);
 void graph_memory_launched(CUgraph g); /* its work has been put: what it frees may go */
 
 #endif

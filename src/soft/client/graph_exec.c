@@ -290,6 +290,7 @@ CUresult exec_new(CUgraph g, uint64_t flags, CUgraphExec *ret, CUgraphNode *ret_
 	e = graph_clone(g, &x->graph);
 	if (!e) {
 		graph_hide(x->graph);
+		e = graph_memory_take(x->graph);
 	}
 	e = e ? e : build(x, ctx, ret_node);
 	if (e) {
@@ -326,6 +327,9 @@ void exec_free(CUgraphExec x)
 	free(x->steps);
 	free(x->waits);
 	free(x->joins);
+	if (x->graph && !x->dying) {
+		graph_memory_leave(x->graph);
+	}
 	graph_delete(x->graph);
 	pthread_mutex_lock(&soft.lock);
 	object_delete(x);

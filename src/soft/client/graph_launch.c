@@ -241,8 +241,8 @@ static CUresult upload(int pt, CUgraphExec x, CUstream h)
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
-	e = e ? e : exec_check(x);
-	return e ? e : capture_refuse(s); /* there is nothing to bring anywhere */
+	e = e ? e : capture_refuse(s);
+	return e ? e : exec_check(x); /* there is nothing to bring anywhere */
 }
 PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
 
@@ -257,6 +257,7 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 		exec_free(x);
 		return CUDA_SUCCESS;
 	}
+	graph_memory_leave(x->graph);
 	pthread_mutex_lock(&soft.lock);
 	x->dying = true;
 	x->next_dying = dying;
@@ -266,6 +267,20 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 }
 
 /* Instantiation. */
+
+/* What a kernel could launch where that is possible. */
+static bool only_device_work(const CUgraph g)
+{
+	for (uint32_t i = 0; i < g->n; i++) {
+		CUgraphNodeType type = g->nodes[i]->work.type;
+
+		if (type != CU_GRAPH_NODE_TYPE_KERNEL && type != CU_GRAPH_NODE_TYPE_MEMCPY &&
+		    type != CU_GRAPH_NODE_TYPE_MEMSET && type != CU_GRAPH_NODE_TYPE_GRAPH) {
+			return false;
+		}
+	}
+	return true;
+}
 
 static CUresult instantiate(CUgraphExec *ret, CUgraph g, uint64_t flags, CUgraphNode *ret_node)
 {
@@ -278,7 +293,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph g, uint64_t flags, CUgraph
 		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return only_device_work(g) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	}
 	return flags & ~known ? CUDA_ERROR_INVALID_VALUE : exec_new(g, flags, ret, ret_node);
 }

@@ -138,6 +138,33 @@ CUresult graph_copyable(CUgraph g)
 	return CUDA_SUCCESS;
 }
 
+CUresult graph_memory_take(CUgraph g)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && w->alloc.memory->execs++) {
+			e = CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void graph_memory_leave(CUgraph g)
+{
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+			g->nodes[i]->work.alloc.memory->execs--;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+}
+
 /* A launch allocates and frees. What is allocated already may not be allocated again, unless the
  * exec frees by itself. Live memory is a reference: it outlasts its graph. */
 CUresult graph_memory_launch(CUgraph g, bool auto_free)

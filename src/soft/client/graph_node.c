@@ -212,8 +212,11 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 	if (e) {
 		return e;
 	}
+	if (n->graph->capturing) {
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
 	if (n->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-	    n->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE || n->graph->capturing) {
+	    n->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	graph_remove(n);

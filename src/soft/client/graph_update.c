@@ -242,14 +242,14 @@ static CUgraphExecUpdateResult compare_node(const CUgraphNode old, const CUgraph
 	}
 	for (uint32_t j = 0; j < new->n_deps &&r == CU_GRAPH_EXEC_UPDATE_SUCCESS; j++) {
 		if (!same_dependency(old, &new->deps[j])) {
-			info->errorFromNode = new->deps[j].from;
 			r = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 		}
 	}
 	if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && new->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		r = compare(old->work.child, new->work.child, info);
 	}
-	if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS && !info->errorNode) {
+	if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS && r != CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED &&
+	    !info->errorNode) {
 		info->errorNode = new;
 	}
 	return r;

@@ -385,8 +385,11 @@ static CUresult release(uint64_t address, bool host)
 	struct range r;
 	CUresult e = soft_check();
 
-	e = e ? e : address ? capture_unsafe() : e;
-	if (e || !address || (!host && graph_memory_freed(address, &e))) {
+	e = e ? e : capture_unsafe();
+	if (!e && !address) {
+		return host ? CUDA_ERROR_INVALID_VALUE : e;
+	}
+	if (e || (!host && graph_memory_freed(address, &e))) {
 		return e;
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
@@ -413,7 +416,7 @@ CUresult cuMemFree_v2(CUdeviceptr p)
 
 CUresult cuMemFreeHost(void *p)
 {
-	return p ? release((uint64_t)(uintptr_t)p, true) : CUDA_ERROR_INVALID_VALUE;
+	return release((uint64_t)(uintptr_t)p, true);
 }
 
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)

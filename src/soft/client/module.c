@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/shm.h"
+#include "soft/client/capture.h"
 #include "soft/client/client.h"
 #include "soft/client/image.h"
 
@@ -252,6 +253,7 @@ CUresult cuModuleUnload(CUmodule m)
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
 
+	e = e ? e : capture_unsafe();
 	if (e) {
 		return e;
 	}

@@ -4,7 +4,7 @@
 
 #include "soft/client/client.h"
 
-#define STREAMOP_BATCH_MAX 256u
+#define STREAMOP_BATCH_MAX 255u /* as the driver has it */
 
 /* One operation of a batch, checked; *ret_none: there is nothing to do for it. */
 CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,

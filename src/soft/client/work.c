@@ -69,19 +69,22 @@ CUresult work_keep_attribute(struct work *w, const CUlaunchAttribute *a)
 	return CUDA_SUCCESS;
 }
 
+/* What belongs to one launch, or a stream, is no property of a node. */
+static bool of_a_launch(CUlaunchAttributeID id)
+{
+	return id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+}
+
 CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAttributeValue *v)
 {
 	CUlaunchAttribute a = { .id = id };
 	struct soft_record_launch r = w->kernel.r;
 	CUresult e;
 
-	switch ((int)id) { /* what belongs to one launch is no property of a node */
-	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+	if (of_a_launch(id)) {
 		return CUDA_ERROR_INVALID_VALUE;
-	default:
-		break;
 	}
 	a.value = *v;
 	e = object_is(w->kernel.f, OBJECT_FUNCTION) ? launch_attribute(&a, &r)
@@ -97,7 +100,7 @@ CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAt
 bool work_get_attribute(const struct work *w, CUlaunchAttributeID id, CUlaunchAttributeValue *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	if ((unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) {
+	if ((unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || of_a_launch(id)) {
 		return false;
 	}
 	for (uint32_t i = 0; i < w->kernel.n_attrs; i++) {

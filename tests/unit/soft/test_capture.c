@@ -176,8 +176,8 @@ static void mixing_program(void *arg)
 	CU(cuStreamBeginCapture_v2(t, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CU(cuEventRecord(ev, t));
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(s, ev, 0));
-	end_invalidated();
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(t, &g));
+	end_invalidated();
 	/* Work from before is not waited for by a graph. */
 	CU(cuEventRecord(ev, t));
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -195,8 +195,8 @@ static void mixing_program(void *arg)
 	CU_IS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamWaitEvent(NULL, ev, 0));
 	end_invalidated();
 	/* An event of a capture that is over is nobody's. */
-	CU_IS(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(t, ev, 0));
-	CU_IS(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(ev));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(t, ev, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuEventQuery(ev));
 	CU(cuEventRecord(ev, t));
 	CU(cuEventSynchronize(ev));
 }
@@ -205,12 +205,20 @@ static void free_program(void *arg)
 {
 	(void)arg;
 	prepare(CU_STREAM_NON_BLOCKING);
-	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CU(cuMemsetD8Async(d, 1, 4, NULL));
 	CU(cuStreamSynchronize(NULL));
 	CU(cuStreamSynchronize(t));
 	CU(cuStreamEndCapture(s, &g));
 	CHECK(nodes(g) == 0);
+	/* Who captures in the other modes may not wait at all. */
+	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CU(cuMemsetD8Async(d, 1, 4, NULL));
+	CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(t));
+	end_invalidated();
+	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(NULL));
+	end_invalidated();
 }
 
 static void captures_do_not_mix_with_other_work(void **state)
@@ -254,9 +262,13 @@ static void waiting_program(void *arg)
 	CU_IS(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(ev));
 	end_invalidated();
 	CU(cuEventRecord(back, t));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuEventElapsedTime(&ms, back, ev));
+	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CU(cuEventRecord(ev, s));
 	CU_IS(CUDA_ERROR_CAPTURED_EVENT, cuEventElapsedTime(&ms, back, ev));
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuEventRecordWithFlags(ev, s, CU_EVENT_RECORD_EXTERNAL));
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitEvent(s, back, CU_EVENT_WAIT_EXTERNAL));
+	CU(cuStreamEndCapture(s, &g));
+	CU_IS(CUDA_ERROR_ILLEGAL_STATE, cuEventRecordWithFlags(ev, s, CU_EVENT_RECORD_EXTERNAL));
+	CU_IS(CUDA_ERROR_ILLEGAL_STATE, cuStreamWaitEvent(s, back, CU_EVENT_WAIT_EXTERNAL));
 }
 
 static void captured_work_is_not_waited_for(void **state)
@@ -339,7 +351,8 @@ static void modes_program(void *arg)
 	thread_mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 	CHECK(in_thread(allocates) == CUDA_SUCCESS);
 	CHECK(in_thread(ends) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	CU(cuStreamEndCapture(s, &g));
+	CHECK(status(s) == CU_STREAM_CAPTURE_STATUS_NONE);
+	CU_IS(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(s, &g));
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CHECK(in_thread(ends) == CUDA_SUCCESS);
 	CHECK(g && status(s) == CU_STREAM_CAPTURE_STATUS_NONE);

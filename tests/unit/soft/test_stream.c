@@ -112,7 +112,7 @@ static void values_program(void *arg)
 	ops[0].value.flags = 0;
 	ops[1].barrier.operation = 77;
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(s, 4, ops, 0));
-	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(s, 257, ops, 0));
+	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(s, 256, ops, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32_v2(t, p + 2, 5, 0));
 	CU_IS(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32_v2(t, p, 5, 4));
 	CU(cuStreamSynchronize(s));
