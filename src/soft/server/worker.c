@@ -227,6 +227,10 @@ static void run_block(struct gpu *gpu, struct work *w)
 	pthread_mutex_unlock(&dev->lock);
 	status = run_turn(w, &used, &lanes, &fault);
 	end = MAX(clock_fast_ns(), begin);
+	if (status == EXEC_BUDGET && used < w->budget) {
+		sched_yield(); /* it waits, perhaps for a block whose worker waits for this
+				  processor */
+	}
 	pthread_mutex_lock(&dev->lock);
 	measure(gpu, w->launch, end - begin, used);
 	g->counters.run_ns += end - begin;
