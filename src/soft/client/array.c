@@ -81,7 +81,8 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
 	unsigned channels, bytes = format_bytes(d->Format, &channels);
 
 	if (!bytes) { /* planes, packed and compressed formats */
-		return d->Format ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+		return d->Format == CU_AD_FORMAT_NV12 ? CUDA_ERROR_NOT_SUPPORTED
+						      : CUDA_ERROR_INVALID_VALUE;
 	}
 	if ((d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4) ||
 	    (channels && channels != d->NumChannels)) {
@@ -170,13 +171,12 @@ static bool inside(size_t at, size_t n, size_t all)
 CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
 		     size_t depth, struct array_place *ret)
 {
-	CUresult e = check_handle(a);
+	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
 	if (e) {
 		return e;
 	}
-	if (x % a->element || width % a->element || !inside(x, width, a->pitch) ||
-	    !inside(y, height, MAX(a->desc.Height, 1u)) ||
+	if (!inside(x, width, a->pitch) || !inside(y, height, MAX(a->desc.Height, 1u)) ||
 	    !inside(z, depth, MAX(a->desc.Depth, 1u))) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -187,12 +187,12 @@ CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size
 
 CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address)
 {
-	CUresult e = check_handle(a);
+	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
 
 	if (e) {
 		return e;
 	}
-	if (!inside(offset, bytes, a->bytes)) {
+	if (!inside(offset, bytes, a->bytes) || offset % a->pitch + bytes > a->pitch) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret_address = a->address + offset;
@@ -329,26 +329,14 @@ CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *ret, CUarray a)
 	return CUDA_SUCCESS;
 }
 
-static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, uint64_t bytes, CUdevice dev)
-{
-	CUresult e = context_check_device(dev);
-
-	if (e) {
-		return e;
-	}
-	if (!ret) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret = (CUDA_ARRAY_MEMORY_REQUIREMENTS){ .size = ROUND_UP(bytes, SOFT_PAGE),
-						 .alignment = SOFT_PAGE };
-	return CUDA_SUCCESS;
-}
-
+/* These are of arrays whose memory is mapped later: there are none. */
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarray a, CUdevice dev)
 {
 	CUresult e = check_handle(a);
 
-	return e ? e : requirements(ret, a->bytes, dev);
+	(void)ret;
+	e = e ? e : context_check_device(dev);
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* No array here has planes or tiles. */
@@ -489,12 +477,10 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *r
 					       CUmipmappedArray m, CUdevice dev)
 {
 	CUresult e = check_mipmapped(m);
-	uint64_t bytes = 0;
 
-	for (unsigned i = 0; !e && i < m->levels; i++) {
-		bytes += m->level[i]->bytes;
-	}
-	return e ? e : requirements(ret, bytes, dev);
+	(void)ret;
+	e = e ? e : context_check_device(dev);
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUmipmappedArray m)

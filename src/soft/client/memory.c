@@ -387,7 +387,7 @@ static CUresult release(uint64_t address, bool host)
 
 	e = e ? e : capture_unsafe();
 	if (!e && !address) {
-		return host ? CUDA_ERROR_INVALID_VALUE : e;
+		return e;
 	}
 	if (e || (!host && graph_memory_freed(address, &e))) {
 		return e;
@@ -427,6 +427,11 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
 
 	if (flags & ~7u) {
 		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (ret && !bytes) { /* nothing is asked for and given */
+		e = soft_check();
+		*ret = e ? *ret : NULL;
+		return e;
 	}
 	e = memory_allocate(ret ? &p : NULL, bytes, &like);
 	if (!e) {

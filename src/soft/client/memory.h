@@ -40,5 +40,6 @@ CUmemoryPool pool_of(const struct range *r);
 
 /* register.c: where kernels reach registered host memory; 0: not all of it is registered. */
 uint64_t register_device(uint64_t host, uint64_t bytes);
+bool register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes); /* as registered */
 
 #endif

@@ -322,17 +322,18 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *desc, size_t 
 	for (size_t i = 0; i < count; i++) {
 		CUmemAccess_flags f = desc[i].flags;
 
-		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-		    (f != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
-		     f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
 			return CUDA_ERROR_INVALID_VALUE;
+		}
+		if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE && f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+			return CUDA_ERROR_NOT_SUPPORTED;
 		}
 		if (!memory_check_location(&desc[i].location)) {
 			return CUDA_ERROR_INVALID_DEVICE;
 		}
 		if (desc[i].location.id == p->props.location.id) {
 			if (f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-				return CUDA_ERROR_INVALID_VALUE; /* its own GPU always has it */
+				return CUDA_ERROR_INVALID_DEVICE; /* its own GPU always has it */
 			}
 		} else if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
 			return CUDA_ERROR_NOT_SUPPORTED; /* GPUs do not reach each other's memory */
@@ -377,9 +378,8 @@ CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAlloca
 	int fd = -1;
 	CUresult e = check_pool(p);
 
-	e = e ? e : check_type(type, flags);
-	if (e) {
-		return e;
+	if (e || flags) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!ret || p->imported || !(p->props.handleTypes & type)) {
 		return CUDA_ERROR_INVALID_VALUE;

@@ -19,7 +19,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int fl
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	device = register_device(host, 1);
-	if (!device && memory_find(host, &ctx, &r) && range_is_host(&r) && !r.host) {
+	if (!device && memory_find(host, &ctx, &r) && r.kind == RANGE_HOST && !r.host) {
 		device = host;
 	}
 	if (!device) {
@@ -48,7 +48,7 @@ CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
 	if (e) {
 		return e;
 	}
-	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) || r.kind != RANGE_HOST) {
+	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) || !range_is_host(&r)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -64,7 +64,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdev
 	if (e) {
 		return e;
 	}
-	if (!memory_find(p, &ctx, &r) || r.hidden) {
+	if (register_range(p, &r.address, &r.bytes)) {
+		r.hidden = 0;
+	} else if (!memory_find(p, &ctx, &r) || r.hidden || r.kind == RANGE_MAPPED) {
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	if (ret_base) {
@@ -223,7 +225,8 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr 
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!attribute_bytes(what)) {
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return what == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? CUDA_ERROR_NOT_SUPPORTED
+							       : CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!look_up(p, &ctx, &r, &device)) {
 		return CUDA_ERROR_INVALID_VALUE;

@@ -237,13 +237,14 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	if (!given) {
 		p = pool_current(memory_gpu(s->context));
 	}
-	if (!ret || !bytes || !object_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
+	if (!ret || !object_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (p->props.location.id != memory_gpu(s->context)) { /* it lies on the stream's GPU */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	e = pool_alloc(p, s, bytes, &address);
+	address = 0; /* of nothing */
+	e = bytes ? pool_alloc(p, s, bytes, &address) : CUDA_SUCCESS;
 	if (!e) {
 		*ret = address;
 	}
@@ -296,6 +297,9 @@ static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
 	e = e ? e : capture_free(s, address, &captured);
 	if (e || captured || graph_memory_freed(address, &e)) {
 		return e;
+	}
+	if (!address) {
+		return CUDA_SUCCESS;
 	}
 	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
 	    (r.kind != RANGE_DEVICE && r.kind != RANGE_POOL && r.kind != RANGE_IMPORTED) ||

@@ -64,7 +64,7 @@ static void purge(void)
 static struct registration *at_address(uint64_t host)
 {
 	for (struct registration *r = all; r; r = r->next) {
-		if (host >= r->begin && host - r->begin < r->bytes) {
+		if (host >= r->given && host - r->given < r->length) {
 			return r;
 		}
 	}
@@ -81,11 +81,28 @@ uint64_t register_device(uint64_t host, uint64_t bytes)
 	}
 	pthread_mutex_lock(&lock);
 	r = at_address(host);
-	if (r && alive(r) && bytes <= r->begin + r->bytes - host) {
+	if (r && alive(r) && bytes <= r->given + r->length - host) {
 		device = r->device + (host - r->begin);
 	}
 	pthread_mutex_unlock(&lock);
 	return device;
+}
+
+bool register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes)
+{
+	struct registration *r;
+
+	if (!load_acquire(&n_all)) {
+		return false;
+	}
+	pthread_mutex_lock(&lock);
+	r = at_address(host);
+	if (r) {
+		*ret_begin = r->given;
+		*ret_bytes = r->length;
+	}
+	pthread_mutex_unlock(&lock);
+	return r != NULL;
 }
 
 /* Two registrations cannot share a page, since each has pages of its own behind it. */
@@ -110,12 +127,7 @@ static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t l
 	CUresult e;
 
 	if (memory_in_window(begin) || memory_in_window(begin + bytes - 1)) {
-		struct range r;
-		CUcontext ctx;
-
-		return memory_find(begin, &ctx, &r) && range_is_host(&r)
-			       ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-			       : CUDA_ERROR_INVALID_VALUE;
+		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = check_others(begin, bytes, given, length);
 	if (e) {
@@ -233,7 +245,11 @@ CUresult cuMemHostUnregister(void *p)
 		context_drain(r->ctx); /* kernels and copies may still use it */
 		memory_delete(r->ctx, r->device, true);
 		forget(at);
+	} else if (at_address((uint64_t)(uintptr_t)p) || memory_in_window((uint64_t)(uintptr_t)p)) {
+		e = CUDA_ERROR_INVALID_VALUE; /* not where it was registered */
+	} else {
+		e = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	}
 	pthread_mutex_unlock(&lock);
-	return r ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	return e;
 }

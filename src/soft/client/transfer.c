@@ -99,7 +99,6 @@ static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUco
 	CUresult e = soft_stream(h, pt, &s);
 
 	e = e ? e : check_contexts(dc, sc);
-	e = e ? e : dc && sc ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 	e = e || !sync ? e : capture_sync(s);
 	e = e || !sync ? e : settle(dc, sc);
 	e = e ? e : copy_1d(pt, dst, 1, src, 1, n, h, sync);

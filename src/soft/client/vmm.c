@@ -210,13 +210,12 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	int fd = -1;
 	CUresult e = soft_check();
 
-	e = e ? e : check_type(type, flags);
-	if (e) {
-		return e;
+	if (e || flags) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
 	a = find(handle);
-	if (!ret || !a || !(a->prop.requestedHandleTypes & type)) {
+	if (!ret || !a || !(a->prop.requestedHandleTypes & type)) { /* FABRIC never is */
 		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		q.value = a->handle;
@@ -329,13 +328,18 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
 		return e;
 	}
 	ctx = memory_context(p);
-	if (!ctx || !bytes || offset ||
-	    flags) { /* an offset is not supported by the driver either */
+	if (!ctx || !bytes || flags) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_lock(&lock);
 	a = find(handle);
-	e = a && bytes <= a->bytes ? map(ctx, p, bytes, a) : CUDA_ERROR_INVALID_VALUE;
+	if (!a) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	} else if (offset || bytes != a->bytes) { /* nor does the driver map parts */
+		e = CUDA_ERROR_NOT_SUPPORTED;
+	} else {
+		e = map(ctx, p, bytes, a);
+	}
 	pthread_mutex_unlock(&lock);
 	return e;
 }
@@ -396,7 +400,7 @@ static CUresult check_access(const CUmemAccessDesc *d)
 		return CUDA_ERROR_NOT_SUPPORTED; /* the host does not reach it */
 	}
 	if (!memory_check_location(&d->location)) {
-		return CUDA_ERROR_INVALID_DEVICE;
+		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
 			       d->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
