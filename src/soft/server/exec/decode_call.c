@@ -167,8 +167,7 @@ static int emit_call(struct decoder *d, const struct exec_call *call, uint32_t p
 	}
 	op.e = out.e = index;
 	op.a = pointer;
-	/* Lanes that did not call pass by op_call_out, so it needs no guard. */
-	out.guard = EXEC_NO_PRED;
+	/* The same guard: when no lane calls, there is no frame of a callee to read from. */
 	err = dec_emit(d, &op);
 	return err < 0 ? err : dec_emit(d, &out);
 }

@@ -72,7 +72,7 @@ static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
 static void copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list,
 		     uint32_t n, bool in, uint32_t m)
 {
-	uint8_t *far[REF_BASES];
+	uint8_t *far[ARRAY_SIZE(w->base)];
 	uint32_t near_frame = w->frame, far_frame = w->frame + call->step_local;
 
 	memcpy(far, w->base, sizeof(far));
@@ -81,15 +81,18 @@ static void copy_all(struct warp *w, const struct exec_call *call, const struct 
 	for (uint32_t k = 0; k < n; k++) {
 		const struct exec_copy *c = &list[k];
 		uint8_t *const *from = in ? w->base : far, *const *to = in ? far : w->base;
-		const uint8_t *s = from[c->src & 7] + (c->src & ~(uint32_t)REF_MASK);
-		uint8_t *d = to[c->dst & 7] + (c->dst & ~(uint32_t)REF_MASK);
+		bool from_memory = c->kind == COPY_BYTES || c->kind == COPY_BYTES_TO_REG;
+		bool to_memory = c->kind == COPY_BYTES || c->kind == COPY_REG_TO_BYTES;
+		const uint8_t *s =
+			from_memory ? NULL : from[c->src & 7] + (c->src & ~(uint32_t)REF_MASK);
+		uint8_t *d = to_memory ? NULL : to[c->dst & 7] + (c->dst & ~(uint32_t)REF_MASK);
+		uint32_t src = (in ? near_frame : far_frame) + c->src;
+		uint32_t dst = (in ? far_frame : near_frame) + c->dst;
 		unsigned bytes = c->bytes;
 
 		each_lane (m, lane) {
-			uint8_t *mem_s =
-				lane_frame(w, (in ? near_frame : far_frame) + c->src, lane);
-			uint8_t *mem_d =
-				lane_frame(w, (in ? far_frame : near_frame) + c->dst, lane);
+			const uint8_t *mem_s = from_memory ? lane_frame(w, src, lane) : NULL;
+			uint8_t *mem_d = to_memory ? lane_frame(w, dst, lane) : NULL;
 			unsigned cell = c->kind == COPY_REG32 || bytes <= 4 ? 4 : 8;
 
 			switch (c->kind) {
