@@ -74,7 +74,7 @@ struct range {
 	uint8_t read_mostly;  /* advice for managed memory: */
 	uint16_t accessed_by; /* bit 0 the host, then GPUs */
 	int preferred, prefetched;
-	uint32_t module;      /* 1 + id of the module whose variable it is: not to be freed */
+	uint32_t module; /* 1 + id of the module whose variable it is: not to be freed */
 };
 
 /* A piece of the staging buffer that an operation still uses. */
@@ -134,7 +134,7 @@ struct CUevent_st {
 		target; /* of the last record: where and when it is reached; soft.ring_lock */
 	bool recorded;
 	unsigned flags;
-	uint64_t key;	 /* of several processes: what the server knows it by */
+	uint64_t key; /* of several processes: what the server knows it by */
 	uint32_t index;
 	bool shared;
 	struct captured *captured; /* owned by capture.c; NULL: it has never been in a capture */
@@ -144,9 +144,9 @@ struct CUmodule_st {
 	struct object object;
 	CUcontext context;
 	uint32_t id;
-	unsigned arch;	      /* of its PTX: 75 of sm_75 */
-	CUlibrary library;    /* that it belongs to, or NULL */
-	uint64_t managed;     /* where its variables lie when some are managed; 0: none is */
+	unsigned arch;	   /* of its PTX: 75 of sm_75 */
+	CUlibrary library; /* that it belongs to, or NULL */
+	uint64_t managed;  /* where its variables lie when some are managed; 0: none is */
 	size_t managed_bytes;
 	CUfunction functions; /* a list */
 };
@@ -330,8 +330,8 @@ CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *r
 
 /* library.c */
 CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
-/* A context of that device is current until leave: the thread's, or the primary one. Leave is called
- * whatever enter gave. */
+/* A context of that device is current until leave: the thread's, or the primary one. Leave is
+ * called whatever enter gave. */
 CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed);
 void kernel_leave(CUdevice dev, bool pushed);
 

@@ -186,8 +186,8 @@ int drain_client(struct client *c, bool *any)
 	int err = 0, taken = 0;
 
 	/* A client that is far ahead is let on in large steps: each step may cost it a wake-up. */
-	if (c->stalled && (c->queued > SOFT_MAX_QUEUED / 2 ||
-			   c->queued_bytes > SOFT_MAX_QUEUED_BYTES / 2)) {
+	if (c->stalled &&
+	    (c->queued > SOFT_MAX_QUEUED / 2 || c->queued_bytes > SOFT_MAX_QUEUED_BYTES / 2)) {
 		return 0;
 	}
 	while (head != c->tail && !full(c) && taken++ < TAKE_AT_ONCE && !err) {

@@ -34,7 +34,8 @@ static void say_fault(char *out, size_t room, const struct exec_finding *f)
 	default:
 		if (f->distance) {
 			snprintf(out, room,
-				 "%s %u bytes at 0x%" PRIx64 ", %u bytes behind the end of an allocation",
+				 "%s %u bytes at 0x%" PRIx64
+				 ", %u bytes behind the end of an allocation",
 				 does, f->bytes, f->address, f->distance - 1);
 		} else {
 			snprintf(out, room,

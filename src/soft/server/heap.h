@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define HEAP_DEFAULT_BYTES (8u << 20) /* as CU_LIMIT_MALLOC_HEAP_SIZE is by default */
-#define HEAP_CLASSES 104u /* the last one is larger than any heap */
+#define HEAP_CLASSES 104u	      /* the last one is larger than any heap */
 
 struct group;
 

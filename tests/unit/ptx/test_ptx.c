@@ -50,13 +50,14 @@ static const char *const sources[] = {
 	".section .debug_info {\n.b8 1\n.b64 sym+4\nL$x:\n.b8 2,3\n}\n.newthing foo bar\n.alias a, "
 	"b;\n",
 	/* Prototypes of every kind, attributes, banks, parameters without names. */
-	HEAD ".visible .func .attribute(.unified(19, 95)) (.param .b32 r) f(.param .b32 a) .noreturn;\n"
-	     ".const[3] .align 8 .f64 d;\n.func (.param .b32) g(.param .b32, .param .b64 _);\n"
-	     ".global .attribute(.unified(1, 2)) .attribute(.managed) .f32 u;\n"
-	     ".entry k() .explicitcluster .reqnctapercluster 1, 1, 1 {\n"
-	     "p0: .callprototype _ ();\np1: .callprototype ()_ (.param .align 8 .b8 _[12]) .noreturn;\n"
-	     "p2 : .callprototype (.reg .u32 _) _;\nt: .calltargets f, g;\n"
-	     "call (r), %rd1, (a), t; call %rd1, p0; ld.global.b128 %w, [%rd1];\n}\n",
+	HEAD
+	".visible .func .attribute(.unified(19, 95)) (.param .b32 r) f(.param .b32 a) .noreturn;\n"
+	".const[3] .align 8 .f64 d;\n.func (.param .b32) g(.param .b32, .param .b64 _);\n"
+	".global .attribute(.unified(1, 2)) .attribute(.managed) .f32 u;\n"
+	".entry k() .explicitcluster .reqnctapercluster 1, 1, 1 {\n"
+	"p0: .callprototype _ ();\np1: .callprototype ()_ (.param .align 8 .b8 _[12]) .noreturn;\n"
+	"p2 : .callprototype (.reg .u32 _) _;\nt: .calltargets f, g;\n"
+	"call (r), %rd1, (a), t; call %rd1, p0; ld.global.b128 %w, [%rd1];\n}\n",
 	/* Constant expressions. */
 	HEAD ".global .u32 a = (1 << 4) + 3 * 2, b = 1 ? 2 : 3, c = (.s64) -5, d = 7 & ~(10 / 3);\n"
 	     ".global .s32 e[3] = {27 % 7 - 9, !(3 >= 2) || 0, (((1)))};\n"

@@ -228,7 +228,7 @@ struct warp {
 	/* Where references point to, by their low byte, so that REF needs nothing else: bit 7 of
 	 * an offset is part of it, and the number of the base is added with the offset. */
 	uintptr_t place[REF_MASK + 1 + REF_BASES];
-	uintptr_t run_end; /* handlers may call the next one while it lies before this */
+	uintptr_t run_end;	      /* handlers may call the next one while it lies before this */
 	uint8_t *base[REF_BASES + 3]; /* the current frame's */
 	uint32_t *preds;
 	const struct op *code;
