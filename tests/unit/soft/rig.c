@@ -107,11 +107,11 @@ const char rig_ptx[] =
 
 void rig_open(void)
 {
-	char sock[96];
-
+	if (!getenv("SOFTGPU")) {
+		fail_msg("SOFTGPU must name the server's program (meson test sets it)");
+	}
 	snprintf(rig_dir, sizeof(rig_dir), "/tmp/gbpf-soft-XXXXXX");
 	assert_non_null(mkdtemp(rig_dir));
-	snprintf(sock, sizeof(sock), "%s/softgpu.sock", rig_dir);
 	setenv("GBPF_RUNTIME_DIR", rig_dir, 1);
 	setenv("GBPF_SOFTGPU", getenv("SOFTGPU"), 1);
 	unsetenv("GBPF_SOFTGPU_SOCKET");
@@ -124,6 +124,9 @@ void rig_close(void)
 					     "softgpu.sock.start", "softgpu.log" };
 	char path[96];
 
+	if (!rig_dir[0]) { /* rig_open failed */
+		return;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		snprintf(path, sizeof(path), "%s/%s", rig_dir, names[i]);
 		unlink(path);
@@ -142,6 +145,7 @@ void rig_start(const char *const *args)
 	}
 	assert_int_equal(pipe(ready), 0);
 	rig_server = fork();
+	assert_true(rig_server >= 0);
 	if (rig_server == 0) {
 		int null = open("/dev/null", O_RDWR);
 
@@ -165,8 +169,20 @@ void rig_start(const char *const *args)
 
 void rig_stop(int sig)
 {
+	if (rig_server <= 0) { /* none was started: kill would take 0 for this process group */
+		return;
+	}
 	kill(rig_server, sig);
 	waitpid(rig_server, NULL, 0);
+	rig_server = 0;
+}
+
+int rig_end(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_close();
+	return 0;
 }
 
 pid_t rig_spawn(void (*fn)(void *), void *arg)

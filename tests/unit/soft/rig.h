@@ -19,6 +19,8 @@ void rig_close(void);
 /* Starts a server there with these extra arguments (NULL-terminated) and waits until it listens. */
 void rig_start(const char *const *args);
 void rig_stop(int signal);
+/* Tear-down of a group of tests: no server, no directory. */
+int rig_end(void **state);
 /* Runs fn in a child; its exit code (128 + signal when killed). */
 int rig_run(void (*fn)(void *), void *arg);
 pid_t rig_spawn(void (*fn)(void *), void *arg);

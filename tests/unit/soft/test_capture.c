@@ -485,14 +485,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,5 +497,5 @@ int main(void)
 		cmocka_unit_test(stream_ordered_memory_becomes_nodes),
 	};
 
-	return cmocka_run_group_tests_name("soft capture", tests, start, stop);
+	return cmocka_run_group_tests_name("soft capture", tests, start, rig_end);
 }

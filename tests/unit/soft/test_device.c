@@ -785,14 +785,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -810,5 +802,5 @@ int main(void)
 		cmocka_unit_test(several_gpus_are_devices_of_their_own),
 	};
 
-	return cmocka_run_group_tests_name("soft device", tests, start, stop);
+	return cmocka_run_group_tests_name("soft device", tests, start, rig_end);
 }

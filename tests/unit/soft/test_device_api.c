@@ -308,14 +308,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,5 +318,5 @@ int main(void)
 		cmocka_unit_test(programs_start_servers_with_the_users_options),
 	};
 
-	return cmocka_run_group_tests_name("soft device api", tests, start, stop);
+	return cmocka_run_group_tests_name("soft device api", tests, start, rig_end);
 }

@@ -460,14 +460,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,5 +475,5 @@ int main(void)
 		cmocka_unit_test(half_closed_clients_are_gone),
 	};
 
-	return cmocka_run_group_tests_name("soft flood", tests, start, stop);
+	return cmocka_run_group_tests_name("soft flood", tests, start, rig_end);
 }

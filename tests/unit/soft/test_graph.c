@@ -565,14 +565,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -587,5 +579,5 @@ int main(void)
 		cmocka_unit_test(faults_in_graphs_end_them),
 	};
 
-	return cmocka_run_group_tests_name("soft graph", tests, start, stop);
+	return cmocka_run_group_tests_name("soft graph", tests, start, rig_end);
 }

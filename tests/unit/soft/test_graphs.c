@@ -429,14 +429,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -447,5 +439,5 @@ int main(void)
 		cmocka_unit_test(mistakes_do_no_harm),
 	};
 
-	return cmocka_run_group_tests_name("soft graphs", tests, start, stop);
+	return cmocka_run_group_tests_name("soft graphs", tests, start, rig_end);
 }

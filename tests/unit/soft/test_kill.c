@@ -606,14 +606,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -633,5 +625,5 @@ int main(void)
 		cmocka_unit_test(clients_start_one_server_when_there_is_none),
 	};
 
-	return cmocka_run_group_tests_name("soft kill", tests, start, stop);
+	return cmocka_run_group_tests_name("soft kill", tests, start, rig_end);
 }

@@ -508,14 +508,6 @@ static int open_server(void **state)
 	return 0;
 }
 
-static int close_server(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -529,5 +521,5 @@ int main(void)
 		cmocka_unit_test(wild_copies_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, close_server);
+	return cmocka_run_group_tests(tests, open_server, rig_end);
 }

@@ -373,14 +373,6 @@ static int open_server(void **state)
 	return 0;
 }
 
-static int close_server(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,5 +385,5 @@ int main(void)
 		cmocka_unit_test(pointers_tell_what_they_are),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, close_server);
+	return cmocka_run_group_tests(tests, open_server, rig_end);
 }

@@ -225,19 +225,11 @@ static int open_server(void **state)
 	return 0;
 }
 
-static int close_server(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kills_at_any_moment_leave_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, close_server);
+	return cmocka_run_group_tests(tests, open_server, rig_end);
 }

@@ -689,14 +689,6 @@ static int open_server(void **state)
 	return 0;
 }
 
-static int close_server(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -712,5 +704,5 @@ int main(void)
 		cmocka_unit_test(random_requests_leave_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, close_server);
+	return cmocka_run_group_tests(tests, open_server, rig_end);
 }

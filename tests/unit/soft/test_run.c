@@ -801,14 +801,6 @@ static int start_three(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -831,8 +823,8 @@ int main(void)
 		cmocka_unit_test(contexts_have_their_own_memory),
 	};
 
-	int failed = cmocka_run_group_tests_name("soft run", tests, start, stop);
+	int failed = cmocka_run_group_tests_name("soft run", tests, start, rig_end);
 
 	return failed +
-	       cmocka_run_group_tests_name("soft run, three workers", tests, start_three, stop);
+	       cmocka_run_group_tests_name("soft run, three workers", tests, start_three, rig_end);
 }

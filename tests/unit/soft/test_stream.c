@@ -371,14 +371,6 @@ static int start(void **state)
 	return 0;
 }
 
-static int stop(void **state)
-{
-	(void)state;
-	rig_stop(SIGTERM);
-	rig_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,5 +383,5 @@ int main(void)
 		cmocka_unit_test(launches_and_occupancy_agree),
 	};
 
-	return cmocka_run_group_tests_name("soft stream", tests, start, stop);
+	return cmocka_run_group_tests_name("soft stream", tests, start, rig_end);
 }
