@@ -67,7 +67,7 @@ static void take_notice(struct client *c)
 	ssize_t len = msg_recv(c->event, &n, sizeof(n), fds, &nfds);
 
 	while (nfds) {
-		close(fds[--nfds]);
+		fd_close_foreign(fds[--nfds]);
 	}
 	if (len == -EAGAIN) {
 		return;
@@ -110,7 +110,7 @@ static bool take_request(struct client *c, struct soft_request *q, struct answer
 		}
 	}
 	while (nfds) {
-		close(fds[--nfds]);
+		fd_close_foreign(fds[--nfds]);
 	}
 	return err == 0;
 }
@@ -171,8 +171,8 @@ static void release(struct client *c)
 	}
 	shm_unmap(c->shared, sizeof(*c->shared));
 	fd_close(c->bell);
-	fd_close(c->event);
-	fd_close(c->control);
+	fd_close_peer(c->event);
+	fd_close_peer(c->control);
 	fd_close(c->pidfd);
 	free(c->modules);
 	free(c->functions);
@@ -207,7 +207,7 @@ int client_start(struct device *dev, int control, int pid)
 	int err = -ENOMEM;
 
 	if (!c) {
-		close(control);
+		fd_close_peer(control);
 		return err;
 	}
 	c->dev = dev;
@@ -231,7 +231,7 @@ int client_start(struct device *dev, int control, int pid)
 		err = -EAGAIN;
 	} else if (err) {
 		fd_close(c->pidfd);
-		close(control);
+		fd_close_peer(control);
 		free(c);
 	}
 	pthread_attr_destroy(&attr);
