@@ -241,7 +241,6 @@ CUresult link_open(void);
 CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
 CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 		   int *ret_fd);
-void link_died(void);
 int link_agent_start(void);
 
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */

@@ -143,23 +143,6 @@ CUresult image_read(struct image *ret, const char *path)
 	return e;
 }
 
-CUresult image_copy(struct image *ret, const void *p, size_t bytes)
-{
-	CUresult e;
-
-	*ret = (struct image){ .data = p, .bytes = bytes };
-	e = check_bytes(ret);
-	if (e) {
-		return e;
-	}
-	ret->owned = malloc(bytes);
-	if (!ret->owned) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	ret->data = memcpy(ret->owned, p, bytes);
-	return CUDA_SUCCESS;
-}
-
 void image_close(struct image *i)
 {
 	free(i->owned);

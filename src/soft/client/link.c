@@ -353,6 +353,20 @@ CUresult link_open(void)
 	return r;
 }
 
+/* Everybody who waits looks again and sees soft.dead. */
+static void link_died(void)
+{
+	struct soft_shared *s = soft.shared;
+
+	store_seqcst(&soft.dead, 1);
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		if (load_relaxed(&s->streams[i].waiters)) {
+			futex_wake_shared(&s->streams[i].done, INT_MAX);
+		}
+	}
+	futex_wake_shared(&s->tail, INT_MAX);
+}
+
 CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 		   int *ret_fd)
 {
@@ -414,20 +428,6 @@ CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r
 {
 	return soft_check() == CUDA_SUCCESS ? link_call(q, fd, r, r_bytes, NULL)
 					    : ask_alone(q, fd, r, r_bytes);
-}
-
-/* Everybody who waits looks again and sees soft.dead. */
-void link_died(void)
-{
-	struct soft_shared *s = soft.shared;
-
-	store_seqcst(&soft.dead, 1);
-	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
-		if (load_relaxed(&s->streams[i].waiters)) {
-			futex_wake_shared(&s->streams[i].done, INT_MAX);
-		}
-	}
-	futex_wake_shared(&s->tail, INT_MAX);
 }
 
 static void log_fault(const char *text)
