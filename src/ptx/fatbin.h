@@ -12,7 +12,6 @@
 #define FATBIN_MAGIC 0xba55ed50u
 #define FATBIN_WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_HEADER_BYTES 16u
-#define FATBIN_ENTRIES_MAX 1024u /* of one container */
 
 enum fatbin_kind { FATBIN_PTX = 1, FATBIN_CUBIN = 2 }; /* others are passed over */
 

@@ -14,8 +14,6 @@ struct image {
  * headers say, and nothing behind is read. A list of containers is put behind each other. */
 CUresult image_open(struct image *ret, const void *p);
 CUresult image_read(struct image *ret, const char *path); /* a file's contents */
-/* ret owns a copy of bytes at p, whose kind is checked as image_read does it. */
-CUresult image_copy(struct image *ret, const void *p, size_t bytes);
 void image_close(struct image *i);
 
 /* Options of loading and linking. What is about the code that a compiler makes has no meaning here.

@@ -33,7 +33,6 @@ void pool_free_now(CUcontext ctx, const struct range *r);
 void pool_idle(void);
 
 /* vmm.c */
-CUresult vmm_retain(const struct range *r, CUmemGenericAllocationHandle *ret);
 CUmemAllocationHandleType vmm_handle_types(const struct range *r);
 CUmemAllocationHandleType pool_handle_types(const struct range *r);
 CUmemoryPool pool_of(const struct range *r);

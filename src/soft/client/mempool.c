@@ -64,7 +64,7 @@ static CUmemoryPool default_locked(int gpu)
 	return pools[gpu];
 }
 
-CUmemoryPool pool_default(int gpu)
+static CUmemoryPool pool_default(int gpu)
 {
 	CUmemoryPool p;
 

@@ -194,7 +194,7 @@ static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *re
 	return CUDA_SUCCESS;
 }
 
-CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
+static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
 {
 	struct block *b;
 	CUresult e;

@@ -33,12 +33,10 @@ extern pthread_mutex_t pool_lock;
 
 /* Calls each pool there is. */
 void pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg);
-CUmemoryPool pool_default(int gpu);
 CUmemoryPool pool_current(int gpu);
 /* Gives unused blocks back until no more than so much is kept. */
 void pool_trim(CUmemoryPool p, uint64_t keep);
 void pool_prune(CUmemoryPool p);  /* blocks whose context has gone */
 void pool_delete(CUmemoryPool p); /* no block is left */
-CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret);
 
 #endif

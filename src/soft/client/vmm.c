@@ -149,7 +149,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
 	return a && ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vmm_retain(const struct range *r, CUmemGenericAllocationHandle *ret)
+static CUresult retain(const struct range *r, CUmemGenericAllocationHandle *ret)
 {
 	struct allocation *a = r->owner;
 
@@ -179,7 +179,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
 	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_MAPPED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return vmm_retain(&r, ret);
+	return retain(&r, ret);
 }
 
 /* Other processes. */

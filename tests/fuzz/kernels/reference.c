@@ -13,7 +13,7 @@ struct run {
 	uint8_t block_sums[SUMS_BYTES];
 };
 
-uint64_t class_mask(char class)
+static uint64_t class_mask(char class)
 {
 	return class == 'p'	      ? 1
 	       : class == 'h'	      ? 0xffff
@@ -21,7 +21,7 @@ uint64_t class_mask(char class)
 				      : UINT32_MAX;
 }
 
-uint64_t *lane_register(struct lane *l, char class, unsigned number)
+static uint64_t *lane_register(struct lane *l, char class, unsigned number)
 {
 	switch (class) {
 	case 'r':

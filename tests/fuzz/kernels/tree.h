@@ -65,10 +65,8 @@ struct lane {
 	uint8_t memory[SPACES][PRIVATE_BYTES];
 };
 
-uint64_t *lane_register(struct lane *l, char class, unsigned number);
 /* The value of an instruction. */
 uint64_t form_value(const struct form *f, const uint64_t *x);
-uint64_t class_mask(char class);
 
 /* Words of sums: each has one operation, so that the order does not matter. */
 struct sum_kind {

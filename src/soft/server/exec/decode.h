@@ -124,8 +124,6 @@ int dec_declare_labels(struct decoder *d, const struct ptx_list *list);
 struct symbol *dec_symbol_new(struct decoder *d, const char *name, enum symbol_kind kind);
 int dec_scope_open(struct decoder *d);
 void dec_scope_close(struct decoder *d);
-/* Room in the current function's frame. */
-int dec_frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret);
 int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret);
 /* A register by name: *ret is its reference, or number for predicates. 0, or 1 when the name is no
  * register. */
@@ -157,8 +155,6 @@ enum exec_type dec_take_type(struct decoder *d); /* the first type not taken; TY
 int dec_modifiers_done(struct decoder *d);	 /* refuses what nobody understood */
 int dec_operands(struct decoder *d, unsigned n); /* refuses another count */
 int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret);
-int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
-		       uint32_t *ret);
 /* A source read as that type: register, constant, special register or address. exact: registers
  * must have its width; otherwise wider ones do too and *ret_wide says what came. */
 int dec_source(struct decoder *d, const struct ptx_operand *o, enum exec_type t, uint32_t *ret);

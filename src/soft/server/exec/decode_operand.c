@@ -127,8 +127,8 @@ int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 }
 
 /* A slot of its own, filled when the address is known. */
-int dec_constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
-		       uint32_t *ret)
+static int constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t addend, bool wide,
+			  uint32_t *ret)
 {
 	static const uint8_t zero[EXEC_SLOT64];
 	struct exec_reloc r = {
@@ -215,7 +215,7 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 	if (s && s->kind == SYM_SHARED) {
 		*ret_space = SP_SHARED;
 		if (s->extern_array) {
-			return dec_constant_reloc(d, RELOC_DYNAMIC_SHARED, offset, wide, ret);
+			return constant_reloc(d, RELOC_DYNAMIC_SHARED, offset, wide, ret);
 		}
 		return dec_constant(d, s->offset + (uint64_t)offset, wide, ret);
 	}
@@ -252,9 +252,9 @@ static int variable_address(struct decoder *d, const char *name, int64_t offset,
 	global = s ? NULL : strmap_get(d->globals, name);
 	if (global || (s && s->kind == SYM_GLOBAL)) {
 		*ret_space = SP_GLOBAL;
-		return dec_constant_reloc(d, RELOC_GLOBAL,
-					  (int64_t)(global ? global->offset : s->offset) + offset,
-					  wide, ret);
+		return constant_reloc(d, RELOC_GLOBAL,
+				      (int64_t)(global ? global->offset : s->offset) + offset, wide,
+				      ret);
 	}
 	if (!s && strmap_get(d->functions, name)) {
 		return function_address(d, name, offset, wide, ret);

@@ -67,7 +67,8 @@ int dec_new_register(struct decoder *d, enum exec_type type, uint32_t *ret)
 	return 0;
 }
 
-int dec_frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret)
+/* Room in the current function's frame. */
+static int frame_take(struct decoder *d, uint64_t bytes, uint32_t align, uint32_t *ret)
 {
 	struct function_shape *s = &d->shapes[d->current];
 	uint64_t at = ROUND_UP((uint64_t)s->local_bytes, align);
@@ -255,7 +256,7 @@ static int declare_in_frame(struct decoder *d, const struct ptx_variable *v)
 	}
 	s->in_frame = true;
 	s->bytes = bytes;
-	return dec_frame_take(d, bytes, ptx_variable_align(v), &s->ref);
+	return frame_take(d, bytes, ptx_variable_align(v), &s->ref);
 }
 
 int dec_declare(struct decoder *d, const struct ptx_variable *v)

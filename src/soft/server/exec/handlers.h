@@ -136,7 +136,6 @@ enum { CLOCK_CYCLES, CLOCK_CYCLES_HI, CLOCK_TIMER, CLOCK_TIMER_LO, CLOCK_TIMER_H
 int op_pred_logic(struct warp *w, const struct op *o, uint32_t m); /* p = sub(r, q) */
 enum { LOGIC_MOV, LOGIC_NOT, LOGIC_AND, LOGIC_OR, LOGIC_XOR, LOGIC_SET };
 int op_isspacep(struct warp *w, const struct op *o, uint32_t m);
-int op_nop(struct warp *w, const struct op *o, uint32_t m);
 int op_fence(struct warp *w, const struct op *o, uint32_t m);
 
 /* atom.c */

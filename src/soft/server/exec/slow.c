@@ -369,11 +369,6 @@ int op_isspacep(struct warp *w, const struct op *o, uint32_t m)
 	return STEP_NEXT;
 }
 
-int op_nop(struct warp *w, const struct op *o, uint32_t m)
-{
-	return STEP_NEXT;
-}
-
 int op_fence(struct warp *w, const struct op *o, uint32_t m)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
