@@ -19,7 +19,33 @@
 #include "soft/server/request.h"
 #include "soft/server/ipc_event.h"
 
-#define ASK_MS 5000 /* who does not become a client has so long between questions */
+#define LEAVE_NS 500000000u /* a new client waits so long for those whose process has ended */
+#define ASK_MS 5000	    /* who does not become a client has so long between questions */
+
+/* The threads of processes that have ended, which have not come to freeing what those had. */
+static bool somebody_leaves(const struct device *dev)
+{
+	list_each (&dev->clients, c, struct client, in_device) {
+		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+		if (c->pidfd >= 0 && poll(&p, 1, 0) > 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A program that is started when another has ended finds free what that one had, as on hardware. */
+static void wait_for_leavers(struct device *dev)
+{
+	uint64_t end = clock_now_ns() + LEAVE_NS;
+	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
+	int err = 0;
+
+	while (err == 0 && somebody_leaves(dev)) {
+		err = pthread_cond_timedwait(&dev->settled, &dev->lock, &ts);
+	}
+}
 
 bool client_attach(struct client *c)
 {
@@ -29,6 +55,7 @@ bool client_attach(struct client *c)
 					   EPOLLET }; /* edges: nobody has to read the bell */
 
 	pthread_mutex_lock(&dev->lock);
+	wait_for_leavers(dev);
 	ok = dev->n_attached < SOFT_MAX_CLIENTS &&
 	     epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
 	if (ok) {

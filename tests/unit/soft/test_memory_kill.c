@@ -215,6 +215,33 @@ static void kills_at_any_moment_leave_nothing(void **state)
 	assert_true(board->opened > 0);
 }
 
+static void takes_most(void *arg)
+{
+	CUcontext second;
+	CUdeviceptr p;
+	void *host = malloc(60u << 20);
+
+	rig_context();
+	CU(cuCtxCreate_v2(&second, 0, 0));
+	CU(cuMemAlloc_v2(&p, 60u << 20));
+	CU(cuMemsetD8_v2(p, 1, 60u << 20));
+	CHECK(host);
+	CU(cuMemcpyDtoH_v2(host, p, 60u << 20));
+	free(host);
+	if (*(unsigned *)arg % 2) {
+		raise(SIGKILL);
+	}
+}
+
+/* The server hears of an end by a descriptor; the next program may be there earlier. */
+static void what_an_ended_program_had_is_free_for_the_next(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 24; i++) {
+		assert_int_equal(rig_run(takes_most, &i), i % 2 ? 128 + SIGKILL : 0);
+	}
+}
+
 static int open_server(void **state)
 {
 	static const char *const args[] = { "--mem", "96M", NULL };
@@ -229,6 +256,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kills_at_any_moment_leave_nothing),
+		cmocka_unit_test(what_an_ended_program_had_is_free_for_the_next),
 	};
 
 	return cmocka_run_group_tests(tests, open_server, rig_end);
