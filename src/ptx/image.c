@@ -294,9 +294,10 @@ static int finish(struct opener *o, struct ptx_image_text *ret)
 		return fail(o, -EOPNOTSUPP, "its PTX is of a .version newer than 9.x");
 	}
 	return fail(o, -ENOENT,
-		    o->code ? "it has machine code of other devices and no PTX; build it with "
+		    o->code ? "the fat binary has machine code of other devices and no PTX; build "
+			      "it with "
 			      "-gencode arch=compute_75,code=compute_75"
-			    : "it holds no image");
+			    : "the fat binary holds no image");
 }
 
 int ptx_image_open(struct ptx_image_text *ret, const void *image, size_t len, unsigned arch,

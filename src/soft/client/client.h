@@ -242,6 +242,8 @@ CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r
 CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
 		   int *ret_fd);
 int link_agent_start(void);
+/* A line for who looks for a mistake, to where GBPF_SOFT_LOG says, if it is set. */
+void soft_log(const char *text);
 
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
 CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,

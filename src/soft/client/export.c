@@ -67,7 +67,9 @@ static CUresult unsupported_runtime(void)
 		"gbpf soft GPU: the CUDA runtime library (libcudart) does not run "
 		"here, only programs of the driver API\n";
 
-	if (getenv("GBPF_SOFT_TRACE")) {
+	static int told;
+
+	if (xchg_acqrel(&told, 1) == 0) {
 		(void)!write(2, line, sizeof(line) - 1);
 	}
 	cuabi_unsupported(CUABI_IDX_cuGetExportTable);

@@ -210,8 +210,10 @@ static void append(char *out, size_t cap, size_t *len, const char *text)
 	*len = MIN(*len + (size_t)MAX(n, 0), cap - 1);
 }
 
+/* Most programs have no buffer for it. */
 void jit_error(struct jit *j, const char *text)
 {
+	soft_log(text);
 	if (j) {
 		append(j->error, j->error_bytes, &j->error_len, text);
 	}

@@ -175,9 +175,11 @@ static CUresult load_library(CUlibrary *ret, struct image *i, CUresult opened, C
 	}
 	e = opened;
 	if (e) {
-		jit_error(&j, e == CUDA_ERROR_NO_BINARY_FOR_GPU
-				      ? "the image is machine code of another device"
-				      : "the data is neither PTX nor a fat binary");
+		jit_error(&j,
+			  e == CUDA_ERROR_NO_BINARY_FOR_GPU
+				  ? "the image is machine code of another device and holds no PTX; "
+				    "make it with nvcc -ptx or -fatbin"
+				  : "the data is neither PTX nor a fat binary");
 	} else {
 		e = library_new(i, &j, ret);
 	}

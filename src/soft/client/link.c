@@ -430,16 +430,16 @@ CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r
 					    : ask_alone(q, fd, r, r_bytes);
 }
 
-static void log_fault(const char *text)
+void soft_log(const char *text)
 {
 	const char *path = getenv("GBPF_SOFT_LOG");
-	char line[512];
+	char line[SOFT_TEXT_MAX + 64];
 	int fd, n;
 
 	if (!path || !path[0]) {
 		return;
 	}
-	n = snprintf(line, sizeof(line), "gbpf soft GPU: %.255s\n", text);
+	n = snprintf(line, sizeof(line), "gbpf soft GPU: %.*s\n", (int)SOFT_TEXT_MAX, text);
 	fd = strcmp(path, "-") == 0 ? dup(2)
 				    : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (fd >= 0) {
@@ -471,7 +471,7 @@ static void *agent(void *unused)
 			msg_send(soft.event, &n, offsetof(struct soft_notice, text), NULL, 0);
 		} else if (n.op == SOFT_NOTICE_FAULT) {
 			n.text[sizeof(n.text) - 1] = 0;
-			log_fault(n.text);
+			soft_log(n.text);
 		}
 	}
 	link_died();

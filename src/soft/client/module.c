@@ -179,7 +179,8 @@ static CUresult refuse(CUresult e, unsigned n, CUjit_option *options, void **val
 		return e;
 	}
 	jit_error(&j, e == CUDA_ERROR_NO_BINARY_FOR_GPU
-			      ? "the image is machine code of another device and holds no PTX"
+			      ? "the image is machine code of another device and holds no PTX; "
+				"make it with nvcc -ptx or -fatbin"
 			      : "the data is neither PTX nor a fat binary");
 	jit_finish(&j);
 	return e;

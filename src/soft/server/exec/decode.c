@@ -15,6 +15,9 @@ int dec_fail(struct decoder *d, const char *fmt, ...)
 	buf_init(&text);
 	if (d->insn) {
 		ptx_insn_print(d->insn, &text);
+		if (text.len && text.data[text.len - 1] == ';') {
+			text.data[--text.len] = '\0';
+		}
 		if (text.len > 200) {
 			text.len = 200;
 			text.data[200] = '\0';
