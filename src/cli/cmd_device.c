@@ -262,14 +262,22 @@ static int list_soft(struct cli *c, struct soft_query *q)
 	return err ? cannot_ask(c, err) : CLI_OK;
 }
 
-static void print_unsupported(struct cli *c, const json_t *list)
+static void print_unsupported(struct cli *c, const json_t *list, int pid)
 {
 	struct cli_table t;
 	size_t i;
 	json_t *f;
 
 	if (json_array_size(list) == 0) {
-		cli_note(c, "No program has asked for a function that is not supported.");
+		if (pid) {
+			cli_note(c,
+				 "Process %d has asked for none, or is not on the soft GPU; see "
+				 "gbpf "
+				 "device --soft",
+				 pid);
+		} else {
+			cli_note(c, "No program has asked for a function that is not supported.");
+		}
 		return;
 	}
 	cli_table_init(&t);
@@ -304,7 +312,7 @@ static int list_unsupported(struct cli *c, struct soft_query *q, int pid)
 		return cli_json(c, "device", json_pack("{s:o}", "unsupported", list));
 	}
 	if (err == 0) {
-		print_unsupported(c, list);
+		print_unsupported(c, list, pid);
 	}
 	json_decref(list);
 	return err ? cannot_ask(c, err) : CLI_OK;

@@ -133,3 +133,55 @@ program() {
 	[ "$status" -eq 125 ]
 
 }
+
+@test "GBPF_SOFT_LOG tells why an image was refused, to programs that give no buffer for it" {
+	cat >bad.c <<-'END'
+		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);
+		int main(void)
+		{
+			void *c, *m;
+			cuInit(0);
+			cuCtxCreate_v2(&c, 0, 0);
+			return cuModuleLoadData(&m, ".version 7.0\n.target sm_70\n.address_size 64\n"
+				".entry k()\n{\n.reg .b32 %r;\nadd.u32 %r, %other, 1;\nret;\n}\n") != 218;
+		}
+	END
+	gcc -o bad bad.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+	run "$GBPF" run --device soft ./bad
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
+	GBPF_SOFT_LOG=- run "$GBPF" run --device soft ./bad
+	echo "$output"
+	[[ "$output" == "gbpf soft GPU: ptx:7: add.u32 %r, %other, 1: %other is not declared"* ]]
+}
+
+@test "programs of the runtime library are told once that they do not run" {
+	cat >runtime.py <<-'END'
+		import ctypes
+		n = ctypes.CDLL('libcuda.so.1')
+		table, id = ctypes.c_void_p(), (ctypes.c_ubyte * 16)(*bytes.fromhex('6bd5fb6c5bf4e74a8987d93912fd9df9'))
+		n.cuInit(0)
+		assert [n.cuGetExportTable(ctypes.byref(table), id) for i in range(3)] == [801] * 3
+	END
+	run "$GBPF" run --device soft python3 runtime.py
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${#lines[@]}" -eq 1 ]
+	[[ "$output" == *"libcudart"*"driver API"* ]]
+}
+
+@test "gbpf-softgpu says what an option takes" {
+	for wrong in "--gpus 9:1 to 8" "--mem 5X:1M to 32G" "--nosuch:--help" "more:--help"; do
+		run "$GBPF_PREFIX/bin/gbpf-softgpu" ${wrong%:*}
+		echo "$output"
+		[ "$status" -eq 2 ]
+		[[ "$output" == *"${wrong#*:}"* ]]
+	done
+}
+
+@test "device --unsupported --pid does not say of a stranger that all is well" {
+	program
+	"$GBPF" run --device soft ./kernels
+	run "$GBPF" device --unsupported --pid $$
+	[[ "$output" == *"is not on the soft GPU"* ]]
+}

@@ -17,14 +17,15 @@ static void say_fault(char *out, size_t room, const struct exec_finding *f)
 	switch (f->kind) {
 	case EXEC_FINDING_RACE:
 		snprintf(out, room,
-			 "%s %u bytes of shared memory at %" PRIu64
+			 "%s %u bytes of shared memory at 0x%" PRIx64
 			 " that thread %u %s at line %u, without a barrier between them",
 			 does, f->bytes, f->address, f->other_thread,
 			 f->other_writes ? "writes" : "reads", f->other_line);
 		break;
 	case EXEC_FINDING_UNINITIALIZED:
 		snprintf(out, room,
-			 "%s %u bytes of %s memory at 0x%" PRIx64 " that nothing has written", does,
+			 "%s %u bytes of %s memory at 0x%" PRIx64 " that nothing has written",
+			 f->write ? "reads and writes" : "reads", /* a write alone is none */
 			 f->bytes, f->space, f->address);
 		break;
 	case EXEC_FINDING_FREED:

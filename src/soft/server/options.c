@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,8 @@ static const struct {
 	[OPT_MEM] = { "mem", "BYTES", 1u << 20, 32ull << 30,
 		      "memory of each, with suffix K, M or G (default 1G; committed when used)" },
 	[OPT_WORKERS] = { "workers", "N", 1, DEVICE_MAX_WORKERS,
-			  "execution threads of each (default half the processors, at most 8)" },
+			  "execution threads of each (default: half the processors for all, at "
+			  "most 8)" },
 	[OPT_ENGINES] = { "copy-engines", "N", 1, DEVICE_MAX_COPY_ENGINES,
 			  "copies of each that run at once (default 1)" },
 	[OPT_BANDWIDTH] = { "copy-bandwidth", "BYTES", 0, 1ull << 50,
@@ -167,6 +169,31 @@ static void set_number(struct options *o, int opt, uint64_t v)
 	}
 }
 
+/* As the option takes it: in the largest unit without a rest. */
+static const char *limit_text(char text[32], bool bytes, uint64_t v)
+{
+	static const char units[] = " KMG";
+	unsigned u = 0;
+
+	while (bytes && u < 3 && v && v % 1024 == 0) {
+		v /= 1024;
+		u++;
+	}
+	snprintf(text, 32, "%" PRIu64 "%.*s", v, u > 0, units + u);
+	return text;
+}
+
+static int bad_number(int opt, const char *value)
+{
+	bool bytes = strcmp(table[opt].arg, "BYTES") == 0;
+	char min[32], max[32];
+
+	fprintf(stderr, "gbpf-softgpu: --%s: \"%s\" is no number%s from %s to %s; see --help\n",
+		table[opt].name, value, bytes ? " of bytes" : "",
+		limit_text(min, bytes, table[opt].min), limit_text(max, bytes, table[opt].max));
+	return -EINVAL;
+}
+
 static int set_option(struct options *o, int opt, const char *value)
 {
 	uint64_t v;
@@ -181,11 +208,7 @@ static int set_option(struct options *o, int opt, const char *value)
 		return 0;
 	}
 	if (parse_number(value, table[opt].min, table[opt].max, &v) < 0) {
-		fprintf(stderr,
-			"gbpf-softgpu: --%s: \"%s\" is no number from %llu to %llu; see --help\n",
-			table[opt].name, value, (unsigned long long)table[opt].min,
-			(unsigned long long)table[opt].max);
-		return -EINVAL;
+		return bad_number(opt, value);
 	}
 	set_number(o, opt, v);
 	return 0;
@@ -235,7 +258,11 @@ int options_parse(struct options *o, int argc, char **argv)
 			puts("gbpf-softgpu 0.1.0");
 			return 1;
 		}
-		if (opt < 256 || set_option(o, opt - 256, optarg) < 0) {
+		if (opt < 256) { /* getopt has said what is wrong */
+			fputs("Try gbpf-softgpu --help\n", stderr);
+			return 3;
+		}
+		if (set_option(o, opt - 256, optarg) < 0) {
 			return 3;
 		}
 	}
