@@ -148,7 +148,19 @@ static int prepend(const char *variable, const char *value)
 	return rc;
 }
 
-/* The folder of a file. */
+static bool has_element(const char *list, const char *value)
+{
+	size_t n = strlen(value);
+
+	for (const char *p = list; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+		if (strncmp(p, value, n) == 0 && (p[n] == 0 || p[n] == ':')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The folder of a file, unless it is there already. */
 static int prepend_folder(const char *variable, const char *file)
 {
 	char dir[RUN_PATH];
@@ -160,7 +172,7 @@ static int prepend_folder(const char *variable, const char *file)
 		return 0;
 	}
 	*slash = 0;
-	return prepend(variable, dir);
+	return has_element(getenv(variable), dir) ? 0 : prepend(variable, dir);
 }
 
 static int set_or_clear(const char *variable, const char *value)

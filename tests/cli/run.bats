@@ -80,7 +80,7 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	LD_LIBRARY_PATH=/opt/x LD_PRELOAD= run under --class batch --name web --weight 50 --strict env
 	[ "$status" -eq 0 ]
 	lib=$(readlink -f "$GBPF_PREFIX/lib/gbpf")
-	for line in "LD_PRELOAD=$lib/shim/libcuda.so.1" "LD_LIBRARY_PATH=$lib/shim:/opt/x" GBPF_CLASS=batch GBPF_NAME=web \
+	for line in "LD_PRELOAD=$lib/shim/libcuda.so.1" "LD_LIBRARY_PATH=$lib/shim:$lib/soft:/opt/x" GBPF_CLASS=batch GBPF_NAME=web \
 		GBPF_WEIGHT=50 GBPF_STRICT=1 GBPF_OFF=1 "GBPF_REAL_CUDA=$lib/soft/libcuda.so.1" \
 		"GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR"; do
 		grep -qxF "$line" <<<"$output"
@@ -96,7 +96,8 @@ under() { "$GBPF" run --off --device soft "$@"; }
 @test "a run inside a run puts the shim in once" {
 	run under -- "$GBPF" run --off --device soft env
 	[ "$(grep -c '^LD_PRELOAD=' <<<"$output")" -eq 1 ]
-	run ! grep -E '^LD_PRELOAD=.*:' <<<"$output"
+	run under -- "$GBPF" run --off --device soft -- "$GBPF" run --off --device soft env
+	run ! grep -E '^LD_PRELOAD=.*:|^LD_LIBRARY_PATH=.*:.*:.*:' <<<"$output"
 }
 
 @test "GBPF_REAL_CUDA stays when no device is asked for" {
