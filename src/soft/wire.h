@@ -21,9 +21,7 @@
 #define SOFT_MAX_ALLOCS 65536u	   /* of one context */
 #define SOFT_MAX_PINNED 8192u	   /* allocations of one client; each is a mapping of the server */
 #define SOFT_MAX_PINNED_ALL 49152u /* of all clients; the kernel allows 65530 mappings */
-#define SOFT_MAX_QUEUED                                                                            \
-	8192u /* operations of one client that the server has taken from the ring                  \
-	       */
+#define SOFT_MAX_QUEUED 8192u	   /* operations of one client, taken from the ring */
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
 #define SOFT_ARCH 86u			    /* compute capability 8.6 */
@@ -37,8 +35,7 @@
 #define SOFT_RECORD_MAX 8192u
 #define SOFT_STAGING_BYTES (4u << 20)
 #define SOFT_PRINT_BYTES (1u << 20) /* of printf output that waits for the client */
-/* Records in the print ring: a word with the length and this flag (standard error), and the text.
- */
+/* A record in the print ring: a word with the length and this flag (standard error); the text. */
 #define SOFT_PRINT_ERROR 0x80000000u
 #define SOFT_PRINT_RECORD_MAX 16384u
 #define SOFT_MAX_GPUS 8u
@@ -130,7 +127,7 @@ struct soft_record_stream {
 #define SOFT_LAUNCH_COOPERATIVE 1u /* all blocks must be resident together; gets a grid barrier */
 #define SOFT_LAUNCH_PRIORITY 2u
 
-struct soft_record_launch {
+struct soft_record_launch { /* parameters follow */
 	struct soft_record r;
 	uint32_t function;
 	uint32_t grid[3];
@@ -140,7 +137,6 @@ struct soft_record_launch {
 	uint32_t flags;	  /* SOFT_LAUNCH_* */
 	int32_t priority; /* with SOFT_LAUNCH_PRIORITY instead of the stream's */
 	uint32_t pad;
-	uint8_t params[];
 };
 
 /* Addresses lie in the windows of the two contexts; pitches count only when height > 1. */

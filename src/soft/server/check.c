@@ -4,6 +4,28 @@
 #include <errno.h>
 #include <string.h>
 
+/* Records begin at multiples of 16 in a ring whose positions count modulo 2^32. */
+_Static_assert(SOFT_RING_BYTES % 16 == 0 && (SOFT_RING_BYTES & (SOFT_RING_BYTES - 1)) == 0, "ring");
+_Static_assert((SOFT_PRINT_BYTES & (SOFT_PRINT_BYTES - 1)) == 0, "print ring");
+_Static_assert(SOFT_RECORD_MAX % 16 == 0 && SOFT_RECORD_MAX < SOFT_RING_BYTES, "records fit");
+_Static_assert(sizeof(struct soft_record_launch) + SOFT_MAX_PARAM_BYTES <= SOFT_RECORD_MAX,
+	       "the largest launch is a record");
+_Static_assert(sizeof(struct soft_record) == 16 && sizeof(struct soft_record_launch) == 64 &&
+		       sizeof(struct soft_record_copy) == 80 &&
+		       sizeof(struct soft_record_set) == 64,
+	       "no padding that is sent");
+_Static_assert(sizeof(struct soft_record_stream) == 32 && sizeof(struct soft_record_event) == 32 &&
+		       sizeof(struct soft_record_wait) == 32 &&
+		       sizeof(struct soft_record_host) == 32 &&
+		       sizeof(struct soft_record_free) == 32 &&
+		       sizeof(struct soft_record_shared) == 32 &&
+		       sizeof(struct soft_record_value) == 48,
+	       "no padding that is sent");
+_Static_assert(SOFT_REQUEST_MIN == 72 && SOFT_REPLY_MIN == 24, "requests and replies");
+_Static_assert(sizeof(struct soft_hello) == 40 && sizeof(struct soft_group_info) == 72 &&
+		       sizeof(struct soft_ipc_handle) == 40,
+	       "no padding that is sent");
+
 static const uint32_t sizes[SOFT_OP_COUNT] = {
 	[SOFT_OP_PAD] = sizeof(struct soft_record),
 	[SOFT_OP_STREAM_CREATE] = sizeof(struct soft_record_stream),
@@ -86,7 +108,7 @@ int check_record(const union record *r)
 	    (r->r.stream >= SOFT_MAX_STREAMS || r->r.context >= SOFT_MAX_CONTEXTS)) {
 		return -EPROTO;
 	}
-	switch (r->r.op) {
+	switch ((enum soft_op)r->r.op) { /* the compiler names what is missing */
 	case SOFT_OP_LAUNCH:
 		return check_launch(&r->launch);
 	case SOFT_OP_COPY:
@@ -108,9 +130,18 @@ int check_record(const union record *r)
 			return -EPROTO;
 		}
 		return r->value.address % r->value.unit ? -EPROTO : 0;
-	default:
+	case SOFT_OP_PAD:
+	case SOFT_OP_STREAM_CREATE: /* flags: by the taker, who knows the context's streams */
+	case SOFT_OP_STREAM_DESTROY:
+	case SOFT_OP_HOST:
+	case SOFT_OP_FREE: /* addresses, keys, cookies: looked up when their turn comes */
+	case SOFT_OP_SHARED_RECORD:
+	case SOFT_OP_SHARED_WAIT:
 		return 0;
+	case SOFT_OP_COUNT:
+		break;
 	}
+	return -EPROTO;
 }
 
 int check_request(const struct soft_request *q, size_t len)

@@ -36,7 +36,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->client = c;
 	l->queued_bytes = sizeof(*l) + r->param_bytes;
 	c->queued_bytes += l->queued_bytes;
-	memcpy(l->params, r->params, r->param_bytes);
+	memcpy(l->params, r + 1, r->param_bytes);
 	l->module = m->exec;
 	exec_module_ref(l->module);
 	l->total = (uint64_t)r->grid[0] * r->grid[1] * r->grid[2];
