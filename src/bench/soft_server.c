@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/fd.h"
-#include "base/paths.h"
 #include "bench/soft.h"
+#include "soft/socket.h"
 
 #define SETTLE_NS 5000000000ull
 
@@ -103,10 +103,7 @@ int soft_server_start(struct soft_bench *b)
 	unsetenv("LD_PRELOAD");
 	unsetenv("GBPF_OFF");
 	if (b->running) {
-		const char *given = getenv("GBPF_SOFTGPU_SOCKET");
-
-		err = given ? (snprintf(b->socket, sizeof(b->socket), "%s", given), 0)
-			    : path_runtime(b->socket, sizeof(b->socket), "softgpu.sock");
+		err = soft_socket_path(b->socket, sizeof(b->socket), false);
 	} else {
 		err = start_own(b);
 	}

@@ -9,27 +9,17 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/paths.h"
 #include "cuabi/api.h"
+#include "soft/socket.h"
 
 #define ANSWER_SECONDS 5
-
-static int socket_path(char *out, size_t cap)
-{
-	const char *given = getenv("GBPF_SOFTGPU_SOCKET");
-
-	if (given && given[0] == '/') {
-		return (size_t)snprintf(out, cap, "%s", given) < cap ? 0 : -ENAMETOOLONG;
-	}
-	return path_runtime(out, cap, "softgpu.sock");
-}
 
 int soft_query_open(struct soft_query *q)
 {
 	struct timeval wait = { .tv_sec = ANSWER_SECONDS };
-	char path[108];
+	char path[SOFT_SOCKET_PATH_MAX];
 	struct peer p;
-	int err = socket_path(path, sizeof(path));
+	int err = soft_socket_path(path, sizeof(path), false);
 
 	q->sock = -1;
 	if (err) {

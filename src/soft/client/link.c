@@ -20,29 +20,14 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
-#include "base/paths.h"
 #include "base/shm.h"
 #include "soft/client/client.h"
 #include "soft/client/host.h"
+#include "soft/socket.h"
 
 #define START_TIMEOUT_MS 5000
-#define SOCKET_PATH_MAX 108
 #define OPTIONS_MAX 32u /* words of GBPF_SOFTGPU_OPTIONS */
 #define LOG_BYTES "1M"
-
-static int socket_path(char *out, size_t cap)
-{
-	const char *given = getenv("GBPF_SOFTGPU_SOCKET");
-	char dir[SOCKET_PATH_MAX];
-	int err;
-
-	if (given && given[0] == '/') {
-		return (size_t)snprintf(out, cap, "%s", given) < cap ? 0 : -ENAMETOOLONG;
-	}
-	err = path_runtime(dir, sizeof(dir), NULL);
-	err = err ? err : path_make_private(dir, path_runtime_mode());
-	return err ? err : path_runtime(out, cap, "softgpu.sock");
-}
 
 /* The server's program: $GBPF_SOFTGPU, or found from where this library lies (installed, or in a
  * build folder). */
@@ -94,7 +79,7 @@ static char **server_environment(void)
 
 /* What the server is started with: ours, then the user's words. */
 struct start {
-	char path[PATH_MAX], log[SOCKET_PATH_MAX + 16], words[4096];
+	char path[PATH_MAX], log[SOFT_SOCKET_PATH_MAX + 16], words[4096];
 	char *argv[16 + OPTIONS_MAX];
 };
 
@@ -276,8 +261,8 @@ static int connect_trusted(const char *path)
 
 static int connect_or_start(void)
 {
-	char path[SOCKET_PATH_MAX], lock_path[SOCKET_PATH_MAX + 8];
-	int fd, lock, err = socket_path(path, sizeof(path));
+	char path[SOFT_SOCKET_PATH_MAX], lock_path[SOFT_SOCKET_PATH_MAX + 8];
+	int fd, lock, err = soft_socket_path(path, sizeof(path), true);
 
 	if (err) {
 		return err;
@@ -402,12 +387,12 @@ CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t 
 static CUresult ask_alone(const struct soft_request *q, int fd, struct soft_reply *r,
 			  size_t r_bytes)
 {
-	char path[SOCKET_PATH_MAX];
+	char path[SOFT_SOCKET_PATH_MAX];
 	int fds[FD_PASS_MAX], sock;
 	unsigned n = 0;
 	ssize_t got = -1;
 
-	if (socket_path(path, sizeof(path)) < 0) {
+	if (soft_socket_path(path, sizeof(path), false) < 0) {
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	sock = connect_trusted(path);

@@ -17,14 +17,14 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/paths.h"
 #include "soft/server/device.h"
 #include "soft/server/finding.h"
 #include "soft/server/options.h"
+#include "soft/socket.h"
 
 struct server {
 	struct device dev;
-	char path[108]; /* of the socket; fits sockaddr_un */
+	char path[SOFT_SOCKET_PATH_MAX]; /* fits sockaddr_un */
 	int listener;
 	int life; /* locked while this server lives, so that there is one for each socket */
 	struct options o;
@@ -51,19 +51,8 @@ static int copy_path(struct server *s, const char *path)
 
 static int find_socket(struct server *s)
 {
-	const char *given = getenv("GBPF_SOFTGPU_SOCKET");
-	char dir[sizeof(s->path)];
-	int err;
-
-	if (s->o.socket) {
-		return copy_path(s, s->o.socket);
-	}
-	if (given && given[0] == '/') {
-		return copy_path(s, given);
-	}
-	err = path_runtime(dir, sizeof(dir), NULL);
-	err = err ? err : path_make_private(dir, path_runtime_mode());
-	return err ? err : path_runtime(s->path, sizeof(s->path), "softgpu.sock");
+	return s->o.socket ? copy_path(s, s->o.socket)
+			   : soft_socket_path(s->path, sizeof(s->path), true);
 }
 
 static int open_beside(const struct server *s, const char *suffix)
@@ -110,7 +99,7 @@ static void accept_one(struct server *s)
 		return;
 	}
 	if (fd_peer(fd, &p) < 0 || (p.uid != geteuid() && p.uid != 0)) {
-		close(fd);
+		fd_close_peer(fd);
 		return;
 	}
 	if (client_start(&s->dev, fd, p.pid) < 0) {

@@ -1,0 +1,32 @@
+/* Where the soft GPU listens: one rule for the server, its programs and who asks it. */
+#ifndef GBPF_SOFT_SOCKET_H
+#define GBPF_SOFT_SOCKET_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/paths.h"
+
+#define SOFT_SOCKET_PATH_MAX 108
+
+/* $GBPF_SOFTGPU_SOCKET when it is an absolute path, or softgpu.sock in the runtime directory, which
+ * is made on request. 0 or -errno. */
+static inline int soft_socket_path(char *out, size_t cap, bool make)
+{
+	const char *given = getenv("GBPF_SOFTGPU_SOCKET");
+	char dir[SOFT_SOCKET_PATH_MAX];
+	int err = 0;
+
+	if (given && given[0] == '/') {
+		return (size_t)snprintf(out, cap, "%s", given) < cap ? 0 : -ENAMETOOLONG;
+	}
+	if (make) {
+		err = path_runtime(dir, sizeof(dir), NULL);
+		err = err ? err : path_make_private(dir, path_runtime_mode());
+	}
+	return err ? err : path_runtime(out, cap, "softgpu.sock");
+}
+
+#endif
