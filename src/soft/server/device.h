@@ -22,7 +22,6 @@
 #define DEVICE_SHARED_PER_SM (100u << 10)
 #define DEVICE_SHARED_RESERVED 1024u /* of each block, as the attribute says */
 #define DEVICE_SHARED_PER_BLOCK (99u << 10)
-#define DEVICE_MAX_BLOCK_THREADS 1024u
 #define DEVICE_MAX_WORKERS 64u
 #define DEVICE_MAX_SMS 1024u
 #define DEVICE_MAX_COPY_ENGINES 8u
@@ -179,11 +178,14 @@ struct module {
 	struct group *group;
 	uint64_t globals; /* device address, 0: none */
 	uint64_t code_bytes;
+	uint32_t functions; /* the first of them in client.functions */
 };
 
+#define NO_FUNCTION UINT32_MAX
 struct function {
 	const struct exec_function *exec;
 	uint32_t module; /* index in client.modules; the entry is NULL when the module is gone */
+	uint32_t next;	 /* of the same module */
 };
 
 struct client {
@@ -193,9 +195,10 @@ struct client {
 	int control, event, bell, pidfd;
 	int pid;
 	struct soft_shared *shared; /* NULL before hello */
-	pthread_mutex_t print_lock; /* guards the next two; the last lock that is taken */
+	pthread_mutex_t print_lock; /* guards the next three; the last lock that is taken */
 	uint32_t print_head, print_lost;
-	uint32_t tail; /* of the ring; private */
+	uint32_t print_woken; /* head when readers were woken last */
+	uint32_t tail;	      /* of the ring; private */
 	unsigned queued;
 	bool stalled;	     /* queued reached its limit and has not halved since */
 	unsigned host_calls; /* notices that wait for their HOST_DONE */

@@ -104,14 +104,15 @@ static bool still_counts(uint16_t kind)
 
 static int take(struct client *c, const union record *r)
 {
-	struct group *g = c->groups[r->r.context];
+	struct group *g;
 	struct stream *s;
 	struct op *op;
 	int err;
 
-	if (r->r.op == SOFT_OP_PAD) {
+	if (r->r.op == SOFT_OP_PAD) { /* whose other fields nobody has checked */
 		return 0;
 	}
+	g = c->groups[r->r.context];
 	if (!g) { /* the context was destroyed by another thread meanwhile */
 		if (r->r.op == SOFT_OP_SHARED_RECORD) {
 			ipc_event_reached(c, r->shared.index, r->shared.key, r->shared.ticket);

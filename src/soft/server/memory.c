@@ -253,6 +253,7 @@ static uint64_t alloc_device(struct memory *m, uint64_t bytes)
 		memory_remove(m, a);
 		return 0;
 	}
+	m->device_bytes += bytes_of(a);
 	memset(m->pages + a->first, RIGHTS_RW, a->pages);
 	shadow_known(&m->space, offset_of(a), a->bytes);
 	return memory_address(m, a);
@@ -326,6 +327,7 @@ int memory_free(struct memory *m, struct device *dev, uint64_t address)
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
 	if (a->kind == ALLOC_PINNED) {
 		memory_put_nothing(m, a->first, a->pages);
 		dev->pinned_used -= bytes_of(a);
@@ -456,6 +458,7 @@ bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret)
 	}
 	memset(m->pages + a->first, 0, a->pages);
 	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
 	*ret = (struct leaving){ a->first, a->pages, a->kind == ALLOC_PINNED };
 	a->kind = ALLOC_GONE;
 	return true;
@@ -498,10 +501,6 @@ static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_
 			*ret_pinned += bytes_of(a);
 		} else if (a->kind == ALLOC_DEVICE && !a->extent) {
 			*ret_device += bytes_of(a);
-			if (m->store->refs > 1) {
-				store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES,
-					    bytes_of(a));
-			}
 		}
 	}
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -514,14 +513,37 @@ static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_
 	}
 }
 
+/* Others go on using parts of the window's memfd: all the rest goes back. Without the lock: nobody
+ * else can find the context, and extents give back their own. */
+static void give_back_rest(const struct memory *m)
+{
+	uint64_t begin = 0;
+
+	for (uint32_t i = 0; i < m->n && m->allocs[i].first < m->device_pages; i++) {
+		const struct alloc *a = &m->allocs[i];
+
+		if (a->extent) {
+			store_punch(m->store, begin * EXEC_PAGE_BYTES,
+				    (a->first - begin) * EXEC_PAGE_BYTES);
+			begin = (uint64_t)a->first + a->pages;
+		}
+	}
+	store_punch(m->store, begin * EXEC_PAGE_BYTES, (m->device_pages - begin) * EXEC_PAGE_BYTES);
+}
+
 void memory_finish(struct memory *m, struct device *dev)
 {
 	uint64_t device = 0, pinned = 0;
-	int fd;
+	bool shared;
+	int fd = -1;
 
 	finish_allocs(m, &device, &pinned);
-	fd = store_leave(m->store);
+	shared = m->store && m->store->refs > 1;
+	fd = shared ? -1 : store_leave(m->store);
 	pthread_mutex_unlock(&dev->lock);
+	if (shared) {
+		give_back_rest(m);
+	}
 	free(m->allocs);
 	free(m->maps);
 	shadow_finish(&m->space);
@@ -533,6 +555,9 @@ void memory_finish(struct memory *m, struct device *dev)
 	}
 	fd_close(fd);
 	pthread_mutex_lock(&dev->lock);
+	if (shared) {
+		store_unref(m->store); /* empty by now, should it be the last */
+	}
 	memory_uncharge(m->gpu, device);
 	dev->pinned_used -= pinned;
 	dev->pinned -= m->pinned;

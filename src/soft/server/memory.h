@@ -11,14 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sys/stat.h>
+
 #include "soft/server/exec.h"
 #include "soft/wire.h"
 
-struct answer;
 struct client;
 struct device;
 struct gpu;
-struct group;
 struct memory;
 
 /* A memfd that device memory lies in. */
@@ -75,6 +75,7 @@ struct memory {
 	uint32_t pinned;       /* mappings of descriptors beside the store's */
 	uint32_t n, cap;
 	uint32_t n_maps, cap_maps;
+	uint64_t device_bytes; /* of allocations of device memory */
 };
 
 /* memory.c. Sizes and addresses come from outside and are checked. */
@@ -135,8 +136,9 @@ void extent_unref(struct extent *x);
 /* A descriptor that stands for an extent, or for a pool (x NULL): holders of it may import, and it
  * keeps the extent alive. Or -errno. */
 int token_create(struct client *c, struct extent *x, uint64_t pool, struct gpu *gpu);
-/* What a descriptor that came in stands for; -ENOENT: nothing of ours. */
-int token_find(int fd, struct extent **ret_extent, uint64_t *ret_pool, struct gpu **ret_gpu);
+/* What a descriptor that came in stands for, by its fstat; -ENOENT: nothing of ours. */
+int token_find(const struct stat *st, struct extent **ret_extent, uint64_t *ret_pool,
+	       struct gpu **ret_gpu);
 uint64_t share_server(void); /* differs from server to server */
 uint64_t share_count(void);  /* extents and tokens */
 void share_client_gone(struct client *c);

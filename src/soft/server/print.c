@@ -34,6 +34,7 @@ static void put(struct group *g, uint32_t flags, const char *text, size_t n)
 	struct client *c = g->client;
 	struct soft_shared *s = c->shared;
 	uint32_t head, used, before, word = (uint32_t)n | flags;
+	bool wake;
 
 	pthread_mutex_lock(&c->print_lock);
 	head = c->print_head;
@@ -48,8 +49,12 @@ static void put(struct group *g, uint32_t flags, const char *text, size_t n)
 	copy_in(s, head + (uint32_t)sizeof(word), text, n);
 	c->print_head = head + (uint32_t)sizeof(word) + (uint32_t)n;
 	store_release(&s->print_head, c->print_head);
+	/* The client says what crosses the half; waking it takes long, so that it costs it text. */
+	wake = before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2 &&
+	       c->print_head - c->print_woken >= SOFT_PRINT_BYTES / 4;
+	c->print_woken = wake ? c->print_head : c->print_woken;
 	pthread_mutex_unlock(&c->print_lock);
-	if (before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2) {
+	if (wake) {
 		wake_readers(s);
 	}
 }

@@ -153,7 +153,7 @@ void request_answer(struct client *c, const struct soft_request *q, int fd, stru
 		result = request_control(c, q, fd, a);
 	} else if (q->op == SOFT_REQ_HELLO) {
 		result = hello(c, q, a);
-	} else if (!c->shared) {
+	} else if (!c->attached) { /* nobody would serve its ring */
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (q->op == SOFT_REQ_MODULE_LOAD) {
 		result = request_module_load(c, q, fd, a);

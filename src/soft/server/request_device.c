@@ -9,24 +9,12 @@
 
 _Static_assert(CUABI_COUNT <= SOFT_MAX_NAMES, "the shared page has a count for each function");
 
-static uint64_t device_bytes(const struct memory *m)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < m->n; i++) {
-		bytes += m->allocs[i].kind == ALLOC_DEVICE
-				 ? (uint64_t)m->allocs[i].pages * EXEC_PAGE_BYTES
-				 : 0;
-	}
-	return bytes;
-}
-
 static void fill_group(struct soft_group_info *out, const struct group *g)
 {
 	*out = (struct soft_group_info){
 		.pid = g->client->pid,
 		.context = g->slot,
-		.memory_bytes = device_bytes(&g->memory),
+		.memory_bytes = g->memory.device_bytes,
 		.slice_us = g->slice_ns / 1000,
 		.run_ns = g->counters.run_ns,
 		.switches_in = g->counters.switches_in,

@@ -244,14 +244,14 @@ static CUresult handle_export(struct client *c, const struct soft_request *q, st
 	return x ? give_token(c, *x, 0, (*x)->gpu, a) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult handle_import(struct client *c, int fd, struct answer *a)
+static CUresult handle_import(struct client *c, const struct stat *st, struct answer *a)
 {
 	struct extent *x;
 	struct gpu *gpu;
 	uint64_t pool;
 	CUresult e;
 
-	if (token_find(fd, &x, &pool, &gpu) < 0 || !x) {
+	if (token_find(st, &x, &pool, &gpu) < 0 || !x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	e = give_handle(c, x, a);
@@ -272,12 +272,12 @@ static CUresult pool_export(struct client *c, const struct soft_request *q, stru
 	return give_token(c, NULL, a->reply.value, &c->dev->gpus[q->index], a);
 }
 
-static CUresult pool_import(int fd, struct answer *a)
+static CUresult pool_import(const struct stat *st, struct answer *a)
 {
 	struct extent *x;
 	struct gpu *gpu;
 
-	if (token_find(fd, &x, &a->reply.value, &gpu) < 0 || x) {
+	if (token_find(st, &x, &a->reply.value, &gpu) < 0 || x) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	a->reply.value32 = gpu->index;
@@ -377,7 +377,8 @@ static CUresult memory_info(struct client *c, const struct soft_request *q, stru
 	return CUDA_SUCCESS;
 }
 
-static CUresult locked(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+static CUresult locked(struct client *c, const struct soft_request *q, const struct stat *st,
+		       struct answer *a)
 {
 	struct group *g;
 
@@ -391,11 +392,11 @@ static CUresult locked(struct client *c, const struct soft_request *q, int fd, s
 	case SOFT_REQ_HANDLE_EXPORT:
 		return handle_export(c, q, a);
 	case SOFT_REQ_HANDLE_IMPORT:
-		return handle_import(c, fd, a);
+		return handle_import(c, st, a);
 	case SOFT_REQ_POOL_EXPORT:
 		return pool_export(c, q, a);
 	case SOFT_REQ_POOL_IMPORT:
-		return pool_import(fd, a);
+		return pool_import(st, a);
 	default:
 		g = request_group(c, q);
 		return g ? in_context(c, g, q, a) : CUDA_ERROR_INVALID_CONTEXT;
@@ -404,13 +405,17 @@ static CUresult locked(struct client *c, const struct soft_request *q, int fd, s
 
 CUresult request_memory(struct client *c, const struct soft_request *q, int fd, struct answer *a)
 {
+	struct stat st = { 0 };
 	CUresult e;
 
 	if (q->op == SOFT_REQ_ALLOC && q->object == SOFT_MEMORY_PINNED) {
 		return alloc_pinned(c, q, a);
 	}
+	if (fd >= 0 && fstat(fd, &st) < 0) { /* may take long: it may be a stranger's file system */
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
 	pthread_mutex_lock(&c->dev->lock);
-	e = locked(c, q, fd, a);
+	e = locked(c, q, &st, a);
 	pthread_mutex_unlock(&c->dev->lock);
 	return e;
 }

@@ -148,6 +148,7 @@ static CUresult module_place(struct client *c, const struct soft_request *q,
 		m->group = request_group(c, q);
 		m->exec = exec;
 		m->code_bytes = code_bytes;
+		m->functions = NO_FUNCTION;
 		slot = m->group ? free_module_slot(c) : UINT32_MAX;
 	}
 	if (slot != UINT32_MAX && bytes) {
@@ -226,7 +227,7 @@ static int open_image(struct ptx_image_text *ret, const struct soft_request *q, 
 static CUresult load(struct client *c, const struct soft_request *q, const char *image,
 		     size_t bytes, size_t held, struct report *rep, struct answer *a)
 {
-	size_t max = held ? SOFT_MAX_PTX_BYTES : LARGE_IMAGE_BYTES, keep;
+	size_t max = MAX(held, LARGE_IMAGE_BYTES), keep; /* whatever it has become since */
 	struct ptx_image_text text;
 	CUresult result;
 	int err = open_image(&text, q, image, bytes, max, rep);
@@ -299,10 +300,8 @@ void module_drop(struct client *c, uint32_t slot)
 {
 	struct module *m = c->modules[slot];
 
-	for (uint32_t i = 0; i < c->n_functions; i++) {
-		if (c->functions[i].module == slot) {
-			c->functions[i].exec = NULL;
-		}
+	for (uint32_t i = m->functions; i != NO_FUNCTION; i = c->functions[i].next) {
+		c->functions[i].exec = NULL;
 	}
 	if (m->globals) {
 		memory_free(&m->group->memory, c->dev, m->globals);
@@ -354,7 +353,8 @@ static uint32_t function_id(struct client *c, uint32_t module, const struct exec
 		}
 		c->n_functions++;
 	}
-	c->functions[free_id] = (struct function){ f, module };
+	c->functions[free_id] = (struct function){ f, module, c->modules[module]->functions };
+	c->modules[module]->functions = free_id;
 	return free_id;
 }
 

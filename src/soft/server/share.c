@@ -18,6 +18,7 @@
 
 #define TOKENS_MAX 4096u
 #define TOKENS_OF_CLIENT 1024u
+#define LARGE_BYTES (4u << 20)
 
 struct token {
 	struct list in_all;
@@ -147,6 +148,27 @@ struct extent *extent_create(struct gpu *gpu, uint64_t bytes)
 	return x;
 }
 
+static void *close_it(void *fd)
+{
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+
+/* The last descriptor of many pages: giving them back takes long, and others wait for the lock. */
+static void close_pages(int fd, uint64_t bytes)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (fd >= 0 && (bytes < LARGE_BYTES ||
+			pthread_create(&t, &attr, close_it, (void *)(intptr_t)fd) != 0)) {
+		close(fd);
+	}
+	pthread_attr_destroy(&attr);
+}
+
 void extent_unref(struct extent *x)
 {
 	if (--x->refs) {
@@ -156,8 +178,10 @@ void extent_unref(struct extent *x)
 	if (x->home) {
 		memory_bury(x->home, x->home_page);
 	}
-	store_punch(x->store, x->offset, x->bytes);
-	store_unref(x->store);
+	if (x->store->refs > 1) {
+		store_punch(x->store, x->offset, x->bytes);
+	}
+	close_pages(store_leave(x->store), x->bytes);
 	free(x);
 	shares.n_extents--;
 }
@@ -291,15 +315,14 @@ int token_create(struct client *c, struct extent *x, uint64_t pool, struct gpu *
 	return fd;
 }
 
-int token_find(int fd, struct extent **ret_extent, uint64_t *ret_pool, struct gpu **ret_gpu)
+int token_find(const struct stat *st, struct extent **ret_extent, uint64_t *ret_pool,
+	       struct gpu **ret_gpu)
 {
-	struct stat st;
-
-	if (fd < 0 || !shares.ready || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode)) {
+	if (!shares.ready || !S_ISFIFO(st->st_mode)) {
 		return -ENOENT;
 	}
 	list_each (&shares.tokens, t, struct token, in_all) {
-		if (t->inode == st.st_ino && t->device == st.st_dev) {
+		if (t->inode == st->st_ino && t->device == st->st_dev) {
 			*ret_extent = t->extent;
 			*ret_pool = t->pool;
 			*ret_gpu = t->gpu;

@@ -1,4 +1,5 @@
 /* Clients that mean harm to the soft GPU: what they do ends with them. */
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -241,6 +242,125 @@ static void pinned_pages_have_a_limit(void **state)
 	assert_int_equal(rig_settled().pinned_used, 0);
 }
 
+/* Only the kind of these records means something. */
+static void padding_says_nothing(void **state)
+{
+	struct soft_record pad = { .bytes = 16,
+				   .op = SOFT_OP_PAD,
+				   .context = UINT16_MAX,
+				   .stream = UINT32_MAX,
+				   .reserved = UINT32_MAX };
+	struct raw c;
+
+	(void)state;
+	raw_open(&c, 1);
+	for (unsigned i = 0; i < 300; i++) {
+		pad.context = (uint16_t)(UINT16_MAX - i * 200);
+		put(&c, &pad, sizeof(pad));
+	}
+	make_stream(&c, 0, 1);
+	await_word(&c.shared->streams[1].done, 1);
+	raw_close(&c);
+}
+
+/* Who is one too many is not served in part either. */
+static void the_last_client_of_too_many(void **state)
+{
+	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
+	struct raw c[SOFT_MAX_CLIENTS], more = { 0 };
+	int fds[FD_PASS_MAX];
+	char path[96];
+
+	(void)state;
+	rig_settled();
+	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
+		raw_open(&c[i], 0);
+	}
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	more.sock = unix_connect(path, SOCK_SEQPACKET);
+	assert_true(more.sock >= 0 && ask(&more, &q, fds));
+	assert_int_equal(more.r.result, CUDA_ERROR_OUT_OF_MEMORY);
+	q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
+	assert_true(ask(&more, &q, fds));
+	assert_int_equal(more.r.result, CUDA_ERROR_NOT_INITIALIZED);
+	close(more.sock);
+	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
+		raw_close(&c[i]);
+	}
+	assert_int_equal(rig_settled().contexts, 0);
+}
+
+/* A connection whose close() waits for a minute. *ret_peer: its other end, to be kept. */
+static int lingering(int *ret_peer)
+{
+	struct linger l = { .l_onoff = 1, .l_linger = 60 };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr = { .s_addr = htonl(INADDR_LOOPBACK) } };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	static const char some[65536];
+	socklen_t len = sizeof(a);
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	*ret_peer = accept(listener, NULL, NULL);
+	close(listener);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)), 0);
+	while (send(fd, some, sizeof(some), MSG_DONTWAIT) > 0) {
+	}
+	return fd;
+}
+
+/* Descriptors come with a request, with a notice, and lie unread in a socket that is left, also of
+ * who is refused: nobody waits until they are closed. */
+static void descriptors_that_linger_hold_nobody(void **state)
+{
+	enum { REFUSED = SOFT_MAX_CONNECTIONS + 8 };
+	struct soft_request q = { .op = SOFT_REQ_STATS };
+	struct soft_notice n = { .op = SOFT_NOTICE_HOST_DONE };
+	int peer[3], sock[REFUSED];
+	struct raw c;
+	char path[96];
+
+	(void)state;
+	rig_settled();
+	raw_open(&c, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		int fd = lingering(&peer[i]);
+
+		if (i == 0) {
+			msg_send(c.sock, &q, SOFT_REQUEST_MIN + 1, &fd, 1);
+		} else if (i == 1) {
+			msg_send(c.event, &n, sizeof(n), &fd, 1);
+		}
+		if (i < 2) {
+			close(fd);
+			continue;
+		}
+		raw_close(&c);
+		assert_int_equal(rig_settled().contexts, 0);
+		snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+		for (unsigned k = 0; k < REFUSED; k++) {
+			sock[k] = unix_connect(path, SOCK_SEQPACKET);
+			assert_true(sock[k] >= 0);
+			if (k >= SOFT_MAX_CONNECTIONS) {
+				msg_send(sock[k], &q, SOFT_REQUEST_MIN + 1, &fd, 1);
+			}
+		}
+		close(fd);
+	}
+	for (unsigned k = 0; k < REFUSED; k++) {
+		close(sock[k]);
+	}
+	raw_open(&c, 1);
+	raw_close(&c);
+	assert_int_equal(rig_settled().contexts, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		close(peer[i]);
+	}
+}
+
 static char trap[96];
 
 static void trapped_program(void *arg)
@@ -295,6 +415,9 @@ int main(void)
 		cmocka_unit_test(memory_goes_under_a_wait),
 		cmocka_unit_test(huge_ranges_are_checked_at_once),
 		cmocka_unit_test(pinned_pages_have_a_limit),
+		cmocka_unit_test(padding_says_nothing),
+		cmocka_unit_test(the_last_client_of_too_many),
+		cmocka_unit_test(descriptors_that_linger_hold_nobody),
 		cmocka_unit_test(no_program_talks_to_a_strangers_server),
 	};
 

@@ -1,0 +1,787 @@
+/* Clients that send anything, with their seeds, while others work: whatever comes by ring, request,
+ * descriptor or shared page, and whenever its sender is killed, the others go on with right results
+ * and the server keeps nothing of it. GBPF_WILD_S: seconds; GBPF_WILD_SEED: of the first. */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "rig.h"
+
+#define ATTACKERS 3u
+#define HONEST 2u
+#define STREAMS 12u
+#define ADDRESSES 32u
+#define PATIENCE_NS 10000000000ull /* one round of the honest; only who starves needs as much */
+
+struct wild {
+	uint64_t seed;
+	struct soft_shared *shared;
+	int sock, bell, event;
+	uint32_t head;
+	unsigned contexts;
+	unsigned tame; /* the larger, the longer it stays within the rules */
+	uint32_t function[8], n_functions;
+	uint64_t address[ADDRESSES];
+	unsigned n_addresses;
+	uint64_t key;
+	uint32_t key_index;
+	int token, control;
+	int odd[8];
+	struct soft_reply r;
+};
+
+static const char ptx[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n"
+	".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+	".extern .func (.param .b64 r) malloc(.param .b64 a);\n"
+	".extern .func free(.param .b64 a);\n"
+	".global .align 1 .b8 f[] = {37,51,49,117,10,0};\n"
+	".visible .entry say(.param .u64 n)\n{\n"
+	"	.local .align 8 .b8 v[8];\n	.reg .b64 %q<6>; .reg .b32 %r<4>;\n"
+	"	mov.u64 %q0, v; cvta.local.u64 %q1, %q0; mov.u32 %r1, 7; st.local.u32 [%q0], %r1;\n"
+	"	mov.u64 %q2, f;\n"
+	"	{ .param .b64 a; .param .b64 b; .param .b32 c;\n"
+	"	st.param.b64 [a], %q2; st.param.b64 [b], %q1;\n"
+	"	call.uni (c), vprintf, (a, b); }\n	ret;\n}\n"
+	".visible .entry take(.param .u64 n)\n{\n"
+	"	.reg .b64 %q<6>;\n	ld.param.u64 %q1, [n];\n"
+	"	{ .param .b64 a; .param .b64 b; st.param.b64 [a], %q1;\n"
+	"	call.uni (b), malloc, (a); ld.param.b64 %q2, [b]; }\n"
+	"	{ .param .b64 a; st.param.b64 [a], %q1; call.uni free, (a); }\n	ret;\n}\n"
+	".visible .entry poke(.param .u64 n)\n{\n"
+	"	.reg .b64 %q<6>;\n	ld.param.u64 %q1, [n]; st.global.u64 [%q1], %q1;\n"
+	"	ld.global.u64 %q2, [%q1]; st.global.u64 [%q1], %q2; ret;\n}\n"
+	".visible .entry turn(.param .u64 n)\n{\n"
+	"	.reg .b32 %r<4>; .reg .pred %p;\n	ld.param.u32 %r1, [n];\n"
+	"AGAIN:\n	bar.sync 0; sub.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 0;\n"
+	"	@%p bra AGAIN;\n	ret;\n}\n"
+	".visible .entry until(.param .u64 n)\n{\n"
+	"	.reg .b64 %q<6>; .reg .pred %p;\n	ld.param.u64 %q1, [n];\n"
+	"AGAIN:\n	ld.volatile.global.u64 %q2, [%q1]; setp.eq.u64 %p, %q2, 0;\n"
+	"	@%p bra AGAIN;\n	ret;\n}\n";
+static const char *const kernels[] = { "say", "take", "poke", "turn", "until" };
+
+static uint64_t draw(struct wild *w)
+{
+	w->seed ^= w->seed << 13;
+	w->seed ^= w->seed >> 7;
+	w->seed ^= w->seed << 17;
+	return w->seed;
+}
+
+static uint32_t below(struct wild *w, uint32_t n)
+{
+	return (uint32_t)((draw(w) >> 20) % n);
+}
+
+static bool one_in(struct wild *w, uint32_t n)
+{
+	return below(w, n) == 0;
+}
+
+static bool rarely(struct wild *w, uint32_t n)
+{
+	return one_in(w, n * w->tame);
+}
+
+/* A number at an edge of something. */
+static uint64_t edge(struct wild *w)
+{
+	static const uint64_t some[] = { 0, INT32_MAX, UINT32_MAX, UINT64_MAX, SOFT_WINDOW_FIRST };
+
+	switch (below(w, 8)) {
+	case 0:
+		return draw(w);
+	case 1:
+	case 2:
+		return some[below(w, ARRAY_SIZE(some))];
+	default: /* around a power of two */
+		return (1ull << below(w, 64)) + below(w, 3) - 1;
+	}
+}
+
+static uint64_t number(struct wild *w, uint32_t usual)
+{
+	return rarely(w, 12) ? edge(w) : below(w, usual);
+}
+
+static uint64_t address(struct wild *w)
+{
+	uint64_t a = w->n_addresses ? w->address[below(w, w->n_addresses)] : SOFT_WINDOW_FIRST;
+
+	return rarely(w, 10) ? edge(w) : a + (one_in(w, 3) ? below(w, 8192) & ~7u : 0);
+}
+
+/* False when the server has dropped us. */
+static bool ask(struct wild *w, const struct soft_request *q, int fd)
+{
+	int fds[FD_PASS_MAX];
+	struct pollfd p = { .fd = w->sock, .events = POLLIN };
+	unsigned n;
+
+	w->r.result = -1;
+	if (msg_send(w->sock, q, SOFT_REQUEST_MIN + strlen(q->name) + 1, &fd, fd >= 0) < 0 ||
+	    poll(&p, 1, 20000) != 1 || msg_recv(w->sock, &w->r, sizeof(w->r), fds, &n) <= 0) {
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (q->op == SOFT_REQ_HELLO && n == 3) {
+			*(i == 0 ? &w->odd[7] : i == 1 ? &w->event : &w->bell) = fds[i];
+		} else if (q->op == SOFT_REQ_CONTROL_OPEN && w->control < 0) {
+			w->control = fds[i];
+		} else if ((q->op == SOFT_REQ_HANDLE_EXPORT || q->op == SOFT_REQ_POOL_EXPORT) &&
+			   w->token < 0) {
+			w->token = fds[i];
+		} else {
+			close(fds[i]);
+		}
+	}
+	return true;
+}
+
+static int image(const char *text, size_t n)
+{
+	int fd = shm_create("image", n, SHM_NOEXEC);
+
+	return fd >= 0 && pwrite(fd, text, n, 0) == (ssize_t)n ? fd : -1;
+}
+
+static void make_odd(struct wild *w)
+{
+	int pair[2];
+
+	w->odd[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	w->odd[1] = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w->odd[2] = memfd_create("loose", MFD_CLOEXEC);
+	CHECK(ftruncate(w->odd[2], 65536) == 0);
+	w->odd[3] = image(ptx, sizeof(ptx));
+	w->odd[4] = shm_create("page", SOFT_PAGE, SHM_NOEXEC);
+	CHECK(pipe(pair) == 0);
+	w->odd[5] = pair[1];
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+	w->odd[6] = pair[0];
+	w->odd[7] = -1; /* the shared page */
+	w->token = w->control = -1;
+}
+
+static bool begin(struct wild *w)
+{
+	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	make_odd(w);
+	w->sock = unix_connect(path, SOCK_SEQPACKET);
+	if (w->sock < 0 || !ask(w, &q, -1) || w->r.result) {
+		return false;
+	}
+	w->shared = shm_map(w->odd[7], sizeof(*w->shared), 1);
+	CHECK(w->shared != NULL);
+	w->contexts = 1 + below(w, 4);
+	for (unsigned i = 0; i < w->contexts; i++) {
+		q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
+		if (!ask(w, &q, -1)) {
+			return false;
+		}
+	}
+	q = (struct soft_request){ .op = SOFT_REQ_MODULE_LOAD };
+	if (!ask(w, &q, w->odd[3])) {
+		return false;
+	}
+	CHECK(w->r.result == 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(kernels); i++) {
+		q = (struct soft_request){ .op = SOFT_REQ_FUNCTION };
+		snprintf(q.name, sizeof(q.name), "%s", kernels[i]);
+		if (!ask(w, &q, -1)) {
+			return false;
+		}
+		w->function[w->n_functions++] = w->r.function.id;
+	}
+	return true;
+}
+
+/* The ring. */
+
+static void put(struct wild *w, struct soft_record *r, uint32_t bytes)
+{
+	uint64_t end = clock_now_ns() + 20000000u, one = 1;
+	uint32_t at;
+
+	bytes = ROUND_UP(bytes, 16u);
+	r->bytes = rarely(w, 400) ? (uint32_t)edge(w) : bytes;
+	while (w->head - load_acquire(&w->shared->tail) > SOFT_RING_BYTES - 2 * SOFT_RECORD_MAX) {
+		if (clock_now_ns() > end) {
+			return; /* its streams wait for what never comes */
+		}
+	}
+	at = w->head % SOFT_RING_BYTES;
+	if (SOFT_RING_BYTES - at < bytes) {
+		struct soft_record pad = { .bytes = SOFT_RING_BYTES - at };
+
+		memcpy(w->shared->ring + at, &pad, sizeof(pad));
+		w->head += pad.bytes;
+		at = 0;
+	}
+	memcpy(w->shared->ring + at, r, bytes);
+	w->head += bytes;
+	store_seqcst(&w->shared->head, rarely(w, 2000) ? (uint32_t)edge(w) : w->head);
+	if (one_in(w, 3)) {
+		(void)!write(w->bell, &one, sizeof(one));
+	}
+}
+
+/* Streams lie in contexts in turn. */
+static struct soft_record header(struct wild *w, uint16_t op)
+{
+	uint32_t stream = rarely(w, 300) ? (uint32_t)edge(w) : below(w, STREAMS);
+	uint32_t context = rarely(w, 300) ? (uint32_t)edge(w) : stream % w->contexts;
+
+	return (struct soft_record){ .op = rarely(w, 1000) ? (uint16_t)edge(w) : op,
+				     .context = (uint16_t)context,
+				     .stream = stream,
+				     .reserved = (uint32_t)draw(w) };
+}
+
+static void put_stream(struct wild *w, uint16_t op)
+{
+	struct soft_record_stream s = { .r = header(w, op),
+					.priority = (int32_t)edge(w),
+					.flags = below(w, 3) };
+
+	put(w, &s.r, sizeof(s));
+}
+
+static void put_launch(struct wild *w)
+{
+	struct {
+		struct soft_record_launch l;
+		uint64_t params[64];
+	} x = { 0 };
+	uint32_t n = one_in(w, 10) ? below(w, 64) : 1;
+
+	x.l.r = header(w, SOFT_OP_LAUNCH);
+	x.l.function = rarely(w, 30) ? (uint32_t)edge(w) : w->function[below(w, w->n_functions)];
+	for (unsigned i = 0; i < 3; i++) {
+		x.l.grid[i] =
+			rarely(w, 60) ? (uint32_t)(edge(w) % (1u << 30)) | 1 : 1 + below(w, 4);
+		x.l.block[i] = 1 + below(w, i == 0 ? 128 : 2);
+	}
+	x.l.shared_bytes = (uint32_t)number(w, 2000);
+	x.l.param_bytes = n * 8;
+	x.l.flags = below(w, 4);
+	x.l.priority = (int32_t)edge(w);
+	for (uint32_t i = 0; i < n; i++) {
+		x.params[i] = one_in(w, 2) ? address(w) : edge(w);
+	}
+	put(w, &x.l.r, (uint32_t)sizeof(x.l) + n * 8);
+}
+
+static void put_copy(struct wild *w)
+{
+	struct soft_record_copy c = { .r = header(w, SOFT_OP_COPY),
+				      .dst_context = below(w, w->contexts),
+				      .src_context = below(w, w->contexts),
+				      .dst = address(w),
+				      .src = address(w),
+				      .dst_pitch = number(w, 8192),
+				      .src_pitch = number(w, 8192),
+				      .width = 1 + number(w, 70000),
+				      .height = one_in(w, 4) ? 1 + number(w, 16) : 1,
+				      .bulk = below(w, 2) };
+
+	if (!rarely(w, 100)) { /* as the protocol wants it */
+		c.width += c.width == 0;
+		c.height = MIN(c.height + (c.height == 0), UINT64_MAX / MAX(c.width, 1ull << 14));
+		c.dst_pitch = MAX(c.dst_pitch % (1u << 14), c.width);
+		c.src_pitch = MAX(c.src_pitch % (1u << 14), c.width);
+	}
+	put(w, &c.r, sizeof(c));
+}
+
+static void put_set(struct wild *w)
+{
+	static const uint32_t units[] = { 1, 2, 4, 4, 2, 1, 4, 8 };
+	struct soft_record_set s = { .r = header(w, SOFT_OP_SET),
+				     .dst = address(w),
+				     .pitch = number(w, 8192) & ~3ull,
+				     .width = 1 + number(w, 70000),
+				     .height = one_in(w, 4) ? 1 + number(w, 16) : 1,
+				     .value = (uint32_t)draw(w),
+				     .unit = units[below(w, rarely(w, 300) ? 8 : 7)] };
+
+	if (!rarely(w, 100)) {
+		s.dst &= ~3ull;
+		s.width = s.width % (UINT64_MAX / 4) + 1;
+		s.pitch = MAX(s.pitch % (1u << 14) & ~3ull, s.width * s.unit);
+		s.height = MIN(s.height + (s.height == 0), UINT64_MAX / s.pitch);
+	}
+	put(w, &s.r, sizeof(s));
+}
+
+static void put_words(struct wild *w, uint16_t op)
+{
+	struct soft_record_value v = { .r = header(w, op),
+				       .address = address(w),
+				       .value = edge(w),
+				       .unit = one_in(w, 2) ? 4 : 8,
+				       .mode = rarely(w, 200) ? (uint32_t)edge(w) : below(w, 5) };
+
+	switch (op) {
+	case SOFT_OP_VALUE:
+		v.address &= ~7ull;
+		break;
+	case SOFT_OP_RECORD:
+		v.address = below(w, SOFT_MAX_EVENTS) | draw(w) << 32;
+		break;
+	case SOFT_OP_WAIT:
+		v.address = below(w, STREAMS) | (uint64_t)below(w, 100) << 32;
+		break;
+	case SOFT_OP_SHARED_RECORD:
+	case SOFT_OP_SHARED_WAIT:
+		v.address = one_in(w, 3) ? edge(w) : w->key;
+		v.value = (one_in(w, 3) ? edge(w) : w->key_index) | (uint64_t)below(w, 9) << 32;
+		break;
+	default:
+		break;
+	}
+	put(w, &v.r, op == SOFT_OP_VALUE ? sizeof(v) : 32);
+}
+
+static void a_record(struct wild *w)
+{
+	uint16_t op = (uint16_t)below(w, SOFT_OP_COUNT);
+
+	switch (op) {
+	case SOFT_OP_PAD: {
+		struct soft_record pad = header(w, SOFT_OP_PAD);
+
+		pad.context = (uint16_t)edge(w);
+		pad.stream = (uint32_t)edge(w);
+		put(w, &pad, sizeof(pad));
+		break;
+	}
+	case SOFT_OP_STREAM_CREATE:
+	case SOFT_OP_STREAM_DESTROY:
+		if (one_in(w, 200)) {
+			put_stream(w, op);
+		}
+		break;
+	case SOFT_OP_LAUNCH:
+		put_launch(w);
+		break;
+	case SOFT_OP_COPY:
+		put_copy(w);
+		break;
+	case SOFT_OP_SET:
+		put_set(w);
+		break;
+	default:
+		put_words(w, op);
+	}
+}
+
+/* Requests. */
+
+static void keep_address(struct wild *w)
+{
+	w->address[w->n_addresses < ADDRESSES ? w->n_addresses++ : below(w, ADDRESSES)] =
+		w->r.value;
+}
+
+static int some_fd(struct wild *w, uint32_t op)
+{
+	if (one_in(w, 3)) {
+		switch (op) {
+		case SOFT_REQ_CONTROL:
+			return w->control;
+		case SOFT_REQ_HANDLE_IMPORT:
+		case SOFT_REQ_POOL_IMPORT:
+			return w->token;
+		case SOFT_REQ_MODULE_LOAD:
+			return w->odd[3];
+		case SOFT_REQ_FLAG_MAP:
+			return w->odd[4];
+		default:
+			break;
+		}
+	}
+	return one_in(w, 2) ? -1 : w->odd[below(w, 8)];
+}
+
+static struct soft_request some_request(struct wild *w)
+{
+	struct soft_request q = { .op = 1 + below(w, SOFT_REQ_COUNT - 1),
+				  .context = (uint32_t)number(w, w->contexts),
+				  .object = (uint32_t)number(w, 6),
+				  .index = (uint32_t)number(w, 3),
+				  .value = one_in(w, 2) ? address(w) : edge(w) };
+
+	for (unsigned i = 0; i < 6; i++) {
+		q.more[i] = one_in(w, 2) ? edge(w) : below(w, 4);
+	}
+	if (one_in(w, 2)) {
+		snprintf(q.name, sizeof(q.name), "%s", kernels[below(w, ARRAY_SIZE(kernels))]);
+	}
+	switch (q.op) {
+	case SOFT_REQ_ALLOC:
+	case SOFT_REQ_RESERVE:
+		q.value = one_in(w, 3) ? edge(w) % (48u << 20) : 4096ull << below(w, 11);
+		q.value = q.op == SOFT_REQ_RESERVE ? ROUND_UP(q.value, SOFT_GRANULARITY) : q.value;
+		q.object = below(w, 2);
+		break;
+	case SOFT_REQ_HANDLE_CREATE:
+		q.value = SOFT_GRANULARITY * (1 + below(w, 4));
+		q.index = 0;
+		break;
+	case SOFT_REQ_MAP:
+	case SOFT_REQ_UNMAP:
+	case SOFT_REQ_ACCESS:
+	case SOFT_REQ_UNRESERVE:
+		q.value &= ~(SOFT_GRANULARITY - 1);
+		q.more[0] = SOFT_GRANULARITY * (1 + below(w, 2));
+		q.more[1] = one_in(w, 3) ? SOFT_GRANULARITY : 0;
+		q.more[2] = 1 + below(w, 6);
+		break;
+	case SOFT_REQ_IPC_OPEN:
+		if (one_in(w, 2)) {
+			memcpy(q.more, &w->r.ipc, sizeof(w->r.ipc));
+			q.object = 1;
+		}
+		break;
+	case SOFT_REQ_HANDLE_RELEASE:
+	case SOFT_REQ_HANDLE_EXPORT:
+		q.value = number(w, 8);
+		break;
+	case SOFT_REQ_FLAG_NEW:
+		q.value = number(w, 9000);
+		break;
+	case SOFT_REQ_GROUP:
+	case SOFT_REQ_CONTROL:
+		q.value = number(w, 3000);
+		break;
+	case SOFT_REQ_EVENT:
+		if (one_in(w, 2)) {
+			q.index = w->key_index;
+			q.value = w->key;
+		}
+		break;
+	default:
+		break;
+	}
+	return q;
+}
+
+static bool a_request(struct wild *w)
+{
+	struct soft_request q = some_request(w);
+
+	if (q.op == SOFT_REQ_CONTEXT_DESTROY && !one_in(w, 4)) {
+		return true;
+	}
+	if (!ask(w, &q, some_fd(w, q.op))) {
+		return false;
+	}
+	if (w->r.result) {
+		return true;
+	}
+	switch (q.op) {
+	case SOFT_REQ_ALLOC:
+	case SOFT_REQ_RESERVE:
+	case SOFT_REQ_IPC_OPEN:
+	case SOFT_REQ_FLAG_NEW:
+	case SOFT_REQ_FLAG_MAP:
+		keep_address(w);
+		break;
+	case SOFT_REQ_EVENT:
+		if (q.object == SOFT_EVENT_CREATE) {
+			w->key_index = w->r.value32;
+			w->key = w->r.value;
+		}
+		break;
+	default:
+		break;
+	}
+	return true;
+}
+
+/* Rude ways to send and not to read. */
+
+static void not_read(struct wild *w)
+{
+	for (unsigned i = 0; i < 200; i++) {
+		struct soft_request q = some_request(w);
+		struct pollfd p = { .fd = w->sock, .events = POLLOUT };
+		int fd = some_fd(w, q.op);
+
+		if (poll(&p, 1, 0) != 1 ||
+		    msg_send(w->sock, &q, SOFT_REQUEST_MIN + 1, &fd, fd >= 0) < 0) {
+			return;
+		}
+	}
+}
+
+static void half_message(struct wild *w)
+{
+	uint8_t junk[sizeof(struct soft_request) + 64];
+	int fds[FD_PASS_MAX];
+
+	for (size_t i = 0; i < sizeof(junk); i++) {
+		junk[i] = (uint8_t)draw(w);
+	}
+	junk[0] = (uint8_t)below(w, SOFT_REQ_COUNT + 2);
+	junk[1] = junk[2] = junk[3] = 0;
+	for (unsigned i = 0; i < FD_PASS_MAX; i++) {
+		fds[i] = w->odd[i];
+	}
+	msg_send(w->sock, junk, below(w, sizeof(junk)), fds, below(w, FD_PASS_MAX));
+}
+
+static void a_notice(struct wild *w)
+{
+	struct soft_notice n = { .op = rarely(w, 50) ? (uint32_t)edge(w) : SOFT_NOTICE_HOST_DONE,
+				 .stream = (uint32_t)number(w, STREAMS) };
+	struct pollfd p = { .fd = w->event, .events = POLLOUT };
+
+	if (poll(&p, 1, 0) == 1) {
+		msg_send(w->event, &n, offsetof(struct soft_notice, text), w->odd, 1);
+	}
+}
+
+static void *scribble(void *arg)
+{
+	struct wild w = *(struct wild *)arg;
+
+	w.seed ^= 0x9e3779b97f4a7c15ull;
+	for (;;) {
+		uint32_t at = below(&w, 64) * 16;
+
+		switch (below(&w, 6)) {
+		case 0:
+			store_relaxed(&w.shared->print_tail, (uint32_t)edge(&w));
+			break;
+		case 1:
+			store_relaxed(&w.shared->asleep, (uint32_t)edge(&w));
+			break;
+		case 2:
+			store_relaxed(&w.shared->room_waiters, (uint32_t)edge(&w));
+			break;
+		case 3:
+			store_relaxed(&w.shared->names, (uint32_t)number(&w, 2000));
+			break;
+		case 4:
+			store_relaxed(&w.shared->streams[below(&w, 64)].waiters, 1u);
+			break;
+		default: /* lengths and kinds of records that are being read */
+			at = (load_relaxed(&w.shared->tail) + at) % SOFT_RING_BYTES;
+			store_relaxed((uint32_t *)(void *)(w.shared->ring + at),
+				      (uint32_t)edge(&w));
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* What it sends has no effect any more. */
+static bool spent(const struct wild *w)
+{
+	for (unsigned i = 0; i < w->contexts; i++) {
+		if (!load_relaxed(&w->shared->context_error[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void attack(void *arg)
+{
+	static struct wild w;
+	pthread_t t;
+
+	w.seed = (*(uint64_t *)arg + 1) * 0x9e3779b97f4a7c15ull;
+	draw(&w);
+	w.tame = (const unsigned[]){ 1, 8, 60, 400 }[below(&w, 4)];
+	if (!begin(&w)) {
+		return;
+	}
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		struct soft_record_stream s = { .r = { .op = SOFT_OP_STREAM_CREATE,
+						       .context = (uint16_t)(i % w.contexts),
+						       .stream = i },
+						.flags = i % 2 };
+
+		put(&w, &s.r, sizeof(s));
+	}
+	if (one_in(&w, 4)) {
+		pthread_create(&t, NULL, scribble, &w);
+	}
+	for (unsigned i = 0; i < 20000 && (i % 64 || !spent(&w)); i++) {
+		if (one_in(&w, 4) ? !a_request(&w) : (a_record(&w), false)) {
+			return;
+		}
+		if (one_in(&w, 40)) {
+			a_notice(&w);
+		}
+		if (rarely(&w, 900)) {
+			not_read(&w);
+			return;
+		}
+		if (rarely(&w, 2000)) {
+			half_message(&w);
+		}
+	}
+}
+
+/* Those that mean no harm. */
+
+struct record {
+	uint64_t rounds, worst_ns;
+	uint32_t stop;
+};
+
+static void honest(void *arg)
+{
+	struct record *rec = arg;
+	uint32_t a[256], c[256], n = 256;
+	CUdeviceptr da, dc;
+	CUfunction f;
+
+	rig_context();
+	f = rig_function("add");
+	CU(cuMemAlloc_v2(&da, sizeof(a)));
+	CU(cuMemAlloc_v2(&dc, sizeof(c)));
+	for (uint32_t round = 0; !load_relaxed(&rec->stop); round++) {
+		uint64_t begun = clock_now_ns();
+
+		for (uint32_t i = 0; i < n; i++) {
+			a[i] = i * 3 + round;
+		}
+		CU(cuMemcpyHtoD_v2(da, a, sizeof(a)));
+		rig_launch(f, 4, 64, NULL, (void *[]){ &da, &da, &dc, &n });
+		CU(cuMemcpyDtoH_v2(c, dc, sizeof(c)));
+		for (uint32_t i = 0; i < n; i++) {
+			CHECK(c[i] == 2 * a[i]);
+		}
+		begun = clock_now_ns() - begun;
+		rec->worst_ns = MAX(rec->worst_ns, begun);
+		rec->rounds++;
+		clock_sleep_ns(200000);
+	}
+}
+
+static uint64_t setting(const char *name, uint64_t usual)
+{
+	const char *s = getenv(name);
+
+	return s ? strtoull(s, NULL, 0) : usual;
+}
+
+/* Attackers come and go, most of them killed in the middle of something. */
+static uint64_t besiege(uint64_t seed, uint64_t end)
+{
+	struct wild w = { .seed = seed + 77 };
+	uint64_t until[ATTACKERS] = { 0 };
+	pid_t pid[ATTACKERS] = { 0 };
+
+	while (clock_now_ns() < end) {
+		for (unsigned i = 0; i < ATTACKERS; i++) {
+			bool gone = pid[i] && waitpid(pid[i], NULL, WNOHANG) == pid[i];
+
+			if (pid[i] && !gone && clock_now_ns() > until[i]) {
+				kill(pid[i], one_in(&w, 3) ? SIGSTOP : SIGKILL);
+				kill(pid[i], SIGKILL);
+				rig_wait(pid[i]);
+				gone = true;
+			}
+			if (!pid[i] || gone) {
+				until[i] = clock_now_ns() + 1000000ull * (1 + below(&w, 300));
+				pid[i] = rig_spawn(attack, &seed);
+				seed++;
+			}
+		}
+		clock_sleep_ns(1000000);
+	}
+	for (unsigned i = 0; i < ATTACKERS; i++) {
+		kill(pid[i], SIGKILL);
+		rig_wait(pid[i]);
+	}
+	return seed;
+}
+
+static void anything_from_anyone(void **state)
+{
+	struct soft_stats before = rig_settled(), after;
+	uint64_t seed = setting("GBPF_WILD_SEED", 1), last;
+	uint64_t end = clock_now_ns() + setting("GBPF_WILD_S", 6) * 1000000000u;
+	struct record *rec = mmap(NULL, sizeof(*rec) * HONEST, PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid[HONEST];
+
+	(void)state;
+	assert_true(rec != MAP_FAILED);
+	for (unsigned i = 0; i < HONEST; i++) {
+		pid[i] = rig_spawn(honest, &rec[i]);
+	}
+	last = besiege(seed, end);
+	for (unsigned i = 0; i < HONEST; i++) {
+		store_relaxed(&rec[i].stop, 1u);
+		assert_int_equal(rig_wait(pid[i]), 0);
+		print_message("honest: %llu rounds, the longest %llu us\n",
+			      (unsigned long long)rec[i].rounds,
+			      (unsigned long long)rec[i].worst_ns / 1000);
+		assert_true(rec[i].rounds > 0);
+		assert_true(rec[i].worst_ns < PATIENCE_NS);
+	}
+	end = clock_now_ns() + 5000000000ull;
+	do { /* what descriptors stood for goes a moment after their last holder */
+		after = rig_settled();
+	} while (after.shares && clock_now_ns() < end);
+	print_message("seeds %llu to %llu; %llu dropped for what they sent\n",
+		      (unsigned long long)seed, (unsigned long long)last,
+		      (unsigned long long)(after.refused - before.refused));
+	assert_int_equal(after.contexts, 0);
+	assert_int_equal(after.streams, 0);
+	assert_int_equal(after.modules, 0);
+	assert_int_equal(after.functions, 0);
+	assert_int_equal(after.memory_used, before.memory_used);
+	assert_int_equal(after.pinned_used, before.pinned_used);
+	assert_int_equal(after.blocks_resident, 0);
+	assert_int_equal(after.shares, 0);
+	assert_in_range(after.descriptors, 1, before.descriptors + 1); /* the janitor's */
+	munmap(rec, sizeof(*rec) * HONEST);
+}
+
+static int start(void **state)
+{
+	const char *const args[] = { "--mem", "256M", NULL };
+
+	(void)state;
+	rig_open();
+	rig_start(args);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(anything_from_anyone),
+	};
+
+	return cmocka_run_group_tests_name("soft wild", tests, start, rig_end);
+}
