@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "cuabi/private.h"
 #include "rig.h"
@@ -279,6 +279,7 @@ static void programs_start_servers_with_the_users_options(void **state)
 
 	(void)state;
 	rig_stop(SIGTERM);
+	prctl(PR_SET_CHILD_SUBREAPER, 1); /* the server that a program starts outlives it */
 	assert_int_equal(pipe(p), 0);
 	assert_int_equal(rig_run(wrong_program, &p[1]), 0);
 	assert_true(read(p[0], text, sizeof(text) - 1) > 0);
@@ -289,32 +290,98 @@ static void programs_start_servers_with_the_users_options(void **state)
 	assert_int_equal(rig_run(seven_program, &p[1]), 0);
 	assert_int_equal(read(p[0], &pid, sizeof(pid)), sizeof(pid));
 	kill(pid, SIGTERM);
-	while (kill(pid, 0) == 0) {
-		clock_sleep_ns(1000000);
-	}
+	assert_int_equal(rig_wait(pid), 0);
 	close(p[0]);
 	close(p[1]);
 	rig_start(args);
 }
 
+static void lookup_program(void *arg)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+
+	(void)arg;
+	CU(cuInit(0));
+	CU(cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, &status));
+	CHECK(p == (void *)cuMemAlloc_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS);
+	CU(cuGetProcAddress("cuMemAlloc", &p, 2000, 0));
+	CHECK(p == (void *)cuMemAlloc);
+	CU(cuGetProcAddress("cuLaunchKernel", &p, 12000,
+			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CHECK(p == (void *)cuLaunchKernel_ptsz);
+	CU(cuGetProcAddress("cuMemcpyHtoD", &p, 12000,
+			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+	CHECK(p == (void *)cuMemcpyHtoD_v2_ptds);
+	CU(cuGetProcAddress("cuGetProcAddress", &p, 12000, 0));
+	CHECK(p == (void *)cuGetProcAddress_v2);
+	CU(cuGetProcAddress_v2("cuLaunchKernelEx", &p, 11000, 0, &status));
+	CHECK(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuTexRefCreate((CUtexref *)&p));
+}
+
+static void functions_are_found_by_name_and_version(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(lookup_program, NULL), 0);
+}
+
+static void visible_program(void *arg)
+{
+	char id[32];
+	int n;
+
+	setenv("CUDA_VISIBLE_DEVICES", arg, 1);
+	CU(cuInit(0));
+	CU(cuDeviceGetCount(&n));
+	CHECK(n == 1);
+	CU(cuDeviceGetPCIBusId(id, sizeof(id), 0));
+	CHECK(strcmp(id, "0000:02:00.0") == 0);
+	CU(cuDeviceGetByPCIBusId(&n, "02:00.0"));
+	CHECK(n == 0);
+	CU_IS(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&n, "0000:01:00.0"));
+}
+
+static void invisible_program(void *arg)
+{
+	setenv("CUDA_VISIBLE_DEVICES", arg, 1);
+	CU_IS(CUDA_ERROR_NO_DEVICE, cuInit(0));
+}
+
+static const char *const one_gpu[] = { "--sms",		 "3", "--mem", "96M", "--clock-mhz", "1234",
+				       "--copy-engines", "2", NULL };
+
+static void programs_see_the_gpus_that_the_environment_names(void **state)
+{
+	(void)state;
+	rig_stop(SIGTERM);
+	rig_start((const char *const[]){ "--gpus", "2", "--mem", "64M", NULL });
+	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1"), 0);
+	assert_int_equal(rig_run(visible_program, (void *)(uintptr_t) "1,9,0"), 0);
+	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "7"), 0);
+	assert_int_equal(rig_run(invisible_program, (void *)(uintptr_t) "0,0"), 0);
+	rig_stop(SIGTERM);
+	rig_start(one_gpu);
+}
+
 static int start(void **state)
 {
-	const char *const args[] = { "--sms",	       "3", "--mem", "96M", "--clock-mhz", "1234",
-				     "--copy-engines", "2", NULL };
-
 	(void)state;
 	rig_open();
-	rig_start(args);
+	rig_start(one_gpu);
 	return 0;
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_are_found_by_name_and_version),
 		cmocka_unit_test(attributes_are_complete),
 		cmocka_unit_test(limits_and_uses_are_remembered),
 		cmocka_unit_test(the_clock_runs_as_told),
 		cmocka_unit_test(users_of_gpus_and_calls_in_vain_are_listed),
+		cmocka_unit_test(programs_see_the_gpus_that_the_environment_names),
 		cmocka_unit_test(programs_start_servers_with_the_users_options),
 	};
 

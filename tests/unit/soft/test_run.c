@@ -750,37 +750,6 @@ static void contexts_have_their_own_memory(void **state)
 	assert_int_equal(rig_run(contexts_program, NULL), 0);
 }
 
-static void lookup_program(void *arg)
-{
-	CUdriverProcAddressQueryResult status;
-	void *p = NULL;
-
-	(void)arg;
-	CU(cuInit(0));
-	CU(cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, &status));
-	CHECK(p == (void *)cuMemAlloc_v2 && status == CU_GET_PROC_ADDRESS_SUCCESS);
-	CU(cuGetProcAddress("cuMemAlloc", &p, 2000, 0));
-	CHECK(p == (void *)cuMemAlloc);
-	CU(cuGetProcAddress("cuLaunchKernel", &p, 12000,
-			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
-	CHECK(p == (void *)cuLaunchKernel_ptsz);
-	CU(cuGetProcAddress("cuMemcpyHtoD", &p, 12000,
-			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
-	CHECK(p == (void *)cuMemcpyHtoD_v2_ptds);
-	CU(cuGetProcAddress("cuGetProcAddress", &p, 12000, 0));
-	CHECK(p == (void *)cuGetProcAddress_v2);
-	CU(cuGetProcAddress_v2("cuLaunchKernelEx", &p, 11000, 0, &status));
-	CHECK(!p && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-	CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
-	CU_IS(CUDA_ERROR_NOT_SUPPORTED, cuTexRefCreate((CUtexref *)&p));
-}
-
-static void functions_are_found_by_name_and_version(void **state)
-{
-	(void)state;
-	assert_int_equal(rig_run(lookup_program, NULL), 0);
-}
-
 static int start(void **state)
 {
 	const char *const args[] = { "--mem", "256M", "--sms", "4", NULL };
@@ -804,7 +773,6 @@ static int start_three(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(functions_are_found_by_name_and_version),
 		cmocka_unit_test(copies_of_all_kinds_arrive),
 		cmocka_unit_test(pitched_copies_and_memsets_keep_to_their_rows),
 		cmocka_unit_test(host_functions_run_in_stream_order),
