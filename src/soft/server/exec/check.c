@@ -4,9 +4,9 @@
  * Device memory has a shadow, a byte for each byte: allocated, initialized, freed. Shared memory
  * has who touched a byte last, since when and where. A race is two accesses by threads of different
  * warps without a barrier of the block between them, at least one of which writes and at least one
- * of which is a plain one. Lanes of one warp are not compared: what they may rely on differs
- * between devices, and any barrier is taken to order all, so what is reported is one, but not every
- * race is found. */
+ * of which is a plain one; the other one may be atomic, but not volatile or with an order. Lanes of
+ * one warp are not compared: what they may rely on differs between devices, and any barrier is
+ * taken to order all, so what is reported is one, but not every race is found. */
 #include "soft/server/exec/check.h"
 
 #include <errno.h>
@@ -161,24 +161,38 @@ static bool of_another_warp(uint16_t who, uint32_t thread)
 	return who && (who - 1u) / EXEC_LANES != thread / EXEC_LANES;
 }
 
+static bool is_atomic(const struct op *o)
+{
+	const uint8_t all = CHECK_STRONG | CHECK_READ | CHECK_WRITE;
+
+	return (o->sub & all) == all;
+}
+
 /* One byte's race, if there is one. */
 static bool races(const struct op *o, const struct check_byte *c, uint32_t thread,
 		  struct exec_finding *f)
 {
-	if (o->sub & CHECK_STRONG) {
+	const struct {
+		uint16_t who;
+		bool counts, writes;
+		uint32_t line;
+	} others[] = {
+		{ c->writer, true, true, c->writer_line },
+		{ c->atomic, !(o->sub & CHECK_STRONG), true, c->atomic_line },
+		{ c->reader, o->sub & CHECK_WRITE, false, c->reader_line },
+		{ c->other_reader, o->sub & CHECK_WRITE, false, c->other_line },
+	};
+
+	if (o->sub & CHECK_STRONG && !is_atomic(o)) {
 		return false;
 	}
-	if (of_another_warp(c->writer, thread)) {
-		f->other_thread = c->writer - 1u;
-		f->other_line = c->writer_line;
-		f->other_writes = true;
-		return true;
-	}
-	if ((o->sub & CHECK_WRITE) && of_another_warp(c->reader, thread)) {
-		f->other_thread = c->reader - 1u;
-		f->other_line = c->reader_line;
-		f->other_writes = false;
-		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (others[i].counts && of_another_warp(others[i].who, thread)) {
+			f->other_thread = others[i].who - 1u;
+			f->other_line = others[i].line;
+			f->other_writes = others[i].writes;
+			return true;
+		}
 	}
 	return false;
 }
@@ -187,6 +201,10 @@ static void touch(const struct op *o, struct check_byte *c, uint32_t generation,
 {
 	if (o->sub & CHECK_WRITE) {
 		c->generation = generation;
+	}
+	if (is_atomic(o)) {
+		c->atomic = (uint16_t)(thread + 1);
+		c->atomic_line = o->line;
 	}
 	if (o->sub & CHECK_STRONG) {
 		return;
@@ -197,6 +215,9 @@ static void touch(const struct op *o, struct check_byte *c, uint32_t generation,
 	} else if (!c->reader) {
 		c->reader = (uint16_t)(thread + 1);
 		c->reader_line = o->line;
+	} else if (!c->other_reader && of_another_warp(c->reader, thread)) {
+		c->other_reader = (uint16_t)(thread + 1);
+		c->other_line = o->line;
 	}
 }
 
@@ -229,7 +250,7 @@ static void check_shared(struct warp *w, const struct op *o, unsigned lane, uint
 
 		if (c->epoch != b->check->epoch) {
 			c->epoch = b->check->epoch;
-			c->writer = c->reader = 0;
+			c->writer = c->reader = c->other_reader = c->atomic = 0;
 		}
 		initialized = initialized && c->generation == b->check->generation;
 		race = race || races(o, c, thread, &f);

@@ -18,8 +18,10 @@ enum {
 struct check_byte {
 	uint32_t epoch;	     /* of the rest; stale when it is not the block's */
 	uint32_t generation; /* of the block that has written it: initialized for that one only */
-	uint32_t writer_line, reader_line;
+	uint32_t writer_line, reader_line, other_line, atomic_line;
 	uint16_t writer, reader; /* thread + 1; 0: nobody */
+	uint16_t other_reader;	 /* of another warp than the first one */
+	uint16_t atomic;	 /* by an atomic operation */
 };
 
 struct exec_block_check {
