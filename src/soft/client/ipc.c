@@ -151,3 +151,30 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 	pthread_mutex_unlock(&lock);
 	return o ? e : CUDA_ERROR_INVALID_VALUE;
 }
+
+CUresult ipc_handle_type(CUmemAllocationHandleType type, unsigned long long flags)
+{
+	if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !flags) {
+		return CUDA_SUCCESS;
+	}
+	return type == CU_MEM_HANDLE_TYPE_FABRIC || type == CU_MEM_HANDLE_TYPE_WIN32 ||
+			       type == CU_MEM_HANDLE_TYPE_WIN32_KMT
+		       ? CUDA_ERROR_NOT_SUPPORTED
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type, unsigned long long flags,
+		    const void *ret, struct soft_reply *r)
+{
+	struct soft_request q = { .op = op };
+	CUresult e = soft_check();
+
+	e = e ? e : ipc_handle_type(type, flags);
+	if (e) {
+		return e;
+	}
+	if (!ret || (int)(intptr_t)os < 0) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return link_call(&q, (int)(intptr_t)os, r, sizeof(*r), NULL);
+}

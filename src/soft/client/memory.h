@@ -32,6 +32,14 @@ void pool_free_now(CUcontext ctx, const struct range *r);
 /* Somebody has waited for work: what pools keep beyond their threshold goes back. */
 void pool_idle(void);
 
+/* ipc.c */
+/* Only descriptors travel; the other types that CUDA knows are CUDA_ERROR_NOT_SUPPORTED. */
+CUresult ipc_handle_type(CUmemAllocationHandleType type, unsigned long long flags);
+/* Asks the server what another process's descriptor stands for; ret is where the program wants it,
+ * or NULL by mistake. */
+CUresult ipc_import(uint32_t op, void *os, CUmemAllocationHandleType type, unsigned long long flags,
+		    const void *ret, struct soft_reply *r);
+
 /* vmm.c */
 CUmemAllocationHandleType vmm_handle_types(const struct range *r);
 CUmemAllocationHandleType pool_handle_types(const struct range *r);

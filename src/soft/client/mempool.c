@@ -359,17 +359,6 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocatio
 
 /* Other processes. */
 
-static CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags)
-{
-	if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && !flags) {
-		return CUDA_SUCCESS;
-	}
-	return type == CU_MEM_HANDLE_TYPE_FABRIC || type == CU_MEM_HANDLE_TYPE_WIN32 ||
-			       type == CU_MEM_HANDLE_TYPE_WIN32_KMT
-		       ? CUDA_ERROR_NOT_SUPPORTED
-		       : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAllocationHandleType type,
 					  unsigned long long flags)
 {
@@ -400,22 +389,13 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *ret, void *os,
 					    CUmemAllocationHandleType type,
 					    unsigned long long flags)
 {
-	struct soft_request q = { .op = SOFT_REQ_POOL_IMPORT };
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 				 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
 	struct soft_reply r;
 	CUmemoryPool p;
-	CUresult e = soft_check();
+	CUresult e = ipc_import(SOFT_REQ_POOL_IMPORT, os, type, flags, ret, &r);
 
-	e = e ? e : check_type(type, flags);
-	if (e) {
-		return e;
-	}
-	if (!ret || (int)(intptr_t)os < 0) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	e = link_call(&q, (int)(intptr_t)os, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}

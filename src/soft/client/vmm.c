@@ -184,23 +184,6 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
 
 /* Other processes. */
 
-static CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags)
-{
-	if (flags) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	switch (type) {
-	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-		return CUDA_SUCCESS;
-	case CU_MEM_HANDLE_TYPE_WIN32:
-	case CU_MEM_HANDLE_TYPE_WIN32_KMT:
-	case CU_MEM_HANDLE_TYPE_FABRIC:
-		return CUDA_ERROR_NOT_SUPPORTED;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -231,23 +214,14 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *os,
 					CUmemAllocationHandleType type)
 {
-	struct soft_request q = { .op = SOFT_REQ_HANDLE_IMPORT };
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location.type = CU_MEM_LOCATION_TYPE_DEVICE,
 	};
 	struct soft_reply r;
-	CUresult e = soft_check();
+	CUresult e = ipc_import(SOFT_REQ_HANDLE_IMPORT, os, type, 0, ret, &r);
 
-	e = e ? e : check_type(type, 0);
-	if (e) {
-		return e;
-	}
-	if (!ret || (int)(intptr_t)os < 0) {
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	e = link_call(&q, (int)(intptr_t)os, &r, sizeof(r), NULL);
 	if (e) {
 		return e;
 	}
