@@ -185,3 +185,38 @@ program() {
 	run "$GBPF" device --unsupported --pid $$
 	[[ "$output" == *"is not on the soft GPU"* ]]
 }
+
+@test "a fault is told with line, block and thread, and --check counts it" {
+	cat >odd.c <<-'END'
+		typedef unsigned long long ptr;
+		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoadData(void **, const void *);
+		int cuModuleGetFunction(void **, void *, const char *), cuMemAlloc_v2(ptr *, unsigned long), cuCtxSynchronize(void);
+		int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+				   void **);
+		int main(void)
+		{
+			void *c, *m, *f;
+			ptr p;
+			void *params[] = { &p };
+			cuInit(0);
+			cuCtxCreate_v2(&c, 0, 0);
+			cuModuleLoadData(&m, ".version 7.0\n.target sm_70\n.address_size 64\n.entry k(.param .u64 p)\n{\n"
+				".reg .b64 %a;\nld.param.u64 %a, [p];\nst.global.u32 [%a+2], 1;\nret;\n}\n");
+			cuModuleGetFunction(&f, m, "k");
+			cuMemAlloc_v2(&p, 64);
+			cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, params, 0);
+			return cuCtxSynchronize() != 716;
+		}
+	END
+	gcc -o odd odd.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+	for i in 1 2 3 4 5 6 7 8; do # the program ends right after it saw the error
+		GBPF_SOFT_LOG=- run "$GBPF" run --device soft ./odd
+		echo "$output"
+		[ "$status" -eq 0 ]
+		[[ "$output" == "gbpf soft GPU: kernel k, PTX line 8, block 0,0,0, thread 0: misaligned access (address 0x"* ]]
+	done
+	run "$GBPF" run --check ./odd
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"PTX line 8, block 0,0,0, thread 0: misaligned"*"1 fault found"* ]]
+}

@@ -97,6 +97,7 @@ struct CUcontext_st {
 	bool primary;
 	uint64_t id;
 	uint64_t window_base, window_bytes;
+	uint32_t told_error; /* that the program has seen first */
 	CUstream legacy;
 	size_t limits[16];
 	CUfunc_cache cache_config;
@@ -244,6 +245,8 @@ CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t 
 int link_agent_start(void);
 /* A line for who looks for a mistake, to where GBPF_SOFT_LOG says, if it is set. */
 void soft_log(const char *text);
+/* A program that sees a fault may end at once: it waits a moment until the line is written. */
+void soft_log_wait(void);
 
 /* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
 CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
 #include "soft/client/client.h"
@@ -415,6 +416,8 @@ CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r
 					    : ask_alone(q, fd, r, r_bytes);
 }
 
+static int fault_written; /* to GBPF_SOFT_LOG */
+
 void soft_log(const char *text)
 {
 	const char *path = getenv("GBPF_SOFT_LOG");
@@ -430,6 +433,15 @@ void soft_log(const char *text)
 	if (fd >= 0) {
 		(void)!write(fd, line, (size_t)n);
 		close(fd);
+	}
+}
+
+void soft_log_wait(void)
+{
+	const char *path = getenv("GBPF_SOFT_LOG");
+
+	for (unsigned i = 0; path && path[0] && i < 500 && !load_acquire(&fault_written); i++) {
+		clock_sleep_ns(200000);
 	}
 }
 
@@ -457,6 +469,7 @@ static void *agent(void *unused)
 		} else if (n.op == SOFT_NOTICE_FAULT) {
 			n.text[sizeof(n.text) - 1] = 0;
 			soft_log(n.text);
+			store_release(&fault_written, 1);
 		}
 	}
 	link_died();

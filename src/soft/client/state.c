@@ -141,10 +141,17 @@ CUresult soft_check(void)
 
 CUresult soft_context_error(CUcontext ctx)
 {
+	uint32_t e;
+
 	if (load_relaxed(&soft.dead)) {
 		return SOFT_DEAD;
 	}
-	return (CUresult)load_acquire(&soft.shared->context_error[ctx->slot]);
+	e = load_acquire(&soft.shared->context_error[ctx->slot]);
+	if (e && e != load_relaxed(&ctx->told_error)) {
+		store_relaxed(&ctx->told_error, e);
+		soft_log_wait();
+	}
+	return (CUresult)e;
 }
 
 CUcontext soft_thread_context(void)

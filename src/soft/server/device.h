@@ -157,6 +157,7 @@ struct group {
 			     unmapped */
 	unsigned running_blocks;
 	CUresult error; /* sticky */
+	bool found;	/* --check has told something of it */
 	bool dead;
 	bool enabled;
 	bool dirty;	     /* a stream's head may be able to start */

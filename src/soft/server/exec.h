@@ -137,9 +137,10 @@ enum exec_status {
 
 struct exec_fault {
 	uint64_t address;
-	uint32_t line;	  /* of the PTX */
-	uint32_t thread;  /* linear in the block */
-	const char *what; /* static text */
+	uint32_t line;	   /* of the PTX */
+	uint32_t block[3]; /* of the grid */
+	uint32_t thread;   /* linear in the block */
+	const char *what;  /* static text */
 };
 
 struct exec_block;

@@ -50,7 +50,7 @@ static void say_fault(char *out, size_t room, const struct exec_finding *f)
 void finding_tell(void *group, const struct exec_finding *f)
 {
 	struct soft_notice n = { .op = SOFT_NOTICE_FAULT };
-	const struct group *g = group;
+	struct group *g = group;
 	struct client *c = g->client;
 	char fault[256], line[600];
 
@@ -63,7 +63,16 @@ void finding_tell(void *group, const struct exec_finding *f)
 	snprintf(n.text, sizeof(n.text), "%.255s", line);
 	pthread_mutex_lock(&c->dev->lock);
 	client_notice(c, &n, sizeof(n));
+	g->found = true;
 	pthread_mutex_unlock(&c->dev->lock);
+}
+
+void finding_fault(struct group *g)
+{
+	if (exec_checking() && !g->found) {
+		g->found = true;
+		add_relaxed(&findings, 1u);
+	}
 }
 
 unsigned finding_summary(void)

@@ -7,6 +7,10 @@
 /* A line on standard error and a notice to the client; group is a struct group. From any worker,
  * without the device's lock. */
 void finding_tell(void *group, const struct exec_finding *f);
+/* A fault of the group, which is told already: it counts where nothing was found before that told
+ * of it. The device's lock is held. */
+struct group;
+void finding_fault(struct group *g);
 /* The last line, when the server leaves; returns how many findings there were. */
 unsigned finding_summary(void);
 

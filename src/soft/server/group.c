@@ -87,12 +87,13 @@ void group_fail(struct group *g, CUresult error, const char *text)
 	}
 	g->error = error;
 	g->dirty = true;
-	store_seqcst(&c->shared->context_error[g->slot], (uint32_t)error);
-	if (text) {
+	if (text) { /* before the error: who sees that may wait for this */
 		strncpy(n.text, text, sizeof(n.text) - 1);
 		log_info("process %d, context %u: %s", c->pid, g->slot, n.text);
 		client_notice(c, &n, sizeof(n));
+		finding_fault(g);
 	}
+	store_seqcst(&c->shared->context_error[g->slot], (uint32_t)error);
 	abort_running(g);
 }
 

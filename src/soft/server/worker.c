@@ -137,14 +137,17 @@ static const struct {
 static void report_fault(struct group *g, const char *kernel, enum exec_status status,
 			 const struct exec_fault *f)
 {
-	char text[256];
+	char text[256], at[40] = "";
 
+	if (status == EXEC_FAULT_ADDRESS || status == EXEC_FAULT_ALIGN) {
+		snprintf(at, sizeof(at), " (address 0x%llx)", (unsigned long long)f->address);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
 		if (faults[i].status == status) {
 			snprintf(text, sizeof(text),
-				 "kernel %.80s, PTX line %u, thread %u: %s (address 0x%llx)",
-				 kernel, f->line, f->thread, f->what ? f->what : faults[i].text,
-				 (unsigned long long)f->address);
+				 "kernel %.80s, PTX line %u, block %u,%u,%u, thread %u: %s%s",
+				 kernel, f->line, f->block[0], f->block[1], f->block[2], f->thread,
+				 f->what ? f->what : faults[i].text, at);
 			group_fail(g, faults[i].error, text);
 		}
 	}

@@ -5,10 +5,13 @@ int exec_fault_set(struct warp *w, const struct op *o, enum exec_status status, 
 		   uint64_t address, const char *what)
 {
 	struct exec_block *b = w->block;
+	const uint32_t *x = (const uint32_t *)(b->block_slots + BLOCK_CTAID_X * EXEC_SLOT32);
 
 	b->status = status;
 	b->fault = (struct exec_fault){ .address = address,
 					.line = o->line,
+					.block = { x[0], x[EXEC_SLOT32 / sizeof(*x)],
+						   x[2 * EXEC_SLOT32 / sizeof(*x)] },
 					.thread = w->index * EXEC_LANES + lane,
 					.what = what };
 	return STEP_FAULT;
