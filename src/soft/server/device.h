@@ -302,7 +302,6 @@ void stream_put(struct stream *s, struct op *op); /* takes op */
 void stream_destroy(struct stream *s);		  /* drops its operations */
 void group_progress(struct group *g);		  /* starts what can start at the streams' heads */
 void op_retire(struct op *op);			  /* the head of its stream has ended; frees it */
-void op_free(struct op *op);
 void stream_publish(struct client *c, uint32_t slot); /* one more operation has ended */
 void stream_host_done(struct client *c, uint32_t slot);
 

@@ -44,7 +44,7 @@ static int find_sm(const struct group *g, const struct launch *l)
 	return best;
 }
 
-static bool memory_for(const struct group *g, const struct launch *l, uint64_t bytes)
+static bool memory_for(const struct group *g, uint64_t bytes)
 {
 	const struct client *c = g->client;
 	const struct device *dev = c->dev;
@@ -77,7 +77,7 @@ static bool gang_fits(const struct group *g, const struct launch *l)
 	for (uint32_t i = 0; i < g->gpu->dev->opt.sms; i++) {
 		room += room_on(&g->sms[i], l);
 	}
-	return room >= l->total && memory_for(g, l, l->total * l->host_bytes);
+	return room >= l->total && memory_for(g, l->total * l->host_bytes);
 }
 
 static bool can_start(const struct group *g, const struct launch *l)
@@ -88,7 +88,7 @@ static bool can_start(const struct group *g, const struct launch *l)
 	if (l->cooperative) {
 		return gang_fits(g, l);
 	}
-	return find_sm(g, l) >= 0 && (!list_empty(&l->spare) || memory_for(g, l, l->host_bytes));
+	return find_sm(g, l) >= 0 && (!list_empty(&l->spare) || memory_for(g, l->host_bytes));
 }
 
 static void occupy(struct group *g, const struct launch *l, uint32_t at)

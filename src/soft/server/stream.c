@@ -45,7 +45,7 @@ void stream_put(struct stream *s, struct op *op)
 	s->group->dirty = true;
 }
 
-void op_free(struct op *op)
+static void op_free(struct op *op)
 {
 	if (op->kind == SOFT_OP_LAUNCH) {
 		launch_free(op->launch);
