@@ -110,6 +110,47 @@ static void budgets_are_kept(void **state)
 	engine_finish(&e);
 }
 
+/* A call that copies much, and a text that is long, are a turn each: others come in between. */
+static void one_long_operation_is_a_turn(void **state)
+{
+	static const char *const texts[] = {
+		HEAD ".func (.param .b8 r[30000]) f(.param .b8 a[30000]) { ret; }\n"
+		     ".entry k()\n{\n.reg .b32 %r; .reg .pred %p; .param .b8 x[30000], y[30000];\n"
+		     "mov.u32 %r, 20;\n$l: call (y), f, (x);\n"
+		     "sub.u32 %r, %r, 1; setp.ne.u32 %p, %r, 0; @%p bra $l; ret;\n}\n",
+		HEAD ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+		     ".global .align 1 .b8 f[12] = {37, 57, 57, 57, 99, 37, 57, 57, 57, 99};\n"
+		     ".entry k()\n{\n.reg .b64 %q; .reg .b32 %r, %i; .reg .pred %p;\n"
+		     ".local .align 8 .b8 a[8];\n"
+		     "mov.u32 %i, 20;\n$l: mov.u64 %q, f; cvta.global.u64 %q, %q; { .reg .b64 %w;\n"
+		     "mov.u64 %w, a; cvta.local.u64 %w, %w; call (%r), vprintf, (%q, %w); }\n"
+		     "sub.u32 %i, %i, 1; setp.ne.u32 %p, %i, 0; @%p bra $l; ret;\n}\n",
+	};
+	struct exec_launch l = { .grid = { 1, 1, 1 }, .block = { 32, 1, 1 } };
+	const unsigned least[] = { 40, 20 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct exec_fault fault;
+		struct exec_block *b;
+		unsigned turns = 0;
+		struct engine e;
+		uint64_t used;
+
+		assert_int_equal(load(&e, texts[i]), 0);
+		l.function = exec_module_function(e.module, "k");
+		l.space = &e.space;
+		b = exec_block_create(&l);
+		assert_non_null(b);
+		while (exec_block_run(b, 1000, &used, &fault) == EXEC_BUDGET && turns < 1000) {
+			assert_int_equal(used, 1000);
+			turns++;
+		}
+		assert_in_range(turns, least[i], 100);
+		exec_block_destroy(b);
+		engine_finish(&e);
+	}
+}
+
 static void faults_say_where(void **state)
 {
 	struct engine e;
@@ -292,6 +333,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels_describe_themselves),
 		cmocka_unit_test(budgets_are_kept),
+		cmocka_unit_test(one_long_operation_is_a_turn),
 		cmocka_unit_test(faults_say_where),
 		cmocka_unit_test(pages_have_rights),
 		cmocka_unit_test(bad_launches_make_no_block),

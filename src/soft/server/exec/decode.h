@@ -15,6 +15,7 @@
 #define DECODE_CONSTANTS_MAX (1u << 26)	      /* bytes */
 #define DECODE_FUNCTIONS_MAX 1024u	      /* that one kernel can call */
 #define DECODE_LOCAL_MAX (1u << 24)	      /* bytes of a function's frame */
+#define DECODE_PARAMS_MAX 65536u	      /* bytes of a function's parameters */
 #define DECODE_SHARED_MAX (1u << 24)
 
 enum symbol_kind {

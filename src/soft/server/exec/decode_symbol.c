@@ -334,7 +334,7 @@ int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *
 
 		ret[i] = (struct formal){ .in_register = v->space == PTX_REG,
 					  .type = dec_type(v->type) };
-		if (ptx_variable_bytes(v, &bytes) < 0 || bytes > DECODE_LOCAL_MAX ||
+		if (ptx_variable_bytes(v, &bytes) < 0 || bytes > DECODE_PARAMS_MAX ||
 		    v->open_array ||
 		    (ret[i].in_register && (ret[i].type == TY_COUNT || v->n_dims || v->vector))) {
 			return dec_fail(d, "parameter %s of %s is not supported", v->name, f->name);
@@ -344,7 +344,7 @@ int dec_formals(struct decoder *d, const struct ptx_function *f, struct formal *
 			*frame = ROUND_UP(*frame, ptx_variable_align(v));
 			ret[i].offset = *frame;
 			*frame += (uint32_t)bytes;
-			if (*frame > DECODE_LOCAL_MAX) {
+			if (*frame > DECODE_PARAMS_MAX) {
 				return dec_fail(d, "the parameters of %s are too large", f->name);
 			}
 		} else if (ret[i].type == TY_PRED) {

@@ -68,12 +68,13 @@ static uint8_t *lane_frame(const struct warp *w, uint32_t frame, unsigned lane)
 }
 
 /* Copies between the frames of w (as it is) and the one that begins step_* behind it. in: towards
- * the callee. */
-static void copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list,
+ * the callee. True when that took long. */
+static bool copy_all(struct warp *w, const struct exec_call *call, const struct exec_copy *list,
 		     uint32_t n, bool in, uint32_t m)
 {
 	uint8_t *far[ARRAY_SIZE(w->base)];
 	uint32_t near_frame = w->frame, far_frame = w->frame + call->step_local;
+	uint64_t copied = 0;
 
 	memcpy(far, w->base, sizeof(far));
 	far[REF_R32] += call->step32;
@@ -90,6 +91,7 @@ static void copy_all(struct warp *w, const struct exec_call *call, const struct 
 		uint32_t dst = (in ? far_frame : near_frame) + c->dst;
 		unsigned bytes = c->bytes;
 
+		copied += bytes;
 		each_lane (m, lane) {
 			const uint8_t *mem_s = from_memory ? lane_frame(w, src, lane) : NULL;
 			uint8_t *mem_d = to_memory ? lane_frame(w, dst, lane) : NULL;
@@ -113,17 +115,20 @@ static void copy_all(struct warp *w, const struct exec_call *call, const struct 
 			}
 		}
 	}
+	return copied * lane_count(m) > EXEC_LONG_BYTES;
 }
 
 /* Those lanes of the group enter the callee; the others have been left behind. */
 static int enter(struct warp *w, const struct op *o, const struct exec_call *call, uint32_t target,
 		 uint32_t m)
 {
+	bool took_long;
+
 	if (w->depth == w->block->f->depth) {
 		return exec_fault_set(w, o, EXEC_FAULT_TRAP, (unsigned)__builtin_ctz(m), 0,
 				      "calls are nested too deeply");
 	}
-	copy_all(w, call, call->in, call->n_in, true, m);
+	took_long = copy_all(w, call, call->in, call->n_in, true, m);
 	each_lane (m, lane) {
 		w->ret_pc[w->depth * EXEC_LANES + lane] = w->pc;
 	}
@@ -134,7 +139,7 @@ static int enter(struct warp *w, const struct op *o, const struct exec_call *cal
 	w->frame += call->step_local;
 	exec_frame_set(w);
 	w->pc = target;
-	return w->n_groups ? STEP_SWITCH : STEP_NEXT;
+	return took_long ? STEP_LONG : w->n_groups ? STEP_SWITCH : STEP_NEXT;
 }
 
 int op_call(struct warp *w, const struct op *o, uint32_t m)
@@ -179,8 +184,7 @@ int op_call_out(struct warp *w, const struct op *o, uint32_t m)
 {
 	const struct exec_call *call = &w->block->f->calls[o->e];
 
-	copy_all(w, call, call->out, call->n_out, false, m);
-	return STEP_NEXT;
+	return copy_all(w, call, call->out, call->n_out, false, m) ? STEP_LONG : STEP_NEXT;
 }
 
 /* Callers may differ: the group of the first lane's caller goes on, the others are left in the

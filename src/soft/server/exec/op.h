@@ -113,6 +113,7 @@ enum exec_step {
 	STEP_SWITCH, /* look again which lanes run */
 	STEP_YIELD,  /* nothing to do here for now: the next warp's turn */
 	STEP_FAULT,
+	STEP_LONG, /* it took as long as a turn: the turn is over */
 };
 
 struct warp;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
+#include "soft/server/exec/run.h"
 
 #define PRINT_TEXT_MAX 8192u /* bytes that one thread prints at once */
 #define PRINT_FORMAT_MAX 4096u
@@ -19,7 +20,7 @@ struct print {
 	uint64_t args; /* address of the next argument */
 	unsigned n_args;
 	bool fault;
-	size_t n;
+	size_t n, n_read; /* bytes of text, and of strings that were read for it */
 	char text[PRINT_TEXT_MAX];
 };
 
@@ -50,6 +51,7 @@ static size_t read_string(struct print *p, uint64_t at, char *to, size_t room)
 		n++;
 	}
 	to[n] = '\0';
+	p->n_read += n;
 	return n;
 }
 
@@ -197,7 +199,9 @@ static void put_conversion(struct print *p, const struct conversion *c)
 		if (v == 0) {
 			memcpy(string, "(null)", sizeof("(null)"));
 		} else {
-			read_string(p, v, string, sizeof(string));
+			size_t room = c->precision < 0 ? sizeof(string) : (size_t)c->precision + 1;
+
+			read_string(p, v, string, MIN(room, sizeof(string)));
 		}
 		if (c->width == 0 && c->precision < 0) {
 			put(p, string, strlen(string));
@@ -223,7 +227,7 @@ static bool is_conversion(char c)
 /* Formats for one lane. */
 static void format_text(struct print *p, const char *s)
 {
-	while (*s && !p->fault) {
+	while (*s && !p->fault && p->n < sizeof(p->text)) {
 		size_t plain = strcspn(s, "%");
 		const char *start = s + plain;
 		struct conversion c;
@@ -260,6 +264,7 @@ int op_vprintf(struct warp *w, const struct op *o, uint32_t m)
 {
 	const struct exec_host *host = w->block->launch.host;
 	char format[PRINT_FORMAT_MAX];
+	size_t work = 0;
 
 	each_lane (m, lane) {
 		uint64_t at = REF(const uint64_t, w, o->a)[lane];
@@ -274,7 +279,7 @@ int op_vprintf(struct warp *w, const struct op *o, uint32_t m)
 		p.lane = lane;
 		p.args = REF(const uint64_t, w, o->b)[lane];
 		p.n_args = 0;
-		p.n = 0;
+		p.n = p.n_read = 0;
 		p.fault = false;
 		read_string(&p, at, format, sizeof(format));
 		if (!p.fault) {
@@ -287,8 +292,9 @@ int op_vprintf(struct warp *w, const struct op *o, uint32_t m)
 		if (host && host->print && p.n) {
 			host->print(host->arg, p.text, p.n);
 		}
+		work += p.n + p.n_read;
 	}
-	return STEP_NEXT;
+	return work > EXEC_LONG_BYTES / 2 ? STEP_LONG : STEP_NEXT;
 }
 
 static uint32_t block_slot(const struct warp *w, unsigned slot)
@@ -310,6 +316,7 @@ int op_assertfail(struct warp *w, const struct op *o, uint32_t m)
 	p.w = w;
 	p.o = o;
 	p.lane = lane;
+	p.n_read = 0;
 	p.fault = false;
 	for (unsigned i = 0; i < 3; i++) {
 		uint64_t at = REF(const uint64_t, w, refs[i])[lane];

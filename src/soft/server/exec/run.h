@@ -6,6 +6,8 @@
 
 #define EXEC_STREAK_END (1u << 30) /* longer than any streak */
 
+#define EXEC_LONG_BYTES (64u << 10) /* that one operation copies: then it counts as a turn */
+
 #define EXEC_RUN_MAX 32u /* operations that handlers do in one go, at most */
 
 enum warp_stop {

@@ -223,6 +223,11 @@ enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used)
 		if (step == STEP_YIELD) {
 			return WARP_YIELDS;
 		}
+		if (step == STEP_LONG) {
+			*used += n;
+			n = 0;
+			step = STEP_SWITCH;
+		}
 	}
 	if (step == STEP_SWITCH && w->mask) {
 		/* Waiting lanes must be seen as such by the next call. */
