@@ -472,6 +472,8 @@ static void *agent(void *unused)
 			store_release(&fault_written, 1);
 		}
 	}
+	soft_log("the server has ended, or dropped this program; softgpu.log beside its socket may "
+		 "tell why");
 	link_died();
 	return NULL;
 }
