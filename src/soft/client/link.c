@@ -27,6 +27,8 @@
 #include "soft/socket.h"
 
 #define START_TIMEOUT_MS 5000
+#define HELLO_TIMEOUT_NS 2000000000u
+#define HELLO_AGAIN_NS 2000000u
 #define OPTIONS_MAX 32u /* words of GBPF_SOFTGPU_OPTIONS */
 #define LOG_BYTES "1M"
 
@@ -321,7 +323,7 @@ static CUresult say_hello(void)
 	return len >= (ssize_t)SOFT_REPLY_MIN && r.result > 0 ? (CUresult)r.result : SOFT_DEAD;
 }
 
-CUresult link_open(void)
+static CUresult open_once(void)
 {
 	int fd = connect_or_start();
 	CUresult r;
@@ -335,6 +337,19 @@ CUresult link_open(void)
 		soft.control = fd_close(soft.control);
 		soft.event = fd_close(soft.event);
 		soft.bell = fd_close(soft.bell);
+	}
+	return r;
+}
+
+/* A server that hangs up has too many connections now, or leaves. */
+CUresult link_open(void)
+{
+	uint64_t end = clock_now_ns() + HELLO_TIMEOUT_NS;
+	CUresult r = open_once();
+
+	while (r == SOFT_DEAD && clock_now_ns() < end) {
+		clock_sleep_ns(HELLO_AGAIN_NS);
+		r = open_once();
 	}
 	return r;
 }
