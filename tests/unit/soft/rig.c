@@ -242,6 +242,16 @@ struct soft_stats rig_settled(void)
 	return s;
 }
 
+void rig_descriptors_gone(const struct soft_stats *before)
+{
+	uint64_t now, end = clock_now_ns() + 5000000000ull;
+
+	do {
+		now = rig_stats().descriptors;
+	} while (now > before->descriptors && clock_now_ns() < end);
+	assert_in_range(now, 1, before->descriptors);
+}
+
 void rig_check(bool ok, const char *what, const char *file, int line, long value)
 {
 	if (!ok) {

@@ -28,6 +28,9 @@ int rig_wait(pid_t pid);
 struct soft_stats rig_stats(void);
 /* Statistics once the server has no client but the one that asks. */
 struct soft_stats rig_settled(void);
+/* Fails unless the server soon has no more descriptors than before: what clients sent is closed by
+ * threads of its own, a moment later. */
+void rig_descriptors_gone(const struct soft_stats *before);
 
 /* In children: ends the process with a message when something is not as it should be. */
 #define CHECK(cond) rig_check(cond, #cond, __FILE__, __LINE__, 0)
