@@ -24,9 +24,10 @@
 #define SOFT_MAX_QUEUED 8192u	   /* operations of one client, taken from the ring */
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
-#define SOFT_ARCH 86u			    /* compute capability 8.6 */
-#define SOFT_MAX_CODE_BYTES (128u << 20)    /* PTX of one client */
-#define SOFT_MAX_CODE_ALL (256u << 20)	    /* of all */
+#define SOFT_ARCH 86u			 /* compute capability 8.6 */
+#define SOFT_MAX_CODE_BYTES (128u << 20) /* PTX of one client */
+#define SOFT_MAX_CODE_ALL (256u << 20)	 /* of all */
+#define SOFT_CODE_DECODED 16u		 /* bytes of decoded kernels that count as one of those */
 #define SOFT_BLOCK_BYTES_MAX (256ull << 20) /* local memory of one block's threads */
 #define SOFT_PRIORITY_GREATEST (-5)	    /* 0 is the least */
 

@@ -53,6 +53,9 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 void exec_module_unref(struct exec_module *m); /* NULL allowed; launches hold references */
 struct exec_module *exec_module_ref(struct exec_module *m);
 
+/* Of the host's memory that its decoded kernels take. */
+size_t exec_module_code_bytes(const struct exec_module *m);
+
 /* Module-scope .global and .const variables live in device memory: the caller allocates that many
  * bytes at the beginning of a page, and binds; bind writes initial values through host (where
  * the window's bytes of that address lie). */

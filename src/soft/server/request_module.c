@@ -182,13 +182,26 @@ static CUresult image_result(int err)
 				    : CUDA_ERROR_INVALID_IMAGE;
 }
 
+/* What of a program's modules counts against its limit: the text, or what its kernels became when
+ * that is out of all proportion, as with a large function that a thousand kernels call. */
+static uint64_t weight_of(const struct exec_module *m, const struct ptx_image_text *text)
+{
+	return MAX((uint64_t)text->bytes, exec_module_code_bytes(m) / SOFT_CODE_DECODED);
+}
+
+static CUresult code_too_large(struct report *rep)
+{
+	report_set(rep, -ENOMEM, "image", "the program's modules are too large together");
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult compile(struct client *c, const struct soft_request *q,
 			const struct ptx_image_text *text, struct report *rep, struct answer *a)
 {
 	const char *name = q->name[0] ? q->name : "ptx";
 	struct exec_module *exec = NULL;
 	CUresult result;
-	uint64_t all;
+	uint64_t all, weight;
 	int err;
 
 	pthread_mutex_lock(&c->dev->lock);
@@ -197,14 +210,18 @@ static CUresult compile(struct client *c, const struct soft_request *q,
 	/* Only this thread adds to its client's; those of others may pass the limit by one each. */
 	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||
 	    all + text->bytes > SOFT_MAX_CODE_ALL) {
-		report_set(rep, -ENOMEM, "image", "the program's modules are too large together");
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return code_too_large(rep);
 	}
 	err = exec_module_load(&exec, text->text, text->bytes, name, rep);
 	if (err) {
 		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 	}
-	result = module_place(c, q, exec, text->bytes, a);
+	weight = weight_of(exec, text);
+	if (c->code_bytes + weight > SOFT_MAX_CODE_BYTES || all + weight > SOFT_MAX_CODE_ALL) {
+		exec_module_unref(exec);
+		return code_too_large(rep);
+	}
+	result = module_place(c, q, exec, weight, a);
 	if (result) {
 		exec_module_unref(exec);
 	}

@@ -151,6 +151,35 @@ static void one_long_operation_is_a_turn(void **state)
 	}
 }
 
+/* A function is decoded again for every kernel that calls it: a short text could take gigabytes. */
+static void kernels_of_a_module_have_a_limit_together(void **state)
+{
+	struct exec_module *m = NULL;
+	struct report r;
+	struct buf text;
+
+	report_init(&r);
+	buf_init(&text);
+	buf_puts(&text, HEAD ".func f()\n{ .reg .b64 %q;\n");
+	for (unsigned i = 0; i < 4000; i++) {
+		buf_printf(&text, "mad.lo.u64 %%q, %%q, %u, %u;\n", 2 * i, 2 * i + 1);
+	}
+	buf_puts(&text, "ret; }\n");
+	for (unsigned i = 0; i < 200; i++) {
+		buf_printf(&text, ".entry k%u() { call f, (); ret; }\n", i);
+	}
+	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), -EINVAL);
+	assert_non_null(strstr(buf_text(&r.message), "too many constants"));
+	buf_finish(&text);
+	report_finish(&r);
+	report_init(&r);
+	assert_int_equal(
+		exec_module_load(&m, HEAD ".entry k() { ret; }", sizeof(HEAD) + 18, "t", &r), 0);
+	assert_in_range(exec_module_code_bytes(m), 64, 256);
+	exec_module_unref(m);
+	report_finish(&r);
+}
+
 static void faults_say_where(void **state)
 {
 	struct engine e;
@@ -334,6 +363,7 @@ int main(void)
 		cmocka_unit_test(kernels_describe_themselves),
 		cmocka_unit_test(budgets_are_kept),
 		cmocka_unit_test(one_long_operation_is_a_turn),
+		cmocka_unit_test(kernels_of_a_module_have_a_limit_together),
 		cmocka_unit_test(faults_say_where),
 		cmocka_unit_test(pages_have_rights),
 		cmocka_unit_test(bad_launches_make_no_block),

@@ -8,14 +8,15 @@
 #include "ptx/module.h"
 #include "soft/server/exec/handlers.h"
 
-#define DECODE_CODE_MAX (1u << 22)	      /* operations of one kernel */
-#define DECODE_MODULE_MAX (UINT64_C(1) << 23) /* operations of all kernels of a module */
-#define DECODE_RANGES_MAX (1u << 24)	      /* registers declared in a kernel */
-#define DECODE_SLOTS_MAX 32768u		      /* registers of a kind in one function */
-#define DECODE_CONSTANTS_MAX (1u << 26)	      /* bytes */
-#define DECODE_FUNCTIONS_MAX 1024u	      /* that one kernel can call */
-#define DECODE_LOCAL_MAX (1u << 24)	      /* bytes of a function's frame */
-#define DECODE_PARAMS_MAX 65536u	      /* bytes of a function's parameters */
+#define DECODE_CODE_MAX (1u << 22)			/* operations of one kernel */
+#define DECODE_MODULE_MAX (UINT64_C(1) << 23)		/* operations of all kernels of a module */
+#define DECODE_RANGES_MAX (1u << 24)			/* registers declared in a kernel */
+#define DECODE_SLOTS_MAX 32768u				/* registers of a kind in one function */
+#define DECODE_CONSTANTS_MAX (1u << 26)			/* bytes */
+#define DECODE_MODULE_CONSTANTS_MAX (UINT64_C(1) << 28) /* bytes, likewise */
+#define DECODE_FUNCTIONS_MAX 1024u			/* that one kernel can call */
+#define DECODE_LOCAL_MAX (1u << 24)			/* bytes of a function's frame */
+#define DECODE_PARAMS_MAX 65536u			/* bytes of a function's parameters */
 #define DECODE_SHARED_MAX (1u << 24)
 
 enum symbol_kind {

@@ -97,6 +97,18 @@ int dec_operands(struct decoder *d, unsigned n)
 	return dec_modifiers_done(d);
 }
 
+/* A function's constants are there again for each kernel that calls it. */
+static int constant_room(struct decoder *d, bool wide)
+{
+	d->module->constant_bytes += wide ? EXEC_SLOT64 : EXEC_SLOT32;
+	if (d->constants.len > DECODE_CONSTANTS_MAX) {
+		return dec_fail(d, "a kernel has too many constants");
+	}
+	return d->module->constant_bytes > DECODE_MODULE_CONSTANTS_MAX
+		       ? dec_fail(d, "the module's kernels have too many constants")
+		       : 0;
+}
+
 int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 {
 	struct {
@@ -105,13 +117,15 @@ int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
 	} PACKED key = { wide ? bits : (uint32_t)bits, wide };
 	uintptr_t known = (uintptr_t)strmap_get_n(&d->constant_index, (char *)&key, sizeof(key));
 	uint32_t offset = (uint32_t)d->constants.len;
+	int err;
 
 	if (known) {
 		*ret = (uint32_t)(known - 1) | REF_CONST;
 		return 0;
 	}
-	if (offset > DECODE_CONSTANTS_MAX) {
-		return dec_fail(d, "a kernel has too many constants");
+	err = constant_room(d, wide);
+	if (err < 0) {
+		return err;
 	}
 	for (unsigned i = 0; i < EXEC_LANES; i++) {
 		uint32_t low = (uint32_t)bits;
@@ -141,13 +155,15 @@ static int constant_reloc(struct decoder *d, enum exec_reloc_kind kind, int64_t 
 	} PACKED key = { addend, wide, (uint8_t)kind };
 	uintptr_t known =
 		(uintptr_t)strmap_get_n(&d->constant_index, (const char *)&key, sizeof(key));
+	int err;
 
 	if (known) {
 		*ret = (uint32_t)(known - 1) | REF_CONST;
 		return 0;
 	}
-	if (r.offset > DECODE_CONSTANTS_MAX) {
-		return dec_fail(d, "a kernel has too many constants");
+	err = constant_room(d, wide);
+	if (err < 0) {
+		return err;
 	}
 	buf_add(&d->constants, zero, wide ? EXEC_SLOT64 : EXEC_SLOT32);
 	buf_add(&d->relocs, &r, sizeof(r));

@@ -623,6 +623,11 @@ int exec_module_load(struct exec_module **ret, const char *ptx, size_t bytes, co
 	return 0;
 }
 
+size_t exec_module_code_bytes(const struct exec_module *m)
+{
+	return m->operations * sizeof(struct op) + m->constant_bytes;
+}
+
 size_t exec_module_global_bytes(const struct exec_module *m)
 {
 	return m->global_bytes;

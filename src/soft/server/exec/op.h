@@ -308,9 +308,10 @@ struct exec_module {
 	struct exec_init_reloc *relocs; /* owned */
 	uint32_t n_relocs;
 	uint64_t address;
-	uint64_t operations; /* decoded so far, of all kernels */
-	uint64_t code_base;  /* address of function 0 */
-	bool managed;	     /* some variable is */
+	uint64_t operations;	 /* decoded so far, of all kernels */
+	uint64_t constant_bytes; /* likewise */
+	uint64_t code_base;	 /* address of function 0 */
+	bool managed;		 /* some variable is */
 };
 
 #define REF(T, w, r) ((T *)((w)->place[(uint8_t)(r)] + (r)))
