@@ -170,13 +170,19 @@ static void kernels_of_a_module_have_a_limit_together(void **state)
 	}
 	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), -EINVAL);
 	assert_non_null(strstr(buf_text(&r.message), "too many constants"));
-	buf_finish(&text);
+	buf_clear(&text);
 	report_finish(&r);
 	report_init(&r);
-	assert_int_equal(
-		exec_module_load(&m, HEAD ".entry k() { ret; }", sizeof(HEAD) + 18, "t", &r), 0);
-	assert_in_range(exec_module_code_bytes(m), 64, 256);
+	buf_puts(&text, HEAD ".func f()\n{ .reg .b32 %r; L: T: .branchtargets L");
+	for (unsigned i = 0; i < 1000; i++) {
+		buf_puts(&text, ",L");
+	}
+	buf_puts(&text, "; brx.idx %r, T; ret; }\n"
+			".entry k() { call f, (); ret; }\n.entry l() { call f, (); ret; }\n");
+	assert_int_equal(exec_module_load(&m, buf_text(&text), text.len, "t", &r), 0);
+	assert_in_range(exec_module_code_bytes(m), 8000, 12000);
 	exec_module_unref(m);
+	buf_finish(&text);
 	report_finish(&r);
 }
 

@@ -146,6 +146,9 @@ static int decode_targets(struct decoder *d, const struct ptx_targets *t, const 
 	if (!s || s->kind != SYM_TABLE) {
 		return dec_fail(d, ".branchtargets needs a label");
 	}
+	if (dec_module_takes(d, (uint64_t)t->n * sizeof(*table.targets)) < 0) {
+		return -EINVAL;
+	}
 	s->ref = (uint32_t)(d->tables.len / sizeof(table));
 	table.targets = calloc(MAX(t->n, 1u), sizeof(*table.targets));
 	if (!table.targets || buf_add(&d->tables, &table, sizeof(table)) < 0) {

@@ -156,6 +156,8 @@ int dec_pick(struct decoder *d, const char *const *words, int n,
 enum exec_type dec_take_type(struct decoder *d); /* the first type not taken; TY_COUNT: none left */
 int dec_modifiers_done(struct decoder *d);	 /* refuses what nobody understood */
 int dec_operands(struct decoder *d, unsigned n); /* refuses another count */
+/* Bytes that stay with the module, besides operations; refused beyond a limit. */
+int dec_module_takes(struct decoder *d, uint64_t bytes);
 int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret);
 /* A source read as that type: register, constant, special register or address. exact: registers
  * must have its width; otherwise wider ones do too and *ret_wide says what came. */

@@ -54,6 +54,9 @@ static int bind_all(struct decoder *d, const struct ptx_operand *tuple,
 		return dec_fail(d, "%u %s expected, found %u", n,
 				to_callee ? "arguments" : "results", tuple ? tuple->n_args : 0);
 	}
+	if (dec_module_takes(d, (uint64_t)n * sizeof(*list)) < 0) {
+		return -EINVAL;
+	}
 	list = calloc(MAX(n, 1u), sizeof(*list));
 	if (!list) {
 		return dec_no_memory(d);

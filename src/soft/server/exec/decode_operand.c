@@ -97,16 +97,22 @@ int dec_operands(struct decoder *d, unsigned n)
 	return dec_modifiers_done(d);
 }
 
-/* A function's constants are there again for each kernel that calls it. */
+/* What a function has is there again for each kernel that calls it. */
+int dec_module_takes(struct decoder *d, uint64_t bytes)
+{
+	d->module->constant_bytes += bytes;
+	return d->module->constant_bytes > DECODE_MODULE_CONSTANTS_MAX
+		       ? dec_fail(d, "the module's kernels have too many constants, tables and "
+				     "arguments")
+		       : 0;
+}
+
 static int constant_room(struct decoder *d, bool wide)
 {
-	d->module->constant_bytes += wide ? EXEC_SLOT64 : EXEC_SLOT32;
 	if (d->constants.len > DECODE_CONSTANTS_MAX) {
 		return dec_fail(d, "a kernel has too many constants");
 	}
-	return d->module->constant_bytes > DECODE_MODULE_CONSTANTS_MAX
-		       ? dec_fail(d, "the module's kernels have too many constants")
-		       : 0;
+	return dec_module_takes(d, wide ? EXEC_SLOT64 : EXEC_SLOT32);
 }
 
 int dec_constant(struct decoder *d, uint64_t bits, bool wide, uint32_t *ret)
