@@ -106,12 +106,13 @@ int futex_wait_shared(const uint32_t *word, uint32_t expected, uint64_t timeout_
 	return -errno;
 }
 
-void futex_wake_shared(uint32_t *word, int waiters)
+int futex_wake_shared(uint32_t *word, int waiters)
 {
 	int saved = errno;
+	long n = syscall(SYS_futex, word, FUTEX_WAKE, waiters, NULL, NULL, 0);
 
-	syscall(SYS_futex, word, FUTEX_WAKE, waiters, NULL, NULL, 0);
 	errno = saved;
+	return n > 0 ? (int)n : 0;
 }
 
 int msg_send(int sock, const void *data, size_t len, const int *fds, unsigned nfds)

@@ -22,7 +22,8 @@ int fd_close_peer(int sock);
 /* Waits while *word == expected, at most timeout_ns; word may lie in memory that others share and
  * that this process may only read. 0 woken or changed, -ETIMEDOUT, -EINTR. */
 int futex_wait_shared(const uint32_t *word, uint32_t expected, uint64_t timeout_ns);
-void futex_wake_shared(uint32_t *word, int waiters);
+/* How many it woke. */
+int futex_wake_shared(uint32_t *word, int waiters);
 
 /* One message of a SOCK_SEQPACKET socket. Sends all or nothing, never raises SIGPIPE: 0, -EAGAIN
  * (full), -EPIPE, ... */

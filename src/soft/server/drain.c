@@ -12,6 +12,7 @@
 #include "soft/server/ipc_event.h"
 
 #define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
+#define WAKE_AT_ONCE 128 /* threads that wait for room; the rest look by themselves */
 
 static int make_stream(struct client *c, struct group *g, const union record *r)
 {
@@ -202,7 +203,7 @@ int drain_client(struct client *c, bool *any)
 		*any = true;
 		store_seqcst(&c->shared->tail, c->tail);
 		if (load_relaxed(&c->shared->room_waiters)) {
-			futex_wake_shared(&c->shared->tail, INT32_MAX);
+			futex_wake_shared(&c->shared->tail, WAKE_AT_ONCE);
 		}
 	}
 	return err;
