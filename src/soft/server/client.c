@@ -122,6 +122,9 @@ static bool take_request(struct client *c, struct soft_request *q, struct answer
 			client_drop(c, "a request that is too long");
 			pthread_mutex_unlock(&c->dev->lock);
 		}
+		while (nfds) { /* an empty message may carry some */
+			fd_close_foreign(fds[--nfds]);
+		}
 		return false;
 	}
 	if (check_request(q, (size_t)len) < 0) {

@@ -290,6 +290,30 @@ static void the_last_client_of_too_many(void **state)
 	assert_int_equal(rig_settled().contexts, 0);
 }
 
+/* They look like the end of a connection, but bring descriptors. */
+static void empty_messages_leave_nothing(void **state)
+{
+	struct soft_stats before = rig_settled(), after;
+	uint64_t end = clock_now_ns() + 5000000000ull;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		int fds[FD_PASS_MAX];
+		struct raw c;
+
+		raw_open(&c, 0);
+		for (unsigned k = 0; k < FD_PASS_MAX; k++) {
+			fds[k] = c.bell;
+		}
+		assert_int_equal(msg_send(c.sock, "", 0, fds, FD_PASS_MAX), 0);
+		raw_close(&c);
+	}
+	do { /* strangers' descriptors are closed a moment later */
+		after = rig_settled();
+	} while (after.descriptors != before.descriptors && clock_now_ns() < end);
+	assert_int_equal(after.descriptors, before.descriptors);
+}
+
 /* A connection whose close() waits for a minute. *ret_peer: its other end, to be kept. */
 static int lingering(int *ret_peer)
 {
@@ -417,6 +441,7 @@ int main(void)
 		cmocka_unit_test(pinned_pages_have_a_limit),
 		cmocka_unit_test(padding_says_nothing),
 		cmocka_unit_test(the_last_client_of_too_many),
+		cmocka_unit_test(empty_messages_leave_nothing),
 		cmocka_unit_test(descriptors_that_linger_hold_nobody),
 		cmocka_unit_test(no_program_talks_to_a_strangers_server),
 	};
