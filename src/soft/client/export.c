@@ -37,6 +37,9 @@ static CUresult proc_address(const char *name, void **ret, int version, uint64_t
 	if (!name || !ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	i = cuabi_resolve(name, version, flags);
 	*ret = i >= 0 ? cuabi_own[i] : NULL;
 	if (ret_status) {
@@ -56,7 +59,10 @@ CUresult cuGetProcAddress(const char *name, void **ret, int version, uint64_t fl
 CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t flags,
 			     CUdriverProcAddressQueryResult *ret_status)
 {
-	return proc_address(name, ret, version, flags, ret_status);
+	CUdriverProcAddressQueryResult unasked;
+
+	/* What is not there is told by the status and a null address alone, as an H200 does. */
+	return proc_address(name, ret, version, flags, ret_status ? ret_status : &unasked);
 }
 
 /* Its tables are private to NVIDIA's driver; docs/SOFTGPU.md says what is missing. The runtime

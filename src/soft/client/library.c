@@ -445,7 +445,7 @@ CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
 {
 	CUresult e = check_library(l);
 
-	return e ? e : ret && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : CUDA_ERROR_INVALID_VALUE; /* there is none; the H200 says the same */
 }
 
 CUresult library_function(CUkernel k, CUfunction *ret)

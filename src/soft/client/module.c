@@ -346,7 +346,7 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)
 	if (e) {
 		return e;
 	}
-	return ret && name ? module_function(m, name, ret) : CUDA_ERROR_INVALID_VALUE;
+	return ret && name && name[0] ? module_function(m, name, ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
@@ -436,6 +436,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, c
 	CUcontext ctx;
 	CUresult e = current_and(m, &ctx);
 
+	if (!e && ((!ret && !ret_bytes) || !name || !name[0])) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	}
 	return e ? e : module_global(m, name, ret, ret_bytes);
 }
 
