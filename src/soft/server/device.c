@@ -14,6 +14,14 @@
 #define TAKE_BYTES (32u << 10)	  /* from the rings, in one turn */
 #define STEPS 1024		  /* of streams in one turn; a small copy counts for more */
 
+/* Pinned memory is committed at once: half of the machine's at most, whatever is asked for. */
+static uint64_t pinned_limit(const struct device_options *opt)
+{
+	uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return MIN(MAX(4 * opt->memory_bytes, 1ull << 30), MAX(machine / 2, 256ull << 20));
+}
+
 int device_init(struct device *dev, const struct device_options *opt)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLET };
@@ -39,7 +47,7 @@ int device_init(struct device *dev, const struct device_options *opt)
 		list_init(&gpu->groups);
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	}
-	dev->pinned_limit = MAX(4 * opt->memory_bytes, 1ull << 30);
+	dev->pinned_limit = pinned_limit(opt);
 	/* Four times the memory in addresses, so that freed holes seldom matter. */
 	dev->device_window_bytes =
 		MAX(4 * ROUND_UP(opt->memory_bytes, EXEC_PAGE_BYTES), WINDOW_MIN);

@@ -18,7 +18,7 @@ static CUresult attach(struct client *c, struct answer *a)
 	struct device *dev = c->dev;
 	int pair[2], shared_fd;
 
-	if (c->shared) {
+	if (c->shared || c->event >= 0) { /* also after a HELLO that failed half-way */
 		return CUDA_ERROR_ILLEGAL_STATE;
 	}
 	shared_fd = shm_create("gbpf-soft-ring", sizeof(struct soft_shared), SHM_NOEXEC);
