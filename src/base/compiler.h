@@ -7,6 +7,9 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
+/* For a function that reads memory as it lies there, with the gaps that AddressSanitizer fences
+ * off. */
+#define NO_SANITIZE_ADDRESS __attribute__((no_sanitize("address")))
 #define EXPORT __attribute__((visibility("default")))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 #define MUST_CHECK __attribute__((warn_unused_result))

@@ -170,11 +170,26 @@ static int place(const struct areas *l, uint64_t begin, int fd)
 }
 
 /* Pages that were never written have nothing to be protected: they are made to be there. */
-static void touch(uint64_t begin, uint64_t bytes)
+static NO_SANITIZE_ADDRESS void touch(uint64_t begin, uint64_t bytes)
 {
 	for (uint64_t at = begin; at < begin + bytes; at += SOFT_PAGE) {
 		__atomic_fetch_or((uint8_t *)(uintptr_t)at, 0, __ATOMIC_RELAXED);
 	}
+}
+
+/* Pages of the heap are copied with what a sanitizer keeps between its blocks; its memcpy would
+ * refuse that. */
+static NO_SANITIZE_ADDRESS void copy_pages(uint64_t to, uint64_t from, uint64_t bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+	volatile uint64_t *t = (uint64_t *)(uintptr_t)to, *f = (uint64_t *)(uintptr_t)from;
+
+	for (uint64_t i = 0; i < bytes / sizeof(*t); i++) {
+		t[i] = f[i];
+	}
+#else
+	memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+#endif
 }
 
 /* While writers are held nothing is allocated: the heap's own pages may be among these. */
@@ -186,7 +201,7 @@ static int replace(const struct areas *l, uint64_t begin, uint64_t bytes, uint64
 		touch(begin, bytes);
 		held = hold_writers(begin, bytes);
 	}
-	memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)begin, bytes);
+	copy_pages(to, begin, bytes);
 	err = place(l, begin, fd);
 	fd_close(held); /* writers try again and find the new pages */
 	return err;

@@ -20,7 +20,14 @@ static uint32_t word(uint64_t *state)
 					  0x7fffffff, 0x80000000, 0x80000001, 0xffffffff,
 					  0xfffffffe, 0x01234567 };
 
-	return draw(state) % 3 == 0 ? edges[draw(state) % 18] : draw(state) >> draw(state) % 32;
+	uint32_t by, v;
+
+	if (draw(state) % 3 == 0) {
+		return edges[draw(state) % 18];
+	}
+	v = draw(state);
+	by = draw(state) % 32;
+	return v >> by;
 }
 
 /* NaN has its usual bits. */
@@ -61,7 +68,7 @@ static uint64_t twice(uint64_t *state)
 					  UINT64_C(0x47efffffe0000000),
 					  UINT64_C(0x3fe0000000000000),
 					  UINT64_C(0x36a0000000000000) };
-	uint64_t v = (uint64_t)draw(state) << 32 | draw(state);
+	uint64_t high = draw(state), v = high << 32 | draw(state);
 
 	switch (draw(state) % 4) {
 	case 0:
