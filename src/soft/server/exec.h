@@ -22,6 +22,9 @@ struct exec_space {
 	const uint8_t *pages; /* bytes / EXEC_PAGE_BYTES entries */
 	uint8_t *shadow; /* while checking: EXEC_SHADOW_* of each byte of the window; else NULL */
 };
+/* What memory that nothing has written is filled with then: a NaN in every float, -1 in every
+ * integer. */
+#define EXEC_POISON 0xff
 enum { EXEC_SHADOW_ALLOCATED = 1, EXEC_SHADOW_INITIALIZED = 2, EXEC_SHADOW_FREED = 4 };
 
 struct exec_module;

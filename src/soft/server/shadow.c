@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define POISON 0xff /* a NaN in every float, -1 in every integer */
 #define KNOWN (EXEC_SHADOW_ALLOCATED | EXEC_SHADOW_INITIALIZED)
 
 int shadow_init(struct exec_space *s)
@@ -37,7 +36,7 @@ void shadow_finish(struct exec_space *s)
 void shadow_new(struct exec_space *s, uint64_t offset, uint64_t bytes)
 {
 	if (s->shadow) {
-		memset(s->host + offset, POISON, bytes);
+		memset(s->host + offset, EXEC_POISON, bytes);
 		memset(s->shadow + offset, EXEC_SHADOW_ALLOCATED, bytes);
 	}
 }

@@ -177,6 +177,14 @@ void rig_stop(int sig)
 	rig_server = 0;
 }
 
+int rig_begin_small(void **state)
+{
+	(void)state;
+	rig_open();
+	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--workers", "2", NULL });
+	return 0;
+}
+
 int rig_end(void **state)
 {
 	(void)state;
@@ -239,6 +247,19 @@ struct soft_stats rig_settled(void)
 	do { /* the condition is awaited; the clock only ends a failing test */
 		s = rig_stats();
 	} while ((s.clients > 1 || s.contexts) && clock_now_ns() < end);
+	return s;
+}
+
+struct soft_stats rig_nothing_shared(void)
+{
+	uint64_t end = clock_now_ns() + 5000000000ull;
+	struct soft_stats s;
+
+	do { /* awaited; the clock only ends a failing test */
+		s = rig_settled();
+	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
+	assert_int_equal(s.shares, 0);
+	assert_int_equal(s.memory_used, 0);
 	return s;
 }
 

@@ -21,6 +21,8 @@ void rig_start(const char *const *args);
 void rig_stop(int signal);
 /* Tear-down of a group of tests: no server, no directory. */
 int rig_end(void **state);
+/* The set-up of most groups: a soft GPU of 256 MiB with two SMs and two workers. */
+int rig_begin_small(void **state);
 /* Runs fn in a child; its exit code (128 + signal when killed). */
 int rig_run(void (*fn)(void *), void *arg);
 pid_t rig_spawn(void (*fn)(void *), void *arg);
@@ -28,6 +30,9 @@ int rig_wait(pid_t pid);
 struct soft_stats rig_stats(void);
 /* Statistics once the server has no client but the one that asks. */
 struct soft_stats rig_settled(void);
+/* The same, once no shared memory and no device memory is left: its user's descriptors are noticed
+ * a moment after the user has gone. Fails the test when some stays. */
+struct soft_stats rig_nothing_shared(void);
 /* Fails unless the server soon has no more descriptors than before: what clients sent is closed by
  * threads of its own, a moment later. */
 void rig_descriptors_gone(const struct soft_stats *before);

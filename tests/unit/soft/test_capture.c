@@ -477,14 +477,6 @@ static void stream_ordered_memory_becomes_nodes(void **state)
 	assert_int_equal(rig_run(memory_program, NULL), 0);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	rig_open();
-	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--workers", "2", NULL });
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -497,5 +489,5 @@ int main(void)
 		cmocka_unit_test(stream_ordered_memory_becomes_nodes),
 	};
 
-	return cmocka_run_group_tests_name("soft capture", tests, start, rig_end);
+	return cmocka_run_group_tests_name("soft capture", tests, rig_begin_small, rig_end);
 }

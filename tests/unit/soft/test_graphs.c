@@ -421,14 +421,6 @@ static void mistakes_do_no_harm(void **state)
 	assert_int_equal(rig_run(harmless_program, NULL), 0);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	rig_open();
-	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--workers", "2", NULL });
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -439,5 +431,5 @@ int main(void)
 		cmocka_unit_test(mistakes_do_no_harm),
 	};
 
-	return cmocka_run_group_tests_name("soft graphs", tests, start, rig_end);
+	return cmocka_run_group_tests_name("soft graphs", tests, rig_begin_small, rig_end);
 }

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "rig.h"
 
@@ -32,18 +31,6 @@ static uint64_t attribute(CUmemoryPool p, CUmemPool_attribute what)
 
 	CU(cuMemPoolGetAttribute(p, what, &v));
 	return v;
-}
-
-static void nothing_left(void)
-{
-	uint64_t end = clock_now_ns() + 5000000000ull;
-	struct soft_stats s;
-
-	do { /* awaited; the clock only ends a failing test */
-		s = rig_settled();
-	} while ((s.shares || s.memory_used) && clock_now_ns() < end);
-	assert_int_equal(s.shares, 0);
-	assert_int_equal(s.memory_used, 0);
 }
 
 static void counts(void *unused)
@@ -98,7 +85,7 @@ static void pools_count_what_they_keep(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(counts, NULL), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 /* While stream a is held up by a kernel that waits, what it frees afterwards is only a's. */
@@ -136,7 +123,7 @@ static void memory_is_used_again_in_order(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(two_streams, NULL), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 /* Many streams allocate, write, check and free: nobody sees another's words. */
@@ -184,7 +171,7 @@ static void streams_never_share_live_memory(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(churn, NULL), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 static void own_pool(void *unused)
@@ -231,7 +218,7 @@ static void pools_can_be_made(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(own_pool, NULL), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 /* When there is no more memory, what pools keep goes to whoever needs it. */
@@ -260,7 +247,7 @@ static void kept_memory_is_given_when_needed(void **state)
 {
 	(void)state;
 	assert_int_equal(rig_run(fill_up, NULL), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 static void giver(void *unused)
@@ -334,7 +321,7 @@ static void pools_reach_other_processes(void **state)
 	close(pair[1]);
 	assert_int_equal(rig_wait(b), 0);
 	assert_int_equal(rig_wait(a), 0);
-	nothing_left();
+	rig_nothing_shared();
 }
 
 static int open_server(void **state)

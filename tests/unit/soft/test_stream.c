@@ -363,14 +363,6 @@ static void launches_and_occupancy_agree(void **state)
 	assert_int_equal(rig_run(launch_program, NULL), 0);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	rig_open();
-	rig_start((const char *const[]){ "--mem", "256M", "--sms", "2", "--workers", "2", NULL });
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,5 +375,5 @@ int main(void)
 		cmocka_unit_test(launches_and_occupancy_agree),
 	};
 
-	return cmocka_run_group_tests_name("soft stream", tests, start, rig_end);
+	return cmocka_run_group_tests_name("soft stream", tests, rig_begin_small, rig_end);
 }

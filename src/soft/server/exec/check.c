@@ -15,7 +15,6 @@
 
 #include "base/atomic.h"
 
-#define POISON 0xff /* a NaN in every float, -1 in every integer */
 #define LOOK_BACK 4096u
 
 static bool checking;
@@ -60,8 +59,8 @@ void exec_check_reset(struct exec_block *b)
 	if (b->check) {
 		b->check->epoch++;
 		b->check->generation++;
-		memset(b->shared, POISON, b->shared_bytes);
-		memset(b->local, POISON, (size_t)b->n_warps * EXEC_LANES * b->f->local_stride);
+		memset(b->shared, EXEC_POISON, b->shared_bytes);
+		memset(b->local, EXEC_POISON, (size_t)b->n_warps * EXEC_LANES * b->f->local_stride);
 	}
 }
 
