@@ -18,6 +18,7 @@
 #include "cli/client.h"
 #include "cli/policy_file.h"
 #include "cli/run_env.h"
+#include "cli/soft_server.h"
 #include "cli/verbs.h"
 
 #define BENCH_DIR 80
@@ -88,46 +89,6 @@ static int start_daemon(struct cli *c, const char *policy, const struct run_devi
 		return cli_fail_daemon(c, *ret, "bench launch");
 	}
 	return code == CLI_OK ? load_policy(c, *ret, policy) : code;
-}
-
-/* The soft GPU's server as our child, so that it ends with us. Waits until clients may connect. 0
- * or -errno. */
-static int start_server(const char *dir, pid_t *ret)
-{
-	char program[BENCH_PATH], socket_path[128], number[16], byte;
-	int fd[2], err = path_program(program, sizeof(program), "gbpf-softgpu");
-	pid_t pid;
-
-	if (err || pipe2(fd, O_CLOEXEC) < 0) {
-		return err ? err : -errno;
-	}
-	snprintf(socket_path, sizeof(socket_path), "%s/softgpu.sock", dir);
-	snprintf(number, sizeof(number), "%d", fd[1]);
-	pid = fork();
-	if (pid == 0) {
-		setpgid(0, 0); /* the terminal's ^C ends what measures, then we end the server */
-		fcntl(fd[1], F_SETFD, 0);
-		execl(program, program, "--foreground", "--socket", socket_path, "--ready-fd",
-		      number, "--idle-exit", "20", (char *)NULL);
-		_exit(CLI_RUN_CANNOT_EXEC);
-	}
-	err = pid < 0 ? -errno : 0;
-	fd_close(fd[1]);
-	if (!err && read(fd[0], &byte, 1) != 1) {
-		waitpid(pid, NULL, 0);
-		err = -ENOEXEC;
-	}
-	fd_close(fd[0]);
-	*ret = err ? 0 : pid;
-	return err;
-}
-
-static void stop_server(pid_t pid)
-{
-	if (pid > 0) {
-		kill(pid, SIGTERM);
-		waitpid(pid, NULL, 0);
-	}
 }
 
 static volatile sig_atomic_t measuring; /* the process that measures */
@@ -263,13 +224,15 @@ static int cmd_launch(struct cli *c)
 	}
 	if (code == CLI_OK) {
 		outlive_signals();
-		if (d.soft && start_server(dir, &server) < 0) {
+		if (d.soft &&
+		    soft_server_start(dir, (const char *const[]){ "--idle-exit", "20", NULL },
+				      &server) < 0) {
 			code = cli_fail(c, CLI_FAILED, "install", "See: gbpf doctor --device soft",
 					"bench launch: the soft GPU's server does not start");
 		} else {
 			code = measure(c, policy, &d, shim);
 		}
-		stop_server(server);
+		soft_server_stop(server);
 		nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	}
 	return code;
