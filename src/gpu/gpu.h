@@ -7,6 +7,7 @@
 #include "sched/device.h"
 
 struct gpu_device;
+struct gpu_chain;
 
 /* What sched_queue_open gets as dev_queue; the shim keeps it until sched_queue_close has returned.
  */
@@ -15,6 +16,7 @@ struct gpu_queue {
 	CUcontext ctx;
 	const void *home; /* of CU_STREAM_PER_THREAD: gpu_thread() of its thread, which alone can
 			     name it; else NULL */
+	struct gpu_chain *chain; /* gpu/chain.c's; NULL: nothing was launched at block level */
 };
 
 /* real is borrowed until destroy; every entry that is used must be callable (a stub that fails is

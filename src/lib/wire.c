@@ -22,6 +22,12 @@ static const uint16_t sizes[] = {
 	[WIRE_SET] = sizeof(struct wire_set),
 	[WIRE_NOTE] = sizeof(struct wire_note),
 	[WIRE_QUEUED] = sizeof(struct wire_plain),
+	[WIRE_DEVICES] = sizeof(struct wire_devices),
+	[WIRE_DEVICES_ARE] = sizeof(struct wire_devices),
+	[WIRE_CONTROL] = sizeof(struct wire_control),
+	[WIRE_FLAG] = sizeof(struct wire_flag),
+	[WIRE_FLAG_ADD] = sizeof(struct wire_flag),
+	[WIRE_FLAG_REMOVE] = sizeof(struct wire_flag),
 };
 
 static size_t size_of(uint32_t type)
@@ -54,6 +60,9 @@ static void terminate(union wire_message *m)
 		m->hello.name[sizeof(m->hello.name) - 1] = 0;
 		m->hello.command[sizeof(m->hello.command) - 1] = 0;
 		break;
+	case WIRE_WELCOME:
+		m->welcome.mps_pipe[sizeof(m->welcome.mps_pipe) - 1] = 0;
+		break;
 	case WIRE_REFUSED:
 		m->refused.text[sizeof(m->refused.text) - 1] = 0;
 		break;
@@ -83,6 +92,21 @@ static int descriptors_of(const union wire_message *m, unsigned nfds)
 			return -1;
 		}
 		return 1 + __builtin_popcount(m->version.regions);
+	case WIRE_DEVICES:
+	case WIRE_DEVICES_ARE:
+		return m->devices.gpus <= WIRE_GPUS ? 0 : -1;
+	case WIRE_CONTROL:
+		if (m->control.bytes > WIRE_HANDLES) {
+			return -1;
+		}
+		return m->control.bytes ? 1 : 0;
+	case WIRE_FLAG_ADD:
+	case WIRE_FLAG_REMOVE:
+		if (m->flag.number >= WIRE_FLAGS) {
+			return -1;
+		}
+		return m->head.type == WIRE_FLAG_ADD;
+	case WIRE_FLAG:
 	case WIRE_BOARD_ADD:
 		return 1;
 	default:

@@ -14,7 +14,7 @@
 
 #define WIRE_MAGIC 0x53706267u
 #define WIRE_VERSION                                                                               \
-	1u /* of the protocol; a peer of another version is refused with both numbers in the       \
+	2u /* of the protocol; a peer of another version is refused with both numbers in the       \
 	      message */
 #define WIRE_NAME 64
 #define WIRE_TEXT 256
@@ -36,6 +36,12 @@ enum wire_type {
 	WIRE_SET,	   /* d>c: class, weight, limits */
 	WIRE_NOTE,	   /* c>d: something for the history */
 	WIRE_QUEUED,	   /* d>c: admit said wait; WELCOME or REFUSED follows */
+	WIRE_DEVICES,	   /* c>d: after an early hello (WIRE_EARLY), the devices, once CUDA runs */
+	WIRE_DEVICES_ARE,  /* d>c: their numbers */
+	WIRE_CONTROL,	   /* c>d; descriptor: what controls the process's work on a GPU */
+	WIRE_FLAG,	   /* c>d; descriptor: a flag page that this process's kernels read */
+	WIRE_FLAG_ADD,	   /* d>c; descriptor: a flag page on which to raise leases */
+	WIRE_FLAG_REMOVE,  /* d>c */
 };
 
 struct wire_head {
@@ -43,7 +49,9 @@ struct wire_head {
 	uint32_t type, bytes; /* of the whole message */
 };
 
-enum { WIRE_REATTACH = 1, WIRE_STRICT = 2 };
+/* WIRE_EARLY: before the driver was started, so that the lane can be chosen; gpus is 0. The devices
+ * follow with WIRE_DEVICES. */
+enum { WIRE_REATTACH = 1, WIRE_STRICT = 2, WIRE_EARLY = 4 };
 
 struct wire_hello {
 	struct wire_head head;
@@ -52,6 +60,8 @@ struct wire_hello {
 	uint64_t policy_version;     /* reattach: the version in use, 0 none */
 	uint32_t tenant;	     /* reattach: the number it had */
 	uint32_t regions;	     /* reattach: 1 when the tenant region is attached */
+	uint32_t lane;		     /* GBPF_LANE_* asked for; reattach: the one it has */
+	uint32_t reserved;
 	char name[WIRE_NAME], command[WIRE_TEXT];
 };
 
@@ -60,7 +70,33 @@ struct wire_welcome {
 	uint32_t tenant, class_id, weight, min_share_ppm;
 	uint64_t hold_limit_ns;
 	uint32_t gpu_index[WIRE_GPUS]; /* ordinal in the process > gbpfd's number */
+	uint32_t lane, sm_percent, slice_us;
+	int32_t priority;	  /* shared lane: of the default stream, 0 or 1 */
+	char mps_pipe[WIRE_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
+
+struct wire_devices { /* DEVICES (uuid), DEVICES_ARE (gpu_index) */
+	struct wire_head head;
+	uint32_t gpus, reserved;
+	uint8_t uuid[WIRE_GPUS][16];
+	uint32_t gpu_index[WIRE_GPUS];
+};
+
+#define WIRE_HANDLES 512
+struct wire_control { /* handles: struct gpu_handles of gpu/control.h, to be checked */
+	struct wire_head head;
+	uint32_t gpu, bytes; /* device ordinal; bytes of handles that are used, 0: taken back */
+	uint8_t handles[WIRE_HANDLES];
+};
+
+struct wire_flag { /* FLAG (gpu: device ordinal), FLAG_ADD, FLAG_REMOVE */
+	struct wire_head head;
+	uint32_t gpu;	 /* FLAG_ADD: gbpfd's number of it */
+	uint32_t number; /* FLAG_ADD, FLAG_REMOVE: which page, 0..WIRE_FLAGS-1 */
+	uint32_t slot;	 /* FLAG_ADD: the receiver's word in it */
+	uint32_t tenant; /* FLAG_ADD: whose */
+};
+#define WIRE_FLAGS 256u /* pages that one process raises leases on */
 
 struct wire_refused {
 	struct wire_head head;
@@ -88,7 +124,7 @@ struct wire_board { /* BOARD_ADD, BOARD_REMOVE */
 
 struct wire_set {
 	struct wire_head head;
-	uint32_t class_id, weight, min_share_ppm, reserved;
+	uint32_t class_id, weight, min_share_ppm, slice_us; /* slice_us: of its contexts */
 	uint64_t hold_limit_ns;
 };
 
@@ -107,6 +143,9 @@ union wire_message {
 	struct wire_board board;
 	struct wire_set set;
 	struct wire_note note;
+	struct wire_devices devices;
+	struct wire_control control;
+	struct wire_flag flag;
 };
 
 /* Fills the head for its type and sends. 0, -EAGAIN (peer's buffer is full), -EPIPE, -errno. */

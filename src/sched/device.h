@@ -4,6 +4,7 @@
 #ifndef GBPF_SCHED_DEVICE_H
 #define GBPF_SCHED_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sched_marker {
@@ -24,6 +25,25 @@ struct sched_device_ops {
 	/* mandatory: 1 when everything submitted to the queue has finished, 0 not, -EIO, -EAGAIN
 	 * (capturing). */
 	int (*queue_idle)(void *dev, void *dev_queue);
+
+	/* optional (NULL: the device has no block level). The chain of a queue is the run of
+	 * launches at block level that were put on it one after the other; see gpu/chain.h. 1: a
+	 * launch of it has blocks that have not begun yet, so only further launches at block level
+	 * may follow; 0: everything may. One load of host memory when nothing is wrong. */
+	int (*chain_busy)(void *dev, void *dev_queue);
+	/* Looks after an unfinished chain: when it was interrupted and may_run, launches the
+	 * missing blocks; with force, such that no lease interrupts them. Serialized by the caller
+	 * (issue lock). Nanoseconds until it wants to be called again, UINT64_MAX when it is
+	 * finished. */
+	uint64_t (*chain_step)(void *dev, void *dev_queue, bool may_run, bool force);
+
+	/* optional: says on every flag page of that GPU (device ordinal) that this process's work
+	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,
+	 * about 200 ns a page: the request path calls it. */
+	void (*lease)(void *dev, uint32_t gpu, uint64_t until_ns);
+	/* optional: time slice of the contexts of that GPU in microseconds, 0 the device's own.
+	 * Takes milliseconds. 0 or -errno. */
+	int (*slice)(void *dev, uint32_t gpu, uint32_t slice_us);
 };
 
 #endif

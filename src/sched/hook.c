@@ -153,6 +153,11 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->inflight = ACC_COUNT(inflight);
 	c->level = GBPF_LEVEL_HOLD;
 	c->split_blocks = 0;
+	c->block_ns = 0;
+	c->lc_next_ns = UINT64_MAX;
+	c->deadline_ns = 0;
+	c->block_ok = l->block_ok;
+	c->lane = GBPF_LANE_PROCESS;
 }
 
 void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,

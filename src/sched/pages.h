@@ -34,7 +34,9 @@ struct sched_board {
 		uint32_t seq;	      /* futex word: grows whenever open falls to 0 */
 		uint64_t opened_ns;   /* when the newest was opened, monotonic */
 		uint64_t last_end_ns; /* when open last fell to 0; 0: never */
-		uint64_t reserved[5];
+		uint64_t next_ns;     /* when the next request is announced for; 0: not */
+		uint64_t deadline_ns; /* of the open or announced request; 0: none */
+		uint64_t reserved[3];
 	} gpu[SCHED_MAX_GPUS];
 };
 
@@ -89,6 +91,15 @@ struct sched_stats {
 					prepared here */
 	/* By hook number, of notes_version in this process: calls in which something failed. */
 	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES];
+	uint64_t block_launches; /* at block level, */
+	uint64_t interruptions;	 /* how often one was stopped between blocks, */
+	uint64_t forced;	 /* relaunched so that no lease stops it, after the hold limit */
+	uint64_t hints, wrong_hints; /* requests announced; those that did not come */
+	uint64_t syncs;		     /* synchronizations inside requests */
+	uint64_t bytes, threads;     /* moved by copies and memsets; blocks times block size */
+	uint32_t lane, levels;	     /* GBPF_LANE_*; a bit for each GBPF_LEVEL_* that can be had */
+	uint8_t kernel_block[SCHED_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
+	uint64_t kernel_block_ns[SCHED_KERNELS]; /* learned duration of one block; 0: not known */
 };
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");

@@ -100,11 +100,14 @@ struct sched_launch {
 	uint64_t blocks, bytes;
 	uint32_t kind, flags; /* GBPF_KIND_*, GBPF_F_* */
 	uint32_t threads, smem_bytes;
+	bool block_ok; /* the device could run it at block level; see level below */
 	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
 			  never held */
 	/* filled by sched_submit, read by sched_submitted */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
+	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
+	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
 	uint8_t phase;
 };
 
@@ -136,6 +139,8 @@ struct sched_call {
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */
+	bool chains;	/* may follow an unfinished chain: run launches at block level when
+			   launch.level says so, and only then */
 };
 void sched_defer(struct sched_queue *q, struct sched_call *c); /* takes c */
 /* True while calls of this queue are waiting: whatever is ordered behind them must be deferred or
@@ -161,6 +166,16 @@ static inline bool sched_idle(const struct sched *s)
 {
 	return !load_relaxed(&((const struct sched_shared *)(const void *)s)->active);
 }
+
+/* ---- announcements (gbpf_hint, GBPF_HINT, learned) ---- */
+
+/* This process's next request on that GPU (device ordinal) comes at at_ns and should have ended by
+ * deadline_ns (monotonic both; 0: not known). Announced on the board; leases are raised ahead, and
+ * taken back when the request has not come by some milliseconds after. -EINVAL: in the past or more
+ * than 10 s ahead; -EPERM: no latency queue here. Any thread. */
+int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
+/* The lane in which the process runs: set once, before launches. */
+void sched_set_lane(struct sched *s, uint32_t lane);
 
 /* fork: the child has no agent and no session; it passes everything through. */
 void sched_after_fork_child(struct sched *s);

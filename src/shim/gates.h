@@ -55,6 +55,9 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 	l->kind = kind;
 	l->flags = l->threads = l->smem_bytes = 0;
 	l->may_hold = true;
+	l->block_ok = false;
+	l->piece_blocks = 0;
+	l->level = 0;
 	l->version = l->est_ns = l->held_ns = l->begin_ns = 0;
 	l->sample.event = NULL;
 	l->phase = 0;

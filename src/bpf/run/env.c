@@ -40,6 +40,32 @@ HELPER(gbpf_tenant_weight)
 	return (uint64_t)(int64_t)env->tenants->weight(env->tenants->ctx, (uint32_t)a1);
 }
 
+HELPER(gbpf_tenant_stat)
+{
+	if (!env->tenants || !env->tenants->stat || a1 > UINT32_MAX || a2 > UINT32_MAX) {
+		return 0;
+	}
+	return env->tenants->stat(env->tenants->ctx, (uint32_t)a1, (uint32_t)a2);
+}
+
+HELPER(gbpf_slice_set)
+{
+	if (!env->tenants || !env->tenants->slice_set || a1 > UINT32_MAX || a2 > UINT32_MAX) {
+		return (uint64_t)-ENOENT;
+	}
+	return (uint64_t)(int64_t)env->tenants->slice_set(env->tenants->ctx, (uint32_t)a1,
+							  (uint32_t)a2);
+}
+
+HELPER(gbpf_preempt_now)
+{
+	if (!env->tenants || !env->tenants->preempt_now || a1 > UINT32_MAX || a2 > UINT32_MAX) {
+		return (uint64_t)-ENOENT;
+	}
+	return (uint64_t)(int64_t)env->tenants->preempt_now(env->tenants->ctx, (uint32_t)a1,
+							    (uint32_t)a2);
+}
+
 HELPER(gbpf_note)
 {
 	if (a1 >= EBPF_NOTES) {

@@ -35,8 +35,12 @@ uint64_t ebpf_call_back(uint64_t fn, uint64_t a1, uint64_t a2, uint64_t a3, uint
 struct ebpf_tenant_ops {
 	/* Base of the tenant's TENANT region of this version, or NULL. */
 	void *(*region)(void *ctx, uint32_t tenant);
-	int (*class_id)(void *ctx, uint32_t tenant); /* or -ENOENT */
-	int (*weight)(void *ctx, uint32_t tenant);   /* or -ENOENT */
+	int (*class_id)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
+	int (*weight)(void *ctx, uint32_t tenant);		     /* or -ENOENT */
+	uint64_t (*stat)(void *ctx, uint32_t tenant, uint32_t what); /* GBPF_STAT_*; 0: none */
+	/* Both only note what is wanted; it is done soon. 0 or -errno. */
+	int (*slice_set)(void *ctx, uint32_t tenant, uint32_t slice_us);
+	int (*preempt_now)(void *ctx, uint32_t tenant, uint32_t level);
 	void *ctx;
 };
 
