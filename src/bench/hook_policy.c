@@ -72,7 +72,7 @@ static int tenant_weight(void *ctx, uint32_t tenant)
 /* Plays gbpfd: admits the tenant and ticks, so that the maps hold what they hold in use. */
 static int prime(struct place *pl, int image_fd)
 {
-	struct ebpf_tenant_ops ops = { tenant_region, tenant_class, tenant_weight, pl };
+	struct ebpf_tenant_ops ops = { tenant_region, tenant_class, tenant_weight, .ctx = pl };
 	struct ebpf_policy *p = malloc(sizeof(*p));
 	struct gbpf_admit_ctx admit = { .tenant = HOOK_TENANT,
 					.class_id = GBPF_CLASS_BATCH,

@@ -62,7 +62,7 @@ int policy_place_open(struct policy_place *pl, const struct ebpf_built *b, unsig
 		policy_place_close(pl);
 		return err;
 	}
-	pl->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, pl };
+	pl->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, .ctx = pl };
 	pl->p.env.tenants = &pl->ops;
 	pl->p.env.random_state = 1;
 	return 0;

@@ -72,7 +72,10 @@ static int open_instance(struct live *l)
 		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON,
 				       l->run.region[EBPF_REGION_DAEMON]);
 	}
-	l->ops = (struct ebpf_tenant_ops){ tenant_region, tenant_class, tenant_weight, l };
+	l->ops = (struct ebpf_tenant_ops){ .region = tenant_region,
+					   .class_id = tenant_class,
+					   .weight = tenant_weight,
+					   .ctx = l };
 	l->run.env.tenants = &l->ops;
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }

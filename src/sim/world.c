@@ -121,7 +121,7 @@ static int open_all(struct sim_world *w)
 		ebpf_built_init_region(&w->built, EBPF_REGION_DAEMON,
 				       w->daemon.policy->region[EBPF_REGION_DAEMON]);
 	}
-	w->ops = (struct ebpf_tenant_ops){ region_of, class_of, weight_of, w };
+	w->ops = (struct ebpf_tenant_ops){ region_of, class_of, weight_of, .ctx = w };
 	w->daemon.policy->env.tenants = &w->ops;
 	return 0;
 }
