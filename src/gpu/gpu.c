@@ -10,31 +10,13 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
+#include "gpu/gpu_int.h"
 
-#define MAX_CONTEXTS 256u
-
-struct context;
-
-struct event {
+struct gpu_event {
 	CUevent event;
-	struct context *home;
+	struct gpu_context *home;
 	uint64_t generation;
-	struct event *next;
-};
-
-struct context {
-	CUcontext ctx;		/* NULL: free entry */
-	uint64_t generation;	/* grows when the context ends */
-	struct event *returned; /* pushed by any thread */
-	uint32_t take_lock;	/* tried, never waited for */
-	struct event *ready;	/* under take_lock */
-};
-
-struct gpu_device {
-	const struct cuabi_table *real; /* borrowed */
-	pthread_mutex_t lock;		/* new entries, ended contexts */
-	uint32_t n_contexts;
-	struct context contexts[MAX_CONTEXTS];
+	struct gpu_event *next;
 };
 
 static TLS_FAST char thread_mark;
@@ -59,14 +41,14 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
 
 /* ---- pools ---- */
 
-static void push(struct context *c, struct event *e)
+static void push(struct gpu_context *c, struct gpu_event *e)
 {
 	e->next = load_relaxed(&c->returned);
 	while (!cas_acqrel(&c->returned, &e->next, e)) {
 	}
 }
 
-static bool try_take_lock(struct context *c)
+static bool try_take_lock(struct gpu_context *c)
 {
 	for (int tries = 0; tries < 100; tries++) {
 		if (!load_relaxed(&c->take_lock) && !xchg_acqrel(&c->take_lock, 1u)) {
@@ -79,9 +61,10 @@ static bool try_take_lock(struct context *c)
 
 /* One thread at a time takes, so no list is read that another takes apart. The lock is held. NULL:
  * make a new one. */
-static struct event *pop(struct context *c)
+static struct gpu_event *pop(struct gpu_context *c)
 {
-	struct event *e = c->ready ? c->ready : xchg_acqrel(&c->returned, (struct event *)NULL);
+	struct gpu_event *e =
+		c->ready ? c->ready : xchg_acqrel(&c->returned, (struct gpu_event *)NULL);
 
 	c->ready = e ? e->next : NULL;
 	return e;
@@ -89,9 +72,9 @@ static struct event *pop(struct context *c)
 
 /* Those that lie in `ready` of a context that ended are told by their generation and freed by take.
  */
-static void free_returned(struct context *c)
+static void free_returned(struct gpu_context *c)
 {
-	struct event *e = xchg_acqrel(&c->returned, (struct event *)NULL), *next;
+	struct gpu_event *e = xchg_acqrel(&c->returned, (struct gpu_event *)NULL), *next;
 
 	for (; e; e = next) {
 		next = e->next;
@@ -105,7 +88,7 @@ void gpu_device_destroy(struct gpu_device *d)
 		return;
 	}
 	for (uint32_t i = 0; i < d->n_contexts; i++) {
-		struct context *c = &d->contexts[i];
+		struct gpu_context *c = &d->contexts[i];
 
 		free_returned(c);
 		c->returned = c->ready;
@@ -115,7 +98,7 @@ void gpu_device_destroy(struct gpu_device *d)
 	free(d);
 }
 
-static struct context *find(struct gpu_device *d, CUcontext ctx)
+static struct gpu_context *find(struct gpu_device *d, CUcontext ctx)
 {
 	uint32_t n = load_acquire(&d->n_contexts);
 
@@ -127,9 +110,9 @@ static struct context *find(struct gpu_device *d, CUcontext ctx)
 	return NULL;
 }
 
-static struct context *find_or_add(struct gpu_device *d, CUcontext ctx)
+static struct gpu_context *find_or_add(struct gpu_device *d, CUcontext ctx)
 {
-	struct context *c = find(d, ctx);
+	struct gpu_context *c = find(d, ctx);
 	uint32_t i;
 
 	if (c) {
@@ -137,7 +120,7 @@ static struct context *find_or_add(struct gpu_device *d, CUcontext ctx)
 	}
 	pthread_mutex_lock(&d->lock);
 	c = find(d, ctx);
-	for (i = 0; !c && i < MAX_CONTEXTS; i++) {
+	for (i = 0; !c && i < GPU_MAX_CONTEXTS; i++) {
 		if (!d->contexts[i].ctx) {
 			c = &d->contexts[i];
 			store_release(&c->ctx, ctx);
@@ -150,7 +133,7 @@ static struct context *find_or_add(struct gpu_device *d, CUcontext ctx)
 
 void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 {
-	struct context *c;
+	struct gpu_context *c;
 
 	pthread_mutex_lock(&d->lock);
 	c = find(d, ctx);
@@ -164,9 +147,7 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 
 /* ---- operations ---- */
 
-/* The context is current between these two; threads of the application mostly have it current
- * already. */
-static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
+int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 {
 	CUcontext now = NULL;
 
@@ -181,7 +162,7 @@ static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 	return 0;
 }
 
-static void leave(struct gpu_device *d, bool pushed)
+void gpu_leave(struct gpu_device *d, bool pushed)
 {
 	CUcontext popped;
 
@@ -205,9 +186,9 @@ static bool foreign(const struct gpu_queue *q)
 	return q->home && q->home != gpu_thread();
 }
 
-static struct event *make(struct gpu_device *d, struct context *c)
+static struct gpu_event *make(struct gpu_device *d, struct gpu_context *c)
 {
-	struct event *e = calloc(1, sizeof(*e));
+	struct gpu_event *e = calloc(1, sizeof(*e));
 
 	if (!e) {
 		return NULL;
@@ -221,10 +202,10 @@ static struct event *make(struct gpu_device *d, struct context *c)
 	return e;
 }
 
-static struct event *take(struct gpu_device *d, CUcontext ctx)
+static struct gpu_event *take(struct gpu_device *d, CUcontext ctx)
 {
-	struct context *c = find_or_add(d, ctx);
-	struct event *e;
+	struct gpu_context *c = find_or_add(d, ctx);
+	struct gpu_event *e;
 
 	if (!c || !try_take_lock(c)) {
 		return NULL;
@@ -236,7 +217,7 @@ static struct event *take(struct gpu_device *d, CUcontext ctx)
 	return e ? e : make(d, c);
 }
 
-static void give_back(struct event *e)
+static void give_back(struct gpu_event *e)
 {
 	if (e->generation != load_acquire(&e->home->generation)) {
 		free(e);
@@ -249,14 +230,14 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 {
 	const struct gpu_queue *q = dev_queue;
 	struct gpu_device *d = dev;
-	struct event *e;
+	struct gpu_event *e;
 	bool pushed;
 	int err;
 
 	if (foreign(q)) {
 		return -EAGAIN;
 	}
-	err = enter(d, q->ctx, &pushed);
+	err = gpu_enter(d, q->ctx, &pushed);
 	if (err) {
 		return err;
 	}
@@ -269,7 +250,7 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	} else {
 		m->event = e;
 	}
-	leave(d, pushed);
+	gpu_leave(d, pushed);
 	return err;
 }
 
@@ -279,25 +260,25 @@ static int status(CUresult r)
 }
 
 /* Like enter, for the context of an event; -EIO when that has ended. */
-static int enter_event(struct gpu_device *d, const struct event *e, bool *ret_pushed)
+static int enter_event(struct gpu_device *d, const struct gpu_event *e, bool *ret_pushed)
 {
 	CUcontext ctx = load_acquire(&e->home->ctx);
 
 	return ctx && e->generation == load_acquire(&e->home->generation)
-		       ? enter(d, ctx, ret_pushed)
+		       ? gpu_enter(d, ctx, ret_pushed)
 		       : -EIO;
 }
 
 static int mark_done(void *dev, const struct sched_marker *m)
 {
-	const struct event *e = m->event;
+	const struct gpu_event *e = m->event;
 	struct gpu_device *d = dev;
 	bool pushed;
 	int ret = enter_event(d, e, &pushed);
 
 	if (ret == 0) {
 		ret = status(d->real->cuEventQuery(e->event));
-		leave(d, pushed);
+		gpu_leave(d, pushed);
 	}
 	return ret;
 }
@@ -305,7 +286,7 @@ static int mark_done(void *dev, const struct sched_marker *m)
 static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 			    const struct sched_marker *to)
 {
-	const struct event *a = from->event, *b = to->event;
+	const struct gpu_event *a = from->event, *b = to->event;
 	struct gpu_device *d = dev;
 	float ms = -1;
 	bool pushed;
@@ -316,7 +297,7 @@ static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 	if (d->real->cuEventElapsedTime(&ms, a->event, b->event) != CUDA_SUCCESS) {
 		ms = -1;
 	}
-	leave(d, pushed);
+	gpu_leave(d, pushed);
 	return ms >= 0 && ms < 1e9f ? (int64_t)((double)ms * 1e6) : -EIO;
 }
 
@@ -338,12 +319,12 @@ static int queue_idle(void *dev, void *dev_queue)
 	if (foreign(q)) {
 		return -EAGAIN;
 	}
-	ret = enter(d, q->ctx, &pushed);
+	ret = gpu_enter(d, q->ctx, &pushed);
 	if (ret) {
 		return ret;
 	}
 	ret = capturing(d, q) ? -EAGAIN : status(d->real->cuStreamQuery(q->stream));
-	leave(d, pushed);
+	gpu_leave(d, pushed);
 	return ret;
 }
 

@@ -1,0 +1,36 @@
+/* What the files of this room share: the device, and calls with a context made current. */
+#ifndef GBPF_GPU_GPU_INT_H
+#define GBPF_GPU_GPU_INT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "gpu/gpu.h"
+
+#define GPU_MAX_CONTEXTS 256u
+
+struct gpu_event;
+
+struct gpu_context {
+	CUcontext ctx;		    /* NULL: free entry */
+	uint64_t generation;	    /* grows when the context ends */
+	struct gpu_event *returned; /* pushed by any thread */
+	uint32_t take_lock;	    /* tried, never waited for */
+	struct gpu_event *ready;    /* under take_lock */
+};
+
+struct gpu_device {
+	const struct cuabi_table *real; /* borrowed */
+	struct gpu_chains *chains;	/* chain.c's; NULL: none yet */
+	pthread_mutex_t lock;		/* new entries, ended contexts, flag_why */
+	char flag_why[160];		/* flag.c's */
+	uint32_t n_contexts;
+	struct gpu_context contexts[GPU_MAX_CONTEXTS];
+};
+
+/* The context is current between these two; threads of the application mostly have it current
+ * already. 0 or -EIO. */
+int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed);
+void gpu_leave(struct gpu_device *d, bool pushed);
+
+#endif
