@@ -65,6 +65,9 @@ static void fill_submit(struct gbpf_submit_ctx *c, unsigned i)
 	c->class_id = i % 4 == 3 ? GBPF_CLASS_LATENCY : GBPF_CLASS_BATCH;
 	c->weight = 100;
 	c->threads = 256;
+	c->lc_next_ns = UINT64_MAX;
+	c->block_ok = i % 2;
+	c->block_ns = c->block_ok ? 2000 : 0;
 }
 
 static void fill(union context *c, unsigned hook, unsigned i)

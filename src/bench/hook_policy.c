@@ -76,7 +76,10 @@ static int prime(struct place *pl, int image_fd)
 	struct ebpf_policy *p = malloc(sizeof(*p));
 	struct gbpf_admit_ctx admit = { .tenant = HOOK_TENANT,
 					.class_id = GBPF_CLASS_BATCH,
-					.weight = 100 };
+					.weight = 100,
+					.lanes = 1u << GBPF_LANE_PROCESS,
+					.sm_percent = 100,
+					.cpu_weight = 100 };
 	int fds[EBPF_REGIONS] = { pl->fd[EBPF_REGION_GLOBAL], -1, -1 };
 	int err = p ? ebpf_policy_open(p, image_fd, fds, EBPF_OPEN_DAEMON) : -ENOMEM;
 

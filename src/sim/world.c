@@ -10,6 +10,9 @@
 #include "base/shm.h"
 #include "sim/sim_int.h"
 
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
 static uint64_t now_ns;
 
 uint64_t sim_now(void)
@@ -231,6 +234,11 @@ void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const str
 	memset(ctx, 0, SIM_CTX_BYTES);
 	put(h, ctx, "now_ns", sim_now());
 	put(h, ctx, "lc_idle_ns", UINT64_MAX);
+	put(h, ctx, "lc_next_ns", UINT64_MAX);
+	put(h, ctx, "lanes", 1u << GBPF_LANE_PROCESS);
+	put(h, ctx, "sm_percent", 100);
+	put(h, ctx, "cpu_weight", 100);
+	put(h, ctx, "tried", GBPF_LEVEL_NONE);
 	put(h, ctx, "count", 1);
 	put(h, ctx, "linger_ns", 200000);
 	put(h, ctx, "blocks", 1);
