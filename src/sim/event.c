@@ -1,4 +1,4 @@
-/* Tenants, and events: a hook's program runs for one of them with the fields that the scenario
+/* Events: a hook's program runs, for a tenant or for gbpfd, with the fields that the scenario
  * names. */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,137 +9,7 @@
 #include "base/nearest.h"
 #include "sim/sim_int.h"
 
-#define MAX_NUMBER_OF_TENANTS 1024u
-
-int sim_take_name(struct sim *s, char out[SIM_NAME_BYTES], const char *what)
-{
-	size_t len;
-
-	sim_blanks(s);
-	len = sim_word(s);
-	if (!len || len >= SIM_NAME_BYTES) {
-		return sim_wrong(s, s->at, NULL, "here the name of a %s is needed", what);
-	}
-	memcpy(out, s->at, len);
-	out[len] = 0;
-	s->at += len;
-	return 0;
-}
-
-/* name=value pairs to the end of the line. */
-struct pair {
-	char name[SIM_NAME_BYTES];
-	const char *at, *value_at;
-	struct sim_value value;
-};
-
-static int next_pair(struct sim *s, struct pair *p)
-{
-	int err;
-
-	sim_blanks(s);
-	p->at = s->at;
-	err = sim_take_name(s, p->name, "field");
-	if (err) {
-		return err;
-	}
-	if (!sim_take(s, "=")) {
-		return sim_wrong(s, s->at, NULL, "here '=' is needed: %s=VALUE", p->name);
-	}
-	sim_blanks(s);
-	p->value_at = s->at;
-	return sim_expression(s, p->name, &p->value);
-}
-
-static uint32_t free_number(const struct sim_world *w)
-{
-	uint32_t n = 0;
-
-	for (unsigned i = 0; i < w->n_tenants; i++) {
-		if (w->tenant[i].number == n) {
-			n++;
-			i = (unsigned)-1; /* look again for the next one */
-		}
-	}
-	return n;
-}
-
-static int set_tenant(struct sim *s, struct sim_tenant *t, const struct pair *p)
-{
-	const struct {
-		const char *name;
-		uint32_t *field;
-		uint64_t min, max;
-	} fields[] = { { "class", &t->class_id, 0, 2 },
-		       { "weight", &t->weight, 1, 10000 },
-		       { "number", &t->number, 0, MAX_NUMBER_OF_TENANTS - 1 },
-		       { "uid", &t->uid, 0, UINT32_MAX },
-		       { "pid", &t->pid, 0, UINT32_MAX } };
-	struct nearest n;
-	char hint[80];
-
-	nearest_init(&n, p->name);
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		nearest_offer(&n, fields[i].name);
-		if (strcmp(fields[i].name, p->name) != 0) {
-			continue;
-		}
-		if (p->value.v < fields[i].min || p->value.v > fields[i].max) {
-			return sim_wrong(s, p->value_at, NULL, "not from %" PRIu64 " to %" PRIu64,
-					 fields[i].min, fields[i].max);
-		}
-		*fields[i].field = (uint32_t)p->value.v;
-		return 0;
-	}
-	snprintf(hint, sizeof(hint), "Did you mean '%s'?",
-		 nearest_best(&n) ? nearest_best(&n) : "class");
-	return sim_wrong(s, p->at, hint, "a tenant has no '%s'", p->name);
-}
-
-int sim_tenant_statement(struct sim *s)
-{
-	struct sim_world *w = &s->world;
-	struct sim_tenant *t = &w->tenant[w->n_tenants];
-	const char *at;
-	struct pair p;
-	int err;
-
-	sim_blanks(s);
-	at = s->at;
-	if (w->n_tenants == SIM_MAX_TENANTS) {
-		return sim_wrong(s, at, NULL, "more than %u tenants", SIM_MAX_TENANTS);
-	}
-	*t = (struct sim_tenant){ .class_id = 1, .weight = 100, .in.fd = -1 };
-	t->number = free_number(w);
-	t->pid = 1000 + t->number;
-	err = sim_take_name(s, t->name, "tenant");
-	if (!err && sim_world_tenant(w, t->name, strlen(t->name))) {
-		err = sim_wrong(s, at, NULL, "there is a tenant '%s' already", t->name);
-	}
-	while (!err && (sim_blanks(s), *s->at)) {
-		err = next_pair(s, &p);
-		err = err ? err : set_tenant(s, t, &p);
-	}
-	for (unsigned i = 0; !err && i < w->n_tenants; i++) {
-		if (w->tenant[i].number == t->number) {
-			err = sim_wrong(s, at, NULL, "tenant '%s' has the number %u already",
-					w->tenant[i].name, t->number);
-		}
-	}
-	if (err) {
-		return err;
-	}
-	if (s->dry) {
-		w->n_tenants++;
-		return 0;
-	}
-	err = sim_world_add(w, t);
-	return err ? report_set(s->r, err, "memory", "tenant '%s' cannot be made: %s", t->name,
-				strerror(-err))
-		   : 0;
-}
-
-static int unknown_field(struct sim *s, const struct sim_hook *h, const struct pair *p)
+static int unknown_field(struct sim *s, const struct sim_hook *h, const struct sim_pair *p)
 {
 	struct nearest n;
 	char hint[80];
@@ -227,8 +97,8 @@ static int event_fields(struct sim *s, const struct sim_hook *h)
 {
 	while (sim_blanks(s), *s->at) {
 		const struct sim_field *f;
-		struct pair p;
-		int err = next_pair(s, &p);
+		struct sim_pair p;
+		int err = sim_next_pair(s, &p);
 
 		if (err) {
 			return err;
@@ -255,6 +125,18 @@ static void take_admitted(struct sim *s, struct sim_tenant *t)
 	t->class_id = (uint32_t)sim_field_get(f, s->last.ctx);
 	f = sim_field_named(hook, "weight", 6);
 	t->weight = (uint32_t)sim_field_get(f, s->last.ctx);
+	f = sim_field_named(hook, "lane", 4);
+	t->lane = (uint32_t)sim_field_get(f, s->last.ctx);
+}
+
+/* admit and queue_create set a slice by their context. */
+static void take_slice(struct sim *s, struct sim_tenant *t)
+{
+	const struct sim_field *f = sim_field_named(s->last.hook->id, "slice_us", 8);
+
+	if (f && sim_field_get(f, s->last.ctx)) {
+		t->slice_us = (uint32_t)sim_field_get(f, s->last.ctx);
+	}
 }
 
 int sim_event(struct sim *s, const struct sim_hook *h)
@@ -280,6 +162,9 @@ int sim_event(struct sim *s, const struct sim_hook *h)
 	s->last.verdict = sim_world_run(&s->world, h, t, s->last.ctx);
 	if (strcmp(h->name, "admit") == 0 && s->last.filled && s->last.verdict == 0) {
 		take_admitted(s, t);
+	}
+	if (t) {
+		take_slice(s, t);
 	}
 	if (s->o->trace) {
 		trace(s, t, defaults, before);

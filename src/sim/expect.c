@@ -341,13 +341,65 @@ static int misspelt_verdict(struct sim *s, const char *at, size_t len)
 	return sim_wrong(s, at, hint, "%s has no verdict '%s'", s->last.hook->name, word);
 }
 
+/* A verdict's name at the place, or -ENOENT: something else is there, which stays. */
+static int take_verdict(struct sim *s, int64_t *ret)
+{
+	size_t len;
+	uint64_t v;
+	int err;
+
+	sim_blanks(s);
+	len = sim_word(s);
+	if (!len || !isupper((unsigned char)*s->at) ||
+	    (sim_constant(NULL, s->at, len, &v) && !sim_verdict_named(-1, s->at, len, ret))) {
+		return -ENOENT;
+	}
+	err = sim_need_decision(s, s->at);
+	if (err) {
+		return err;
+	}
+	if (!sim_verdict_named(s->last.hook->id, s->at, len, ret)) {
+		err = misspelt_verdict(s, s->at, len);
+		return err ? err : -ENOENT;
+	}
+	s->at += len;
+	return 0;
+}
+
+int sim_condition(struct sim *s, bool *ret)
+{
+	bool negated = sim_take_word(s, "not");
+	struct sim_value have, want;
+	enum sim_compare c;
+	int64_t verdict;
+	int err = take_verdict(s, &verdict);
+
+	if (err != -ENOENT) {
+		*ret = !err && (s->last.verdict == verdict) != negated;
+		return err;
+	}
+	if (negated) {
+		return sim_wrong(s, s->at, NULL, "after 'not' comes a verdict");
+	}
+	err = sim_expression(s, NULL, &have);
+	if (err) {
+		return err;
+	}
+	c = sim_comparison(s);
+	if (c == SIM_NONE) {
+		return sim_wrong(s, s->at, NULL,
+				 "here a comparison is needed: ==, !=, <, <=, >, >=");
+	}
+	err = sim_expression(s, NULL, &want);
+	*ret = !err && sim_holds(c, have, want);
+	return err;
+}
+
 int sim_expect(struct sim *s)
 {
 	const char *at;
 	int64_t verdict;
 	bool negated;
-	size_t len;
-	uint64_t v;
 	int err;
 
 	sim_blanks(s);
@@ -359,19 +411,9 @@ int sim_expect(struct sim *s)
 		return sim_expect_ring(s, at);
 	}
 	negated = sim_take_word(s, "not");
-	sim_blanks(s);
-	len = sim_word(s);
-	if (len && isupper((unsigned char)*s->at) &&
-	    (!sim_constant(NULL, s->at, len, &v) || sim_verdict_named(-1, s->at, len, &verdict))) {
-		err = sim_need_decision(s, at);
-		if (!err && sim_verdict_named(s->last.hook->id, s->at, len, &verdict)) {
-			s->at += len;
-			return expect_verdict(s, at, verdict, negated);
-		}
-		err = err ? err : misspelt_verdict(s, s->at, len);
-		if (err) {
-			return err;
-		}
+	err = take_verdict(s, &verdict);
+	if (err != -ENOENT) {
+		return err ? err : expect_verdict(s, at, verdict, negated);
 	}
 	if (negated) {
 		return sim_wrong(s, s->at, NULL, "after 'not' comes a verdict");

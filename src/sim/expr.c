@@ -239,7 +239,11 @@ static bool enumerator(const struct sim *s, size_t len, struct sim_value *ret)
 static int named_value(struct sim *s, const char *field, struct sim_value *ret, int depth)
 {
 	size_t len = sim_word(s);
+	int err = 0;
 
+	if (sim_of_tenant(s, ret, &err) || sim_tenant_number(s, field, ret)) {
+		return err;
+	}
 	if (variable(s, len, ret) || sim_constant(field, s->at, len, &ret->v)) {
 		s->at += len;
 		return 0;

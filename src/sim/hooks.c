@@ -50,10 +50,13 @@ static const struct {
 	const char *name;
 	int verdict;
 } verdicts[] = {
-	{ HOOK_admit, "ADMIT", GBPF_ADMIT },   { HOOK_admit, "QUEUE", GBPF_QUEUE },
-	{ HOOK_admit, "REJECT", GBPF_REJECT }, { HOOK_submit, "GO", GBPF_GO },
-	{ HOOK_submit, "HOLD", GBPF_HOLD },    { HOOK_submit, "DEFER", GBPF_DEFER },
-	{ HOOK_submit, "SPLIT", GBPF_SPLIT },
+	{ HOOK_admit, "ADMIT", GBPF_ADMIT },	     { HOOK_admit, "QUEUE", GBPF_QUEUE },
+	{ HOOK_admit, "REJECT", GBPF_REJECT },	     { HOOK_submit, "GO", GBPF_GO },
+	{ HOOK_submit, "HOLD", GBPF_HOLD },	     { HOOK_submit, "DEFER", GBPF_DEFER },
+	{ HOOK_submit, "SPLIT", GBPF_SPLIT },	     { HOOK_preempt, "HOLD", GBPF_LEVEL_HOLD },
+	{ HOOK_preempt, "DRAIN", GBPF_LEVEL_DRAIN }, { HOOK_preempt, "BLOCK", GBPF_LEVEL_BLOCK },
+	{ HOOK_preempt, "SLICE", GBPF_LEVEL_SLICE }, { HOOK_preempt, "OFF", GBPF_LEVEL_OFF },
+	{ HOOK_preempt, "END", GBPF_LEVEL_END },     { HOOK_preempt, "NONE", GBPF_LEVEL_NONE },
 };
 
 static const struct {
@@ -68,7 +71,8 @@ static const struct {
 static const struct {
 	const char *field, *prefix;
 } prefixes[] = { { "class_id", "CLASS_" }, { "class", "CLASS_" }, { "kind", "KIND_" },
-		 { "level", "LEVEL_" },	   { "flags", "F_" },	  { "reason", "EXIT_" } };
+		 { "level", "LEVEL_" },	   { "flags", "F_" },	  { "reason", "EXIT_" },
+		 { "tried", "LEVEL_" },	   { "lane", "LANE_" },	  { "stat", "STAT_" } };
 
 static bool same(const char *known, const char *name, size_t len)
 {

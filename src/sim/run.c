@@ -108,10 +108,27 @@ static int do_repeat(struct sim *s)
 	return err;
 }
 
+static int do_if(struct sim *s)
+{
+	uint32_t first = s->line, last = s->lines[first].partner;
+	bool holds = false;
+	int err = sim_condition(s, &holds);
+
+	if (!err && !sim_take(s, "{")) {
+		err = sim_wrong(s, s->at, NULL, "it is written: if CONDITION {");
+	}
+	err = err ? err : sim_end(s);
+	if (!err && (holds || s->dry)) {
+		err = run_block(s, first + 1, last);
+	}
+	s->line = last;
+	return err;
+}
+
 static int unknown_statement(struct sim *s)
 {
-	static const char *const words[] = { "tenant", "expect", "repeat", "wait",
-					     "at",     "let",	 "seed",   "set" };
+	static const char *const words[] = { "tenant", "expect", "repeat", "if",   "stat",
+					     "wait",   "at",	 "let",	   "seed", "set" };
 	struct nearest n;
 	char word[64], hint[120];
 
@@ -127,7 +144,8 @@ static int unknown_statement(struct sim *s)
 		snprintf(hint, sizeof(hint), "Did you mean '%s'?", nearest_best(&n));
 	} else {
 		snprintf(hint, sizeof(hint),
-			 "A line begins with tenant, expect, repeat, wait, at, let, seed, set, or "
+			 "A line begins with tenant, stat, expect, repeat, if, wait, at, let, "
+			 "seed, set, or "
 			 "the name of a hook");
 	}
 	return sim_wrong(s, s->at, hint, "there is no statement '%s'", word);
@@ -141,6 +159,9 @@ static int statement(struct sim *s)
 	if (sim_take_word(s, "repeat")) {
 		return do_repeat(s);
 	}
+	if (sim_take_word(s, "if")) {
+		return do_if(s);
+	}
 	h = sim_hook_named(s->at, sim_word(s));
 	if (h) {
 		s->at += sim_word(s);
@@ -149,6 +170,8 @@ static int statement(struct sim *s)
 		err = sim_expect(s);
 	} else if (sim_take_word(s, "tenant")) {
 		err = sim_tenant_statement(s);
+	} else if (sim_take_word(s, "stat")) {
+		err = sim_stat_statement(s);
 	} else if (sim_take_word(s, "wait")) {
 		err = do_time(s, false);
 	} else if (sim_take_word(s, "at")) {

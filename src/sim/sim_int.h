@@ -12,8 +12,9 @@
 #define SIM_MAX_LINES 100000u
 #define SIM_MAX_STEPS 10000000u /* statements that one run executes */
 #define SIM_MAX_RECORDS 100000u /* of ring buffers, that nobody has looked at */
-#define SIM_MAX_DEPTH 8u	/* of loops in loops */
+#define SIM_MAX_DEPTH 8u	/* of blocks in blocks */
 #define SIM_NAME_BYTES 32u
+#define SIM_STATS 32u /* numbers of GBPF_STAT_* are below */
 #define SIM_START_NS UINT64_C(1000000000)
 
 /* ---- the policy's instances: gbpfd's and one for each tenant ---- */
@@ -26,7 +27,9 @@ struct sim_instance {
 
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
-	uint32_t number, class_id, weight, uid, pid;
+	uint32_t number, class_id, weight, uid, pid, lane;
+	uint32_t slice_us, level; /* what the policy set last; 0 and GBPF_LEVEL_NONE: nothing */
+	uint64_t stat[SIM_STATS]; /* by GBPF_STAT_* */
 	struct sim_instance in;
 };
 
@@ -155,13 +158,29 @@ int sim_place_number(struct sim *s, const char *at, const struct sim_place *p,
 		     struct sim_value *ret);
 void sim_place_print(struct sim *s, const struct sim_place *p, struct buf *out);
 
-/* event.c: statements, after their first word. */
+/* tenant.c */
+struct sim_pair { /* name=value */
+	char name[SIM_NAME_BYTES];
+	const char *at, *value_at;
+	struct sim_value value;
+};
 int sim_take_name(struct sim *s, char out[SIM_NAME_BYTES], const char *what);
+int sim_next_pair(struct sim *s, struct sim_pair *p);
+/* Statements, after their first word. */
 int sim_tenant_statement(struct sim *s);
+int sim_stat_statement(struct sim *s);
+/* `slice_us of NAME`: what became of a tenant. False: the place is something else, and stays. */
+bool sim_of_tenant(struct sim *s, struct sim_value *ret, int *ret_err);
+/* A tenant's name as the value of a field that takes the number of one. */
+bool sim_tenant_number(struct sim *s, const char *field, struct sim_value *ret);
+
+/* event.c: an event, after its first word. */
 int sim_event(struct sim *s, const struct sim_hook *h);
 
 /* expect.c */
 int sim_expect(struct sim *s);
+/* `if ...`, up to the {: whether its block runs. */
+int sim_condition(struct sim *s, bool *ret);
 /* 0 when there was an event of a hook that the policy fills; else the error for at. */
 int sim_need_decision(struct sim *s, const char *at);
 /* With a unit when its name ends with _ns. */

@@ -58,7 +58,7 @@ static int split(struct sim *s)
 	return 0;
 }
 
-/* A block opens with `repeat ... {` at the end of a line and ends with a line `}`. */
+/* A block opens with `repeat ... {` or `if ... {` at the end of a line and ends with a line `}`. */
 static int match_blocks(struct sim *s)
 {
 	uint32_t open[SIM_MAX_DEPTH], depth = 0;
@@ -71,10 +71,11 @@ static int match_blocks(struct sim *s)
 			continue;
 		}
 		sim_text_open(s, i);
-		repeats = sim_take_word(s, "repeat") || sim_take_word(s, "for");
+		repeats = sim_take_word(s, "repeat") || sim_take_word(s, "for") ||
+			  sim_take_word(s, "if");
 		if (repeats && l->text[l->len - 1] == '{') {
 			if (depth == SIM_MAX_DEPTH) {
-				return sim_wrong(s, s->at, NULL, "more than %u loops in loops",
+				return sim_wrong(s, s->at, NULL, "more than %u blocks in blocks",
 						 SIM_MAX_DEPTH);
 			}
 			l->opens = true;

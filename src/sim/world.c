@@ -13,6 +13,13 @@
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"
 
+/* What can be done to a tenant of each lane, when a scenario says nothing else. */
+enum {
+	COMMON_LEVELS = 1u << GBPF_LEVEL_HOLD | 1u << GBPF_LEVEL_DRAIN | 1u << GBPF_LEVEL_BLOCK,
+	PROCESS_LEVELS = COMMON_LEVELS | 1u << GBPF_LEVEL_SLICE | 1u << GBPF_LEVEL_OFF,
+	SHARED_LEVELS = COMMON_LEVELS | 1u << GBPF_LEVEL_END
+};
+
 static uint64_t now_ns;
 
 uint64_t sim_now(void)
@@ -37,7 +44,7 @@ static void *region_of(void *ctx, uint32_t tenant)
 	return NULL;
 }
 
-static const struct sim_tenant *numbered(const struct sim_world *w, uint32_t number)
+static struct sim_tenant *numbered(struct sim_world *w, uint32_t number)
 {
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		if (w->tenant[i].number == number) {
@@ -59,6 +66,42 @@ static int weight_of(void *ctx, uint32_t tenant)
 	const struct sim_tenant *t = numbered(ctx, tenant);
 
 	return t ? (int)t->weight : -ENOENT;
+}
+
+static uint64_t stat_of(void *ctx, uint32_t tenant, uint32_t what)
+{
+	const struct sim_tenant *t = numbered(ctx, tenant);
+
+	if (!t || what >= SIM_STATS) {
+		return 0;
+	}
+	return what == GBPF_STAT_LANE ? t->lane : t->stat[what];
+}
+
+static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
+{
+	struct sim_tenant *t = numbered(ctx, tenant);
+
+	if (!t) {
+		return -ENOENT;
+	}
+	t->slice_us = slice_us;
+	return 0;
+}
+
+/* What gbpfd can do from outside; the other levels are the process's own. */
+static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
+{
+	struct sim_tenant *t = numbered(ctx, tenant);
+
+	if (!t) {
+		return -ENOENT;
+	}
+	if (level != GBPF_LEVEL_HOLD && level != GBPF_LEVEL_SLICE && level != GBPF_LEVEL_OFF) {
+		return -EINVAL;
+	}
+	t->level = level;
+	return 0;
 }
 
 static int make_region(const struct ebpf_built *b, enum ebpf_region region, int *fd, void **base)
@@ -124,7 +167,13 @@ static int open_all(struct sim_world *w)
 		ebpf_built_init_region(&w->built, EBPF_REGION_DAEMON,
 				       w->daemon.policy->region[EBPF_REGION_DAEMON]);
 	}
-	w->ops = (struct ebpf_tenant_ops){ region_of, class_of, weight_of, .ctx = w };
+	w->ops = (struct ebpf_tenant_ops){ .region = region_of,
+					   .class_id = class_of,
+					   .weight = weight_of,
+					   .stat = stat_of,
+					   .slice_set = slice_set,
+					   .preempt_now = preempt_now,
+					   .ctx = w };
 	w->daemon.policy->env.tenants = &w->ops;
 	return 0;
 }
@@ -209,23 +258,40 @@ static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t
 	put(h, ctx, "weight", t->weight);
 	put(h, ctx, "uid", t->uid);
 	put(h, ctx, "pid", t->pid);
+	put(h, ctx, "lane", t->lane);
+	put(h, ctx, "levels", t->lane == GBPF_LANE_SHARED ? SHARED_LEVELS : PROCESS_LEVELS);
 }
 
 static void world_defaults(const struct sim_world *w, const struct sim_hook *h, void *ctx)
 {
 	bool is_tick = strcmp(h->name, "tick") == 0;
-	uint32_t top = 0, latency = 0;
+	uint32_t top = 0, latency = 0, batch = 0;
 
 	for (unsigned i = 0; i < w->n_tenants; i++) {
 		top = MAX(top, w->tenant[i].number + 1);
-		latency += w->tenant[i].class_id == 0;
+		latency += w->tenant[i].class_id == GBPF_CLASS_LATENCY;
+		batch += w->tenant[i].class_id == GBPF_CLASS_BATCH;
 	}
 	put(h, ctx, "tenants", is_tick ? top : w->n_tenants ? w->n_tenants - 1 : 0);
 	put(h, ctx, "active", w->n_tenants);
 	put(h, ctx, "latency_tenants", latency);
+	put(h, ctx, "batch_tenants", batch);
 	put(h, ctx, "period_ns", sim_now() - w->last_tick_ns);
 	put(h, ctx, "epoch", w->ticks);
 	put(h, ctx, "version", 1);
+}
+
+/* Who asks is not among those that are admitted. */
+static void leave_out(const struct sim_hook *h, const struct sim_tenant *t, void *ctx)
+{
+	const char *name = t->class_id == GBPF_CLASS_LATENCY ? "latency_tenants"
+			   : t->class_id == GBPF_CLASS_BATCH ? "batch_tenants"
+							     : "";
+	const struct sim_field *f = sim_field_named(h->id, name, strlen(name));
+
+	if (f) {
+		sim_field_set(f, ctx, sim_field_get(f, ctx) - 1);
+	}
 }
 
 void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const struct sim_tenant *t,
@@ -246,15 +312,7 @@ void sim_world_defaults(struct sim_world *w, const struct sim_hook *h, const str
 	world_defaults(w, h, ctx);
 	if (t) {
 		tenant_defaults(h, t, ctx);
-		if (h->daemon && t->class_id == 0) {
-			const struct sim_field *f = sim_field_named(h->id, "latency_tenants",
-								    strlen("latency_tenants"));
-
-			/* Who asks is not among those that are admitted. */
-			if (f) {
-				sim_field_set(f, ctx, sim_field_get(f, ctx) - 1);
-			}
-		}
+		leave_out(h, t, ctx);
 	}
 	if (strcmp(h->name, "retire") == 0) {
 		put(h, ctx, "submit_version", 1);

@@ -235,3 +235,92 @@ wrong() {
 	[ "$status" -eq 4 ]
 	[[ "$output" == "✗ verdict.bpf.o: submit insn"* ]]
 }
+
+@test "conditions: only the block of one that holds runs" {
+	passes <<-'S'
+		tenant a
+		let n = 0
+		repeat 10 as i {
+			submit a inflight=i
+			if GO {
+				let n = n + 1
+			}
+			if not GO {
+				expect HOLD
+				if i % 2 == 1 {
+					let n = n + 100
+				}
+			}
+		}
+		expect n == 304
+	S
+	wrong 2 4 "nothing has happened yet" <<<$'tenant a\nif GO {\n}'
+	wrong 3 4 "Did you mean 'HOLD'" <<<$'tenant a\nsubmit a\nif HOLT {\n}'
+	wrong 2 10 "'{'" <<<$'tenant a\nif 1 == 1\n}'
+	wrong 2 1 "no end" <<<$'tenant a\nif 1 == 1 {\nsubmit a'
+}
+
+@test "lanes, levels, pieces: what admit, submit and preempt are told and leave" {
+	mv outside.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant web class=latency
+		tenant train class=batch
+		tenant crowd class=batch lane=shared
+		admit web
+		expect ADMIT lane=process sm_percent=100 slice_us=1000000 latency_tenants=0 batch_tenants=2 cpu_weight=100
+		admit train lanes=3
+		expect ADMIT lane=shared sm_percent=40 batch_tenants=1 latency_tenants=1
+		expect slice_us of train == 200
+		expect lane of train == LANE_SHARED
+		expect lane of web == LANE_PROCESS
+		submit train block_ok=1 block_ns=2us blocks=1000
+		expect SPLIT split_blocks=64 level=block lane=shared lc_next_ns=-1
+		submit train block_ok=1 block_ns=2us blocks=10
+		expect GO level=block
+		submit train block_ok=1 block_ns=80us
+		expect GO level=hold
+		submit train lc_next_ns=500us
+		expect HOLD
+		submit train deadline_ns=5ms
+		expect HOLD
+		preempt crowd for_tenant=web
+		expect NONE
+		preempt crowd for_tenant=web lane=process waited_ns=2ms
+		expect SLICE tried=none class_id=batch levels==39
+		preempt crowd for_tenant=web lane=process tried=slice
+		expect OFF
+		preempt crowd for_tenant=9 lane=process
+		expect NONE
+	S
+	wrong 2 22 "'nobody' is neither" <<<$'tenant a\npreempt a for_tenant=nobody'
+}
+
+@test "statistics are what the scenario says, and slices and stops what the policy asked for" {
+	mv outside.bpf.o p.bpf.o
+	passes <<-'S'
+		tenant web class=latency
+		tenant train class=batch lane=shared
+		stat train busy_ns=5ms open=1 deadline_ns=3s threads=77
+		expect level of train == LEVEL_NONE
+		expect slice_us of train == 0
+		tick
+		expect map seen[0] == 5ms
+		expect map seen[STAT_OPEN] == 1
+		expect map seen[STAT_DEADLINE_NS] == 3s
+		expect map seen[STAT_THREADS] == 77
+		expect map seen[STAT_LANE] == 1
+		expect slice_us of train == 1
+		expect level of train == LEVEL_OFF
+		expect level of web == LEVEL_NONE
+		stat train open=0
+		tick
+		expect level of train == LEVEL_HOLD
+		expect map seen[0] == 5ms
+		expect note 0 == 2
+		expect note 1 == 2
+		expect errors == 0
+	S
+	wrong 2 8 "there is no statistic 'bussy_ns'" "Did you mean 'busy_ns'" <<<$'tenant a\nstat a bussy_ns=1'
+	wrong 2 6 "there is no tenant 'b'" <<<$'tenant a\nstat b busy_ns=1'
+	wrong 2 20 "there is no tenant 'b'" <<<$'tenant a\nexpect slice_us of b == 1'
+}
