@@ -94,6 +94,7 @@ void gpu_device_destroy(struct gpu_device *d)
 		c->returned = c->ready;
 		free_returned(c);
 	}
+	gpu_clock_forget(d);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -136,6 +137,7 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 	struct gpu_context *c;
 
 	pthread_mutex_lock(&d->lock);
+	gpu_clock_gone(d, ctx);
 	c = find(d, ctx);
 	if (c) {
 		(void)add_acqrel(&c->generation, 1u);
@@ -169,6 +171,36 @@ void gpu_leave(struct gpu_device *d, bool pushed)
 	if (pushed) {
 		(void)d->real->cuCtxPopCurrent_v2(&popped);
 	}
+}
+
+int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret)
+{
+	int err = gpu_enter(d, ctx, &ret->pushed);
+
+	if (err) {
+		return err;
+	}
+	ret->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (d->real->cuThreadExchangeStreamCaptureMode(&ret->mode) != CUDA_SUCCESS) {
+		ret->mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	}
+	return 0;
+}
+
+void gpu_end(struct gpu_device *d, const struct gpu_scope *s)
+{
+	CUstreamCaptureMode mode = s->mode;
+
+	(void)d->real->cuThreadExchangeStreamCaptureMode(&mode);
+	gpu_leave(d, s->pushed);
+}
+
+CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret)
+{
+	int least = 0, greatest = 0;
+
+	(void)d->real->cuCtxGetStreamPriorityRange(&least, &greatest);
+	return d->real->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING, greatest);
 }
 
 /* Recording or querying a capturing stream would go into its graph, or spoil it. The context is

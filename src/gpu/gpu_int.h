@@ -23,6 +23,8 @@ struct gpu_device {
 	const struct cuabi_table *real; /* borrowed */
 	struct gpu_chains *chains;	/* chain.c's; NULL: none yet */
 	pthread_mutex_t lock;		/* new entries, ended contexts, flag_why */
+	struct gpu_clock *clocks;	/* clock.c's; under lock */
+	uint64_t contexts_gone;		/* under lock */
 	char flag_why[160];		/* flag.c's */
 	uint32_t n_contexts;
 	struct gpu_context contexts[GPU_MAX_CONTEXTS];
@@ -32,5 +34,20 @@ struct gpu_device {
  * already. 0 or -EIO. */
 int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed);
 void gpu_leave(struct gpu_device *d, bool pushed);
+
+/* The same for calls of our own that allocate or synchronize: a capture that another thread of the
+ * application has begun neither forbids them nor is spoilt by them. */
+struct gpu_scope {
+	bool pushed;
+	CUstreamCaptureMode mode;
+};
+int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret);
+void gpu_end(struct gpu_device *d, const struct gpu_scope *s);
+/* A stream that waits for no other, of the greatest priority, in the current context. */
+CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret);
+
+/* clock.c: what it keeps of that context is gone with it. d->lock is held. */
+void gpu_clock_gone(struct gpu_device *d, CUcontext ctx);
+void gpu_clock_forget(struct gpu_device *d);
 
 #endif

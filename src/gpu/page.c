@@ -1,0 +1,72 @@
+/* Flag pages of other processes. A descriptor from outside is looked at before it is mapped, and
+ * only then: either device memory, which only NVIDIA's driver can make of a descriptor of its own,
+ * or shared memory that nobody can cut off under our stores. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/shm.h"
+#include "gpu/flag.h"
+#include "ptx/block.h"
+
+#define NVIDIA_MAJOR 195u
+#define NVIDIA_LAST_GPU 253u /* 254 is the mode setting device, 255 the control device */
+#define MAX_PAGE_BYTES (64u << 10)
+
+static int check(int fd)
+{
+	struct stat st;
+	long bytes;
+
+	if (fstat(fd, &st) < 0) {
+		return -errno;
+	}
+	if (S_ISCHR(st.st_mode)) {
+		return major(st.st_rdev) == NVIDIA_MAJOR && minor(st.st_rdev) <= NVIDIA_LAST_GPU
+			       ? 0
+			       : -EBADF;
+	}
+	bytes = shm_checked_size(fd, MAX_PAGE_BYTES);
+	if (bytes < 0) {
+		return (int)bytes;
+	}
+	return bytes < (long)GPU_FLAG_BYTES ? -EINVAL : 0;
+}
+
+int gpu_lease_map(struct gpu_lease_page *p, int fd)
+{
+	int err = check(fd);
+	void *at;
+
+	p->word = NULL;
+	p->bytes = 0;
+	if (err) {
+		return err;
+	}
+	at = mmap(NULL, GPU_FLAG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED) {
+		return -errno;
+	}
+	p->word = at;
+	p->bytes = GPU_FLAG_BYTES;
+	return 0;
+}
+
+void gpu_lease_unmap(struct gpu_lease_page *p)
+{
+	if (p->word) {
+		(void)munmap((void *)p->word, p->bytes);
+	}
+	p->word = NULL;
+	p->bytes = 0;
+}
+
+/* Rounded up: a lease is never shorter than asked for. */
+uint32_t gpu_lease_word(int64_t offset_ns, uint64_t until_ns)
+{
+	uint64_t unit = UINT64_C(1) << PTX_LEASE_SHIFT;
+	uint32_t word = (uint32_t)((until_ns + (uint64_t)offset_ns + unit - 1) >> PTX_LEASE_SHIFT);
+
+	return word ? word : 1;
+}
