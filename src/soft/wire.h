@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 3u
+#define SOFT_VERSION 4u
 
 #define SOFT_MAX_CLIENTS 64u
 #define SOFT_MAX_CONTEXTS 16u /* of one client */

@@ -290,6 +290,29 @@ static int connect_or_start(void)
 	return fd;
 }
 
+static uint64_t number_in(const char *name, uint64_t most)
+{
+	const char *text = getenv(name);
+	unsigned long v = text ? strtoul(text, NULL, 10) : 0;
+
+	return MIN((uint64_t)v, most);
+}
+
+/* The shared lane, asked for as of NVIDIA MPS: by the folder of its pipes. Where there is no such
+ * folder nobody serves it, and the process runs in a lane of its own. */
+static void ask_for_lane(struct soft_request *q)
+{
+	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	struct stat st;
+
+	if (!folder || stat(folder, &st) < 0 || !S_ISDIR(st.st_mode)) {
+		return;
+	}
+	q->value = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | UINT64_C(1) << 63;
+	q->more[0] = number_in("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100);
+	q->more[1] = number_in("CUDA_MPS_CLIENT_PRIORITY", 1);
+}
+
 static CUresult say_hello(void)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
@@ -298,6 +321,7 @@ static CUresult say_hello(void)
 	unsigned n = 0;
 	ssize_t len;
 
+	ask_for_lane(&q);
 	if (msg_send(soft.control, &q, SOFT_REQUEST_MIN + 1, NULL, 0) < 0) {
 		return SOFT_DEAD;
 	}

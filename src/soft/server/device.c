@@ -45,6 +45,7 @@ int device_init(struct device *dev, const struct device_options *opt)
 		pthread_cond_init(&gpu->work, NULL);
 		pthread_cond_init(&gpu->copy_work, NULL);
 		list_init(&gpu->groups);
+		list_init(&gpu->lanes);
 		gpu->ns_per_kinsn = FIRST_NS_PER_KINSN;
 	}
 	dev->pinned_limit = pinned_limit(opt);
@@ -88,8 +89,8 @@ void gpu_wake(struct gpu *gpu)
 
 bool gpu_has_blocks(const struct gpu *gpu)
 {
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		if (group_runnable(g)) {
+	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+		if (lane_runnable(lane)) {
 			return true;
 		}
 	}

@@ -25,7 +25,10 @@
 #define DEVICE_MAX_WORKERS 64u
 #define DEVICE_MAX_SMS 1024u
 #define DEVICE_MAX_COPY_ENGINES 8u
-#define DEVICE_LEVELS 6u		     /* of priority: 0 is the most urgent */
+#define DEVICE_PRIORITIES 6u /* of streams */
+#define DEVICE_LEVELS                                                                              \
+	(2 * DEVICE_PRIORITIES) /* 0 is the most urgent; the second half is for clients            \
+				   below normal */
 #define DEVICE_FIRST_BLOCK_BYTES (16u << 20) /* a client may always hold one block of that size */
 
 struct device_options {
@@ -133,8 +136,27 @@ struct launch {
 	uint64_t queued_bytes; /* that it takes itself */
 };
 
+/* What has the GPU in turn: one context, or, in the shared lane, those of all processes that named
+ * the same folder in CUDA_MPS_PIPE_DIRECTORY. Its contexts run beside each other, by priority. */
+struct lane {
+	struct list in_gpu; /* gpu.lanes, the run list */
+	struct gpu *gpu;
+	struct list members; /* of struct group; who was asked last is last */
+	unsigned n_members;
+	uint64_t key;	/* of a shared one; 0: one context's own */
+	struct sm *sms; /* owned; what its blocks take while it has the GPU */
+	uint32_t next_sm;
+	uint64_t turns;		 /* of blocks; every so many ignore priority */
+	unsigned running_blocks; /* in workers' hands */
+	uint64_t departures;	 /* times that it has left the GPU */
+	uint64_t slice_ns;
+	uint64_t debt_ns; /* what it has used beyond its slices */
+};
+
 struct group {
-	struct list in_gpu;    /* gpu.groups, the run list */
+	struct list in_gpu;  /* gpu.groups */
+	struct list in_lane; /* lane.members */
+	struct lane *lane;
 	struct list in_device; /* device.groups */
 	struct gpu *gpu;
 	struct client *client;
@@ -149,10 +171,7 @@ struct group {
 	struct list copies;		     /* of struct op, begun or not */
 	uint64_t copy_stamp; /* when an engine took one last: who waits longest is next */
 	unsigned values;     /* operations that poll memory */
-	struct sm *sms;	     /* owned; the group's own while it has the GPU */
 	uint32_t resident_blocks;
-	uint32_t next_sm;
-	uint64_t turns;	  /* of blocks; every so many ignore priority */
 	unsigned running; /* blocks in workers' hands and copies in the engine: nothing may be
 			     unmapped */
 	unsigned running_blocks;
@@ -160,15 +179,12 @@ struct group {
 	bool found;	/* --check has told something of it */
 	bool dead;
 	bool enabled;
-	bool dirty;	     /* a stream's head may be able to start */
-	uint64_t departures; /* times that it has left the GPU */
-	int control;	     /* owned; what its owner hands to who may control it, -1: nothing */
+	bool dirty;  /* a stream's head may be able to start */
+	int control; /* owned; what its owner hands to who may control it, -1: nothing */
 	dev_t control_disk;
 	ino_t control_file;
 	unsigned flags;	   /* flag pages made, ever */
 	unsigned watchers; /* requests that wait until nothing of it runs */
-	uint64_t slice_ns;
-	uint64_t debt_ns; /* what it has used beyond its slices */
 	struct soft_counters counters;
 	struct exec_host host; /* what its kernels may ask for */
 	struct heap heap;      /* with a lock of its own */
@@ -195,6 +211,9 @@ struct client {
 	struct device *dev;
 	int control, event, bell, pidfd;
 	int pid;
+	uint64_t lane;		    /* key of the shared lane that it asked for; 0: none */
+	bool below_normal;	    /* its streams come after those of others in the lane */
+	uint32_t sms;		    /* of a GPU that its blocks may be on */
 	struct soft_shared *shared; /* NULL before hello */
 	pthread_mutex_t print_lock; /* guards the next three; the last lock that is taken */
 	uint32_t print_head, print_lost;
@@ -229,14 +248,15 @@ struct sm {
 struct gpu {
 	struct device *dev;
 	unsigned index;
-	struct list groups;    /* the run list: whose turn is next comes first */
-	struct group *current; /* has the slice; NULL: nobody */
-	struct group *loaded;  /* had it last: coming back to it costs nothing */
+	struct list groups;   /* contexts */
+	struct list lanes;    /* the run list: whose turn is next comes first */
+	struct lane *current; /* has the slice; NULL: nobody */
+	struct lane *loaded;  /* had it last: coming back to it costs nothing */
 	uint64_t slice_end_ns;
-	uint64_t since_ns;	 /* the current group's time is counted up to here */
-	uint64_t ready_ns;	 /* the switch to the current group is over */
+	uint64_t since_ns;	 /* the current lane's time is counted up to here */
+	uint64_t ready_ns;	 /* the switch to the current lane is over */
 	bool switching;		 /* a worker waits for that */
-	bool leaving;		 /* the current group goes as soon as nothing of it runs */
+	bool leaving;		 /* the current lane goes as soon as nothing of it runs */
 	unsigned running_blocks; /* in workers' hands */
 	uint64_t busy_from_ns;	 /* since when running_blocks is not 0 */
 	uint64_t busy_ns;	 /* that at least one block ran */
@@ -330,12 +350,19 @@ bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes);
 
 /* runlist.c: lock held. */
 /* Whose blocks may run now; NULL: nobody's here. */
-struct group *runlist_choose(struct gpu *gpu, uint64_t now);
+struct lane *runlist_choose(struct gpu *gpu, uint64_t now);
 void runlist_enter(struct group *g, uint64_t now); /* a worker takes a block of it */
 void runlist_leave(struct group *g, uint64_t now); /* and has put it down again */
-void runlist_preempt(struct group *g);
-void runlist_forget(struct group *g);
-void runlist_count(struct group *g, uint64_t now); /* brings held_ns up to date */
+void runlist_preempt(struct lane *lane);
+void runlist_forget(struct lane *lane);
+void runlist_count(struct lane *lane, uint64_t now); /* brings held_ns up to date */
+
+/* lane.c: lock held. */
+/* The group gets its place in the run list: the shared lane that its client asked for, made when
+ * it is the first there, or one of its own. -ENOMEM. */
+int lane_join(struct group *g);
+void lane_leave(struct group *g);	     /* the last one takes it along */
+bool lane_runnable(const struct lane *lane); /* a block of it could run now */
 
 /* place.c: blocks on SMs; lock held. */
 struct work {
@@ -349,12 +376,12 @@ struct work {
 	bool fresh;
 };
 bool place_ready(const struct group *g);
-bool place_choose(struct group *g, struct work *w); /* a block of the group, if it has one */
+bool place_choose(struct lane *lane, struct work *w); /* a block of the lane, if it has one */
 /* The block is off its SM; keep: its memory may serve another block of the launch. */
 void place_leave(struct resident *b, bool keep);
 void place_drop(struct launch *l); /* all its blocks that no worker holds */
-/* How many blocks of the launch can be resident at once on an empty GPU. */
-uint64_t place_capacity(const struct device *dev, const struct launch *l);
+/* How many blocks of the launch can be resident at once on what its client may use of a GPU. */
+uint64_t place_capacity(const struct launch *l);
 
 /* worker.c */
 void *worker_main(void *gpu);

@@ -1,4 +1,4 @@
-/* Groups: the entries of the run list, one for each context. */
+/* Groups: one for each context. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,17 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 	if (!g) {
 		return NULL;
 	}
-	g->sms = calloc(dev->opt.sms, sizeof(*g->sms));
-	if (!g->sms || memory_init(&g->memory, gpu, slot) < 0) {
-		free(g->sms);
+	g->client = c;
+	g->gpu = gpu;
+	if (lane_join(g) < 0) {
 		free(g);
 		return NULL;
 	}
-	g->client = c;
-	g->gpu = gpu;
+	if (memory_init(&g->memory, gpu, slot) < 0) {
+		lane_leave(g);
+		free(g);
+		return NULL;
+	}
 	heap_init(&g->heap, g);
 	g->host = (struct exec_host){ .print = print_text,
 				      .complain = print_complaint,
@@ -36,7 +39,6 @@ struct group *group_create(struct client *c, struct gpu *gpu, uint32_t slot)
 	g->slot = slot;
 	g->enabled = true;
 	g->control = -1;
-	g->slice_ns = dev->opt.slice_ns;
 	list_init(&g->streams);
 	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
 		list_init(&g->launches[i]);
@@ -143,7 +145,7 @@ void group_destroy(struct group *g)
 		g->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	abort_running(g);
-	runlist_forget(g);
+	list_remove(&g->in_gpu);
 	list_remove(&g->in_device);
 	cut_copies(g);
 	while (g->running) {
@@ -168,6 +170,6 @@ void group_destroy(struct group *g)
 	memory_finish(&g->memory, dev);
 	heap_finish(&g->heap);
 	fd_close(g->control);
-	free(g->sms);
+	lane_leave(g);
 	free(g);
 }

@@ -48,7 +48,7 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->exec.params = l->params;
 	l->exec.space = &g->memory.space;
 	l->exec.host = &g->host;
-	l->exec.sm_count = c->dev->opt.sms;
+	l->exec.sm_count = c->sms;
 	l->exec.clock_khz = c->dev->opt.clock_khz;
 	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
 	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
@@ -106,10 +106,9 @@ static void refuse(struct group *g, const struct launch *l, CUresult error, cons
 /* True when it can run at all. */
 static bool may_run(struct group *g, struct launch *l)
 {
-	const struct device *dev = g->client->dev;
 	uint64_t bytes = l->host_bytes;
 
-	if (l->cooperative && l->total > place_capacity(dev, l)) {
+	if (l->cooperative && l->total > place_capacity(l)) {
 		refuse(g, l, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
 		       "a cooperative launch has more blocks than can be resident at once");
 		return false;
@@ -135,7 +134,8 @@ void launch_submit(struct launch *l, int priority)
 	if (!l->own_priority) {
 		l->priority = priority;
 	}
-	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST);
+	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST) +
+		   (l->client->below_normal ? DEVICE_PRIORITIES : 0);
 	g->client->dev->launches++;
 	if (may_run(g, l)) {
 		list_append(&g->launches[l->level], &l->in_group);

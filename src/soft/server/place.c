@@ -20,21 +20,22 @@ static uint32_t room_on(const struct sm *sm, const struct launch *l)
 	return MIN(n, (DEVICE_SHARED_PER_SM - sm->shared) / shared);
 }
 
-uint64_t place_capacity(const struct device *dev, const struct launch *l)
+uint64_t place_capacity(const struct launch *l)
 {
 	static const struct sm empty;
 
-	return (uint64_t)dev->opt.sms * room_on(&empty, l);
+	return (uint64_t)l->client->sms * room_on(&empty, l);
 }
 
-/* The SM with the most room, in turn among equals; -1: none has any. */
+/* The SM with the most room, in turn among equals; -1: none has any. A client that may use a part
+ * of the SMs gets the first ones. */
 static int find_sm(const struct group *g, const struct launch *l)
 {
-	uint32_t n = g->gpu->dev->opt.sms, best_room = 0;
+	uint32_t n = g->client->sms, best_room = 0;
 	int best = -1;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = (g->next_sm + i) % n, room = room_on(&g->sms[at], l);
+		uint32_t at = (g->lane->next_sm + i) % n, room = room_on(&g->lane->sms[at], l);
 
 		if (room > best_room) {
 			best = (int)at;
@@ -74,8 +75,8 @@ static bool gang_fits(const struct group *g, const struct launch *l)
 {
 	uint64_t room = 0;
 
-	for (uint32_t i = 0; i < g->gpu->dev->opt.sms; i++) {
-		room += room_on(&g->sms[i], l);
+	for (uint32_t i = 0; i < g->client->sms; i++) {
+		room += room_on(&g->lane->sms[i], l);
 	}
 	return room >= l->total && memory_for(g, l->total * l->host_bytes);
 }
@@ -93,17 +94,17 @@ static bool can_start(const struct group *g, const struct launch *l)
 
 static void occupy(struct group *g, const struct launch *l, uint32_t at)
 {
-	struct sm *sm = &g->sms[at];
+	struct sm *sm = &g->lane->sms[at];
 
 	sm->blocks++;
 	sm->threads += ROUND_UP(l->threads, 32u);
 	sm->shared += l->shared_bytes + DEVICE_SHARED_RESERVED;
-	g->next_sm = at + 1;
+	g->lane->next_sm = at + 1;
 }
 
 static void vacate(struct group *g, const struct launch *l, uint32_t at)
 {
-	struct sm *sm = &g->sms[at];
+	struct sm *sm = &g->lane->sms[at];
 
 	sm->blocks--;
 	sm->threads -= ROUND_UP(l->threads, 32u);
@@ -207,7 +208,7 @@ bool place_ready(const struct group *g)
 
 /* The block that waits goes first, unless it has been running for long: then it may wait for a
  * block that has not started. A gang starts together. */
-static bool choose_at(struct group *g, unsigned level, bool may_start, struct work *w)
+static bool choose_of(struct group *g, unsigned level, bool may_start, struct work *w)
 {
 	struct resident *old = waiting(g, level);
 	struct launch *l = may_start ? pending(g, level) : NULL;
@@ -223,20 +224,43 @@ static bool choose_at(struct group *g, unsigned level, bool may_start, struct wo
 	return old;
 }
 
-bool place_choose(struct group *g, struct work *w)
+/* The members in turn: who gave a block goes to the end. */
+static struct group *choose_at(struct lane *lane, unsigned level, bool may_start, struct work *w)
 {
-	bool fair = ++g->turns % FAIR_TURN == 0, blocked = false;
-	unsigned first = fair ? (unsigned)(g->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
+	list_each_safe(&lane->members, g, struct group, in_lane)
+	{
+		if (g->enabled && !g->dead && choose_of(g, level, may_start, w)) {
+			list_remove(&g->in_lane);
+			list_append(&lane->members, &g->in_lane);
+			return g;
+		}
+	}
+	return NULL;
+}
 
-	for (unsigned i = 0; i < DEVICE_LEVELS && !w->block; i++) {
+static bool any_pending(const struct lane *lane, unsigned level)
+{
+	list_each (&lane->members, g, struct group, in_lane) {
+		if (g->enabled && !g->dead && pending(g, level)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool place_choose(struct lane *lane, struct work *w)
+{
+	bool fair = ++lane->turns % FAIR_TURN == 0, blocked = false;
+	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
+	struct group *g = NULL;
+
+	for (unsigned i = 0; i < DEVICE_LEVELS && !g; i++) {
 		unsigned level = (first + i) % DEVICE_LEVELS;
 
-		if (choose_at(g, level, fair || !blocked, w)) {
-			break;
-		}
-		blocked = blocked || pending(g, level);
+		g = choose_at(lane, level, fair || !blocked, w);
+		blocked = blocked || any_pending(lane, level);
 	}
-	if (!w->block) {
+	if (!g) {
 		return false;
 	}
 	w->group = g;

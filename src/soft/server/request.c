@@ -55,7 +55,7 @@ static CUresult attach(struct client *c, struct answer *a)
 	}
 	a->reply.hello = (struct soft_hello){ .magic = SOFT_MAGIC,
 					      .version = SOFT_VERSION,
-					      .sms = dev->opt.sms,
+					      .sms = c->sms,
 					      .workers = dev->opt.workers,
 					      .memory_bytes = dev->opt.memory_bytes,
 					      .pid = dev->pid,
@@ -66,13 +66,33 @@ static CUresult attach(struct client *c, struct answer *a)
 	return CUDA_SUCCESS;
 }
 
+/* The lane: value its key, more[0] percent of the SMs, more[1] bit 0: below normal. */
+static CUresult choose_lane(struct client *c, const struct soft_request *q)
+{
+	uint32_t sms = c->dev->opt.sms;
+
+	if (q->more[0] > 100 || q->more[1] > 1) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	c->lane = q->value;
+	c->sms = sms;
+	if (c->lane) {
+		c->below_normal = q->more[1];
+		c->sms = q->more[0] ? MAX((sms * (uint32_t)q->more[0] + 99) / 100, 1u) : sms;
+	}
+	return CUDA_SUCCESS;
+}
+
 static CUresult hello(struct client *c, const struct soft_request *q, struct answer *a)
 {
+	CUresult r;
+
 	a->reply.value32 = SOFT_VERSION;
 	if (q->object != SOFT_VERSION) {
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
-	return attach(c, a);
+	r = c->attached ? CUDA_SUCCESS : choose_lane(c, q);
+	return r ? r : attach(c, a);
 }
 
 /* The request's context; lock held. */

@@ -15,7 +15,7 @@ static void fill_group(struct soft_group_info *out, const struct group *g)
 		.pid = g->client->pid,
 		.context = g->slot,
 		.memory_bytes = g->memory.device_bytes,
-		.slice_us = g->slice_ns / 1000,
+		.slice_us = g->lane->slice_ns / 1000,
 		.run_ns = g->counters.run_ns,
 		.switches_in = g->counters.switches_in,
 		.launches_done = g->counters.launches_done,

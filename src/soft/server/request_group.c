@@ -56,7 +56,7 @@ static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool
 		if (g->running_blocks == 0 && !copies_run(g)) {
 			return CUDA_SUCCESS;
 		}
-		if (!off && g->departures != departures) {
+		if (!off && g->lane->departures != departures) {
 			return CUDA_SUCCESS;
 		}
 		if (err) {
@@ -74,9 +74,9 @@ static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool
 
 static CUresult preempt(const struct target *t, struct group *g, bool wait)
 {
-	uint64_t departures = g->departures;
+	uint64_t departures = g->lane->departures;
 
-	runlist_preempt(g);
+	runlist_preempt(g->lane);
 	return wait ? wait_for_leave(t, departures, false) : CUDA_SUCCESS;
 }
 
@@ -99,7 +99,8 @@ static bool slice_allowed(const struct group *g, uint64_t us)
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && us <= limit; i++) {
 		const struct group *o = c->groups[i];
 
-		sum += o && o != g && o->slice_ns / 1000 > usual ? o->slice_ns / 1000 : 0;
+		sum += o && o != g && o->lane->slice_ns / 1000 > usual ? o->lane->slice_ns / 1000
+								       : 0;
 	}
 	return us <= limit && sum <= limit;
 }
@@ -111,22 +112,26 @@ static CUresult control(const struct target *t, const struct soft_request *q, st
 	if (!g) {
 		return t->owner ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
+	/* The hardware context is not one process's to steer. */
+	if (g->lane->key && q->object <= SOFT_GROUP_SCHEDULE && q->object != SOFT_GROUP_SLICE_GET) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	switch (q->object) {
 	case SOFT_GROUP_SLICE_SET:
 		if (!slice_allowed(g, q->value)) {
 			return CUDA_ERROR_INVALID_VALUE;
 		}
-		g->slice_ns = q->value ? q->value * 1000 : t->dev->opt.slice_ns;
+		g->lane->slice_ns = q->value ? q->value * 1000 : t->dev->opt.slice_ns;
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_SLICE_GET:
-		a->reply.value = g->slice_ns / 1000;
+		a->reply.value = g->lane->slice_ns / 1000;
 		return CUDA_SUCCESS;
 	case SOFT_GROUP_PREEMPT:
 		return preempt(t, g, q->value & 1);
 	case SOFT_GROUP_SCHEDULE:
 		return schedule(t, g, q->value != 0);
 	case SOFT_GROUP_COUNTERS:
-		runlist_count(g, clock_now_ns());
+		runlist_count(g->lane, clock_now_ns());
 		a->reply.counters = g->counters;
 		a->len += sizeof(a->reply.counters);
 		return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
-/* The run list of one GPU: groups have it in turn, each for its slice. What a group runs beyond its
+/* The run list of one GPU: lanes have it in turn, each for its slice. What a lane runs beyond its
  * slice is a debt that its next slices pay, so shares are exact however long a block's turn is. A
- * group that has nothing to run gives the rest of its slice away. docs/ARCHITECTURE.md says why
+ * lane that has nothing to run gives the rest of its slice away. docs/ARCHITECTURE.md says why
  * nobody starves. */
 #include "base/clock.h"
 #include "soft/server/device.h"
@@ -8,33 +8,36 @@
 /* A machine that stood still must not be paid for by who was unlucky enough to have the GPU. */
 #define DEBT_MAX_NS 100000000u
 
-void runlist_count(struct group *g, uint64_t now)
+void runlist_count(struct lane *lane, uint64_t now)
 {
-	struct gpu *gpu = g->gpu;
+	struct gpu *gpu = lane->gpu;
 
-	if (gpu->current == g && now > gpu->since_ns) {
-		g->counters.held_ns += now - gpu->since_ns;
-		gpu->since_ns = now;
+	if (gpu->current != lane || now <= gpu->since_ns) {
+		return;
 	}
+	list_each (&lane->members, g, struct group, in_lane) {
+		g->counters.held_ns += now - gpu->since_ns;
+	}
+	gpu->since_ns = now;
 }
 
 /* The current group goes: it is last now, and owes what it took too much. */
 static void depart(struct gpu *gpu, uint64_t now)
 {
-	struct group *g = gpu->current;
+	struct lane *lane = gpu->current;
 
-	runlist_count(g, now);
+	runlist_count(lane, now);
 	if (now > gpu->slice_end_ns) {
-		g->debt_ns = MIN(g->debt_ns + (now - gpu->slice_end_ns), DEBT_MAX_NS);
+		lane->debt_ns = MIN(lane->debt_ns + (now - gpu->slice_end_ns), DEBT_MAX_NS);
 	}
-	list_remove(&g->in_gpu);
-	list_append(&gpu->groups, &g->in_gpu);
-	g->departures++;
+	list_remove(&lane->in_gpu);
+	list_append(&gpu->lanes, &lane->in_gpu);
+	lane->departures++;
 	gpu->current = NULL;
 	gpu->leaving = false;
 }
 
-static void count_departure(struct group *g)
+static void count_for(struct group *g)
 {
 	if (!group_runnable(g)) {
 		g->counters.left_idle++;
@@ -48,18 +51,27 @@ static void count_departure(struct group *g)
 	}
 }
 
-static void arrive(struct gpu *gpu, struct group *g, uint64_t now)
+static void count_departure(struct lane *lane)
+{
+	list_each (&lane->members, g, struct group, in_lane) {
+		count_for(g);
+	}
+}
+
+static void arrive(struct gpu *gpu, struct lane *lane, uint64_t now)
 {
 	gpu->ready_ns = now;
-	if (gpu->loaded != g) {
-		g->counters.switches_in++;
+	if (gpu->loaded != lane) {
+		list_each (&lane->members, g, struct group, in_lane) {
+			g->counters.switches_in++;
+		}
 		gpu->switches++;
 		gpu->ready_ns += gpu->loaded ? gpu->dev->opt.switch_ns : 0;
 	}
-	gpu->current = gpu->loaded = g;
+	gpu->current = gpu->loaded = lane;
 	gpu->since_ns = gpu->ready_ns;
-	gpu->slice_end_ns = gpu->ready_ns + g->slice_ns - g->debt_ns;
-	g->debt_ns = 0;
+	gpu->slice_end_ns = gpu->ready_ns + lane->slice_ns - lane->debt_ns;
+	lane->debt_ns = 0;
 }
 
 /* Everybody who could run owes more than a slice: rounds in which nobody would run are skipped. */
@@ -67,53 +79,53 @@ static void skip_rounds(struct gpu *gpu)
 {
 	uint64_t rounds = UINT64_MAX;
 
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		if (group_runnable(g)) {
-			rounds = MIN(rounds, g->debt_ns / g->slice_ns);
+	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+		if (lane_runnable(lane)) {
+			rounds = MIN(rounds, lane->debt_ns / lane->slice_ns);
 		}
 	}
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		if (group_runnable(g)) {
-			g->debt_ns -= rounds * g->slice_ns;
+	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+		if (lane_runnable(lane)) {
+			lane->debt_ns -= rounds * lane->slice_ns;
 		}
 	}
 }
 
 /* The first that can run and does not owe its whole slice; who owes it is passed over. */
-static struct group *next_in_turn(struct gpu *gpu)
+static struct lane *next_in_turn(struct gpu *gpu)
 {
 	struct list passed;
-	struct group *found = NULL;
+	struct lane *found = NULL;
 	bool any = false;
 
 	list_init(&passed);
-	list_each_safe(&gpu->groups, g, struct group, in_gpu)
+	list_each_safe(&gpu->lanes, lane, struct lane, in_gpu)
 	{
-		if (!group_runnable(g)) {
+		if (!lane_runnable(lane)) {
 			continue;
 		}
 		any = true;
-		if (g->debt_ns < g->slice_ns) {
-			found = g;
+		if (lane->debt_ns < lane->slice_ns) {
+			found = lane;
 			break;
 		}
-		g->debt_ns -= g->slice_ns;
-		list_remove(&g->in_gpu);
-		list_append(&passed, &g->in_gpu);
+		lane->debt_ns -= lane->slice_ns;
+		list_remove(&lane->in_gpu);
+		list_append(&passed, &lane->in_gpu);
 	}
 	while (!list_empty(&passed)) {
-		struct group *g = list_first(&passed, struct group, in_gpu);
+		struct lane *lane = list_first(&passed, struct lane, in_gpu);
 
-		list_remove(&g->in_gpu);
-		list_append(&gpu->groups, &g->in_gpu);
+		list_remove(&lane->in_gpu);
+		list_append(&gpu->lanes, &lane->in_gpu);
 	}
 	if (found || !any) {
 		return found;
 	}
 	skip_rounds(gpu);
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		if (group_runnable(g) && g->debt_ns < g->slice_ns) {
-			return g;
+	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+		if (lane_runnable(lane) && lane->debt_ns < lane->slice_ns) {
+			return lane;
 		}
 	}
 	return NULL;
@@ -121,18 +133,18 @@ static struct group *next_in_turn(struct gpu *gpu)
 
 static bool others_wait(const struct gpu *gpu)
 {
-	list_each (&gpu->groups, g, struct group, in_gpu) {
-		if (g != gpu->current && group_runnable(g)) {
+	list_each (&gpu->lanes, lane, struct lane, in_gpu) {
+		if (lane != gpu->current && lane_runnable(lane)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-struct group *runlist_choose(struct gpu *gpu, uint64_t now)
+struct lane *runlist_choose(struct gpu *gpu, uint64_t now)
 {
-	struct group *cur = gpu->current, *next;
-	bool ready = cur && group_runnable(cur);
+	struct lane *cur = gpu->current, *next;
+	bool ready = cur && lane_runnable(cur);
 
 	if (now < gpu->ready_ns || gpu->leaving) {
 		return NULL;
@@ -168,6 +180,7 @@ void runlist_enter(struct group *g, uint64_t now)
 	if (g->gpu->running_blocks++ == 0) {
 		g->gpu->busy_from_ns = now;
 	}
+	g->lane->running_blocks++;
 	g->running_blocks++;
 	g->running++;
 }
@@ -178,10 +191,11 @@ void runlist_leave(struct group *g, uint64_t now)
 
 	g->running--;
 	g->running_blocks--;
+	g->lane->running_blocks--;
 	if (--gpu->running_blocks == 0) {
 		gpu->busy_ns += now > gpu->busy_from_ns ? now - gpu->busy_from_ns : 0;
 	}
-	if (gpu->leaving && gpu->current == g && g->running_blocks == 0) {
+	if (gpu->leaving && gpu->current == g->lane && g->lane->running_blocks == 0) {
 		depart(gpu, now);
 	}
 	if (g->running_blocks == 0 && (g->dead || g->watchers)) {
@@ -189,34 +203,34 @@ void runlist_leave(struct group *g, uint64_t now)
 	}
 }
 
-void runlist_preempt(struct group *g)
+void runlist_preempt(struct lane *lane)
 {
-	struct gpu *gpu = g->gpu;
+	struct gpu *gpu = lane->gpu;
 	uint64_t now = clock_now_ns();
 
-	if (gpu->current != g) {
+	if (gpu->current != lane) {
 		return;
 	}
-	count_departure(g);
+	count_departure(lane);
 	gpu->slice_end_ns = MIN(gpu->slice_end_ns, now);
-	if (g->running_blocks) {
+	if (lane->running_blocks) {
 		gpu->leaving = true;
 	} else {
 		depart(gpu, now);
 	}
 }
 
-void runlist_forget(struct group *g)
+void runlist_forget(struct lane *lane)
 {
-	struct gpu *gpu = g->gpu;
+	struct gpu *gpu = lane->gpu;
 
-	if (gpu->current == g) {
+	if (gpu->current == lane) {
 		gpu->current = NULL;
 		gpu->leaving = false;
 		gpu->ready_ns = 0;
 	}
-	if (gpu->loaded == g) {
+	if (gpu->loaded == lane) {
 		gpu->loaded = NULL;
 	}
-	list_remove(&g->in_gpu);
+	list_remove(&lane->in_gpu);
 }

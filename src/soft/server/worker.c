@@ -102,12 +102,12 @@ static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64
 static bool choose_block(struct gpu *gpu, struct work *w)
 {
 	uint64_t now = clock_fast_ns();
-	struct group *g = runlist_choose(gpu, now);
+	struct lane *lane = runlist_choose(gpu, now);
 
-	if (!g || !place_choose(g, w)) {
+	if (!lane || !place_choose(lane, w)) {
 		return false;
 	}
-	runlist_enter(g, now);
+	runlist_enter(w->group, now);
 	w->begin_ns = now;
 	w->launch->running++;
 	w->budget = budget_for(gpu, w->launch, now);
@@ -134,6 +134,20 @@ static const struct {
 	{ EXEC_NO_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block" },
 };
 
+/* A fault ends the hardware context, so the others in the shared lane end too. */
+static void fail_neighbours(struct group *g, CUresult error)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "process %d, which shares the lane, met a fault",
+		 g->client->pid);
+	list_each (&g->lane->members, o, struct group, in_lane) {
+		if (o != g) {
+			group_fail(o, error, text);
+		}
+	}
+}
+
 static void report_fault(struct group *g, const char *kernel, enum exec_status status,
 			 const struct exec_fault *f)
 {
@@ -149,6 +163,7 @@ static void report_fault(struct group *g, const char *kernel, enum exec_status s
 				 kernel, f->line, f->block[0], f->block[1], f->block[2], f->thread,
 				 f->what ? f->what : faults[i].text, at);
 			group_fail(g, faults[i].error, text);
+			fail_neighbours(g, faults[i].error);
 		}
 	}
 }
@@ -305,7 +320,7 @@ static void share(struct gpu *gpu, const struct work *w)
 	if (copies_wait(gpu)) {
 		pthread_cond_signal(&gpu->copy_work);
 	}
-	if (!w->copy && gpu->dev->opt.workers > 1 && group_runnable(gpu->current)) {
+	if (!w->copy && gpu->dev->opt.workers > 1 && lane_runnable(gpu->current)) {
 		gpu_wake(gpu);
 	}
 }

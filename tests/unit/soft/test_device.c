@@ -746,6 +746,90 @@ static void several_gpus_are_devices_of_their_own(void **state)
 	with_server(plain);
 }
 
+/* The shared lane. */
+
+static struct cuabi_soft_switches switches(void)
+{
+	struct cuabi_soft_switches v;
+
+	CU(private_table()->switches(NULL, &v, sizeof(v)));
+	return v;
+}
+
+/* Has blocks waiting for every SM from beginning to end. */
+static void filling_program(void *arg)
+{
+	uint32_t n = 20000;
+	CUdeviceptr out;
+	char byte;
+
+	(void)arg;
+	setenv("CUDA_MPS_CLIENT_PRIORITY", "1", 1);
+	rig_context();
+	CU(cuMemAlloc_v2(&out, 1 << 20));
+	for (int i = 0; i < 100; i++) {
+		rig_launch(rig_function("spin"), 4096, 64, NULL, (void *[]){ &out, &n });
+	}
+	CHECK(write(pair[0], "r", 1) == 1);
+	CHECK(read(pair[0], &byte, 1) == 1);
+	if (byte == 'f') {
+		CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	} else {
+		CU_IS(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+	}
+}
+
+static void urgent_neighbour(void *arg)
+{
+	const struct cuabi_soft_table *t = private_table();
+	bool fault = arg;
+	CUdeviceptr out;
+	uint32_t n = 10;
+	uint64_t us;
+	char byte;
+	int fd, sms;
+
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
+	rig_context();
+	CU(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	CHECK(sms == 1);
+	CU(cuMemAlloc_v2(&out, 4096));
+	CHECK(read(pair[1], &byte, 1) == 1);
+	/* The slice is a second, so in a lane of its own this would wait for that long. */
+	for (int i = 0; i < 20; i++) {
+		rig_launch(rig_function("spin"), 1, 32, NULL, (void *[]){ &out, &n });
+		CU(cuCtxSynchronize());
+	}
+	CHECK(switches().left_inside == 0); /* nobody had to leave for it */
+	/* Nobody steers what all share. */
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->timeslice_set(NULL, 1));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->preempt(NULL));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->schedule(NULL, 0));
+	CU(t->control_open(NULL, &fd));
+	CU_IS(CUDA_ERROR_NOT_SUPPORTED, t->control(fd, CUABI_SOFT_SCHEDULE, 0, NULL));
+	CU(t->control(fd, CUABI_SOFT_SLICE_GET, 0, &us));
+	if (fault) {
+		rig_launch(rig_function("wild"), 1, 1, NULL, (void *[]){ NULL });
+		CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	}
+	CHECK(write(pair[1], fault ? "f" : "q", 1) == 1);
+}
+
+static void processes_of_one_lane_run_beside_each_other(void **state)
+{
+	const char *const args[] = { "--mem",	       "64M",	  "--sms", "2", "--workers", "2",
+				     "--timeslice-us", "1000000", NULL };
+
+	(void)state;
+	with_server(args);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", rig_dir, 1);
+	run_pair(filling_program, urgent_neighbour, NULL);
+	/* A fault ends the hardware context of all. */
+	run_pair(filling_program, urgent_neighbour, (void *)1);
+	unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+	with_server(plain);
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -774,6 +858,7 @@ int main(void)
 		cmocka_unit_test(a_control_descriptor_works_in_another_process),
 		cmocka_unit_test(flag_pages_are_seen_by_kernels_and_other_processes),
 		cmocka_unit_test(several_gpus_are_devices_of_their_own),
+		cmocka_unit_test(processes_of_one_lane_run_beside_each_other),
 	};
 
 	return cmocka_run_group_tests_name("soft device", tests, start, rig_end);
