@@ -19,13 +19,13 @@ void wake_agent(struct sched *s, uint32_t depth)
  * sleeps.) */
 static bool work_came(struct sched *s, uint32_t depth)
 {
-	return requests_any(s) || load_seqcst(&s->deferred) ||
+	return requests_any(s) || announce_came(s) || load_seqcst(&s->deferred) ||
 	       (depth == AGENT_ASLEEP && ACC_COUNT(tally_sum(&s->inflight)));
 }
 
 uint64_t sched_agent_step(struct sched *s)
 {
-	uint64_t now = clock_now_ns(), sleep;
+	uint64_t now = clock_now_ns(), sleep, announced;
 	uint32_t depth;
 
 	if (load_relaxed(&s->forked)) {
@@ -33,6 +33,8 @@ uint64_t sched_agent_step(struct sched *s)
 	}
 	store_seqcst(&s->agent_asleep, (uint32_t)AGENT_SOON);
 	sleep = requests_step(s, now);
+	announced = announce_step(s, now);
+	sleep = MIN(sleep, announced);
 	sleep = MIN(sleep, deferred_step(s, now));
 	sleep = MIN(sleep, inflight_step(s, now));
 	if (sleep > OPEN_POLL_NS || now - s->last_stats_ns >= STEADY_NS) {

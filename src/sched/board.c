@@ -7,15 +7,25 @@
 
 #include "base/clock.h"
 
+/* How far ahead; what nobody may announce, and what is overdue, counts as not announced. */
+static uint64_t until_announced(uint64_t at, uint64_t now)
+{
+	if (at > now) {
+		return at - now <= ANNOUNCE_MOST_NS ? at - now : UINT64_MAX;
+	}
+	return now - at <= LATE_NS ? 0 : UINT64_MAX;
+}
+
 uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
-		     uint64_t *ret_idle_ns)
+		     uint64_t *ret_idle_ns, uint64_t *ret_next_ns)
 {
 	uint32_t n = load_acquire(&s->n_boards), total = 0;
-	uint64_t last = 0;
+	uint64_t last = 0, next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct sched_board *b = load_acquire(&s->boards[i].board);
 		const struct sched_board_gpu *g;
+		uint64_t at;
 		uint32_t seq, open;
 
 		if (!b) {
@@ -24,6 +34,10 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 		g = &b->gpu[gpu_index];
 		seq = load_acquire(&g->seq); /* before open: see docs/SCHEDULING.md, no lost wake */
 		open = load_acquire(&g->open);
+		at = load_relaxed(&g->next_ns);
+		if (unlikely(at)) {
+			next = MIN(next, until_announced(at, now));
+		}
 		if (open) {
 			total += MIN(open, 4096u);
 			if (!a->word) {
@@ -36,6 +50,7 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 			last = MAX(last, MIN(end, now - 1));
 		}
 	}
+	*ret_next_ns = next;
 	*ret_idle_ns = total ? 0 : last ? now - last : UINT64_MAX;
 	return total;
 }

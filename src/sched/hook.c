@@ -154,8 +154,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->level = GBPF_LEVEL_HOLD;
 	c->split_blocks = 0;
 	c->block_ns = 0;
-	c->lc_next_ns = UINT64_MAX;
-	c->deadline_ns = 0;
+	c->deadline_ns = load_relaxed(&s->req[q->gpu].deadline_ns);
 	c->block_ok = l->block_ok;
 	c->lane = GBPF_LANE_PROCESS;
 }
@@ -180,7 +179,8 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 		return;
 	}
 	a->version = p->policy.version;
-	c.lc_open = boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns);
+	c.lc_open = boards_scan(s, load_relaxed(&s->gpu_index[q->gpu]), now, a, &c.lc_idle_ns,
+				&c.lc_next_ns);
 	a->lc_open = c.lc_open;
 	if (!p->policy.insns[SCHED_HOOK_submit]) {
 		return;
@@ -329,7 +329,8 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 				     .weight = load_relaxed(&q->s->weight),
 				     .count = r->count,
 				     .flags = r->flags,
-				     .linger_ns = DEFAULT_LINGER_NS };
+				     .linger_ns = DEFAULT_LINGER_NS,
+				     .gap_ns = load_relaxed(&q->s->req[q->gpu].gap_ns) };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	bool helper = false;

@@ -100,6 +100,7 @@ struct sched_stats {
 	uint32_t lane, levels;	     /* GBPF_LANE_*; a bit for each GBPF_LEVEL_* that can be had */
 	uint8_t kernel_block[SCHED_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
 	uint64_t kernel_block_ns[SCHED_KERNELS]; /* learned duration of one block; 0: not known */
+	uint64_t requests_cut; /* that did not end: others were not held for them any more */
 };
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");

@@ -182,6 +182,8 @@ static void drained(struct sched_queue *q, uint64_t now)
 	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
 		store_relaxed(&q->sync_ns, now);
 		store_release(&q->sync_seq, entered);
+		store_relaxed(&q->s->req[q->gpu].synced_ns, now);
+		stat_add(q->s, syncs, 1u);
 	}
 	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {
 		(void)queue_retire_reached(q);
@@ -199,6 +201,7 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 	now = clock_fast_ns();
 	if (only) {
 		drained(only, now);
+		request_synced(s, only->gpu, now);
 		return;
 	}
 	queues_each(s, q)
@@ -206,5 +209,8 @@ void sched_drained(struct sched *s, struct sched_queue *only)
 		if (load_relaxed(&q->live)) {
 			drained(q, now);
 		}
+	}
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		request_synced(s, g, now);
 	}
 }

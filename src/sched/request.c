@@ -1,6 +1,8 @@
-/* Requests of latency queues: opened on the own board by the launch that begins one, closed by the
- * agent when the queues are drained and the linger has passed. Opening costs a compare-and-swap;
- * while one is open, a load. The order of steps in request_close is argued in docs/SCHEDULING.md.
+/* Requests of latency queues: opened on the own board, and on the GPU by leases, by the launch that
+ * begins one; closed when the queues are drained and the linger has passed, by the agent, or by the
+ * thread whose synchronization returned when no linger is wanted. Opening costs a compare-and-swap;
+ * while one is open, a load. One that does not end is cut: others are not held for it any more. The
+ * order of steps in request_close is argued in docs/SCHEDULING.md.
  */
 #include "sched/sched_int.h"
 
@@ -10,7 +12,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-static struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
+#define STOLEN_NS 100000000u /* a thread that was torn away while it looked holds nobody up */
+#define GAP_MOST_NS 500000u  /* longer pauses are between requests */
+#define SPIN_ROUNDS 4000u
+
+struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
 
@@ -20,13 +26,18 @@ static struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
 bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_board_gpu *b = own_board(s, gpu);
-	uint32_t expected = 0;
+	struct request *r = &s->req[gpu];
+	uint32_t expected = REQUEST_CLOSED;
 
-	if (!__atomic_compare_exchange_n(&s->req[gpu].open, &expected, 1u, 0, __ATOMIC_SEQ_CST,
-					 __ATOMIC_SEQ_CST)) {
+	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)REQUEST_OPEN, 0,
+					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
 		return false;
 	}
-	store_relaxed(&s->req[gpu].opened_ns, now);
+	store_relaxed(&r->opened_ns, now);
+	lease_raise(s, gpu, now); /* first: what runs on the GPU takes longest to make way */
+	if (unlikely(load_relaxed(&r->next_ns))) {
+		announce_met(s, gpu, now);
+	}
 	if (b) {
 		store_relaxed(&b->opened_ns, now);
 		store_seqcst(&b->open, 1u);
@@ -37,11 +48,28 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 bool requests_any(const struct sched *s)
 {
 	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		if (load_seqcst(&s->req[g].open)) {
+		if (load_seqcst(&s->req[g].open) == REQUEST_OPEN) {
 			return true;
 		}
 	}
 	return false;
+}
+
+/* Learned so that mostly it is a little more than the gap: up twice as fast as down. */
+void request_gap(struct request *r, uint64_t now)
+{
+	uint64_t synced = xchg_acqrel(&r->synced_ns, (uint64_t)0);
+	uint64_t gap = since_ns(synced, now), known = load_relaxed(&r->gap_ns);
+
+	if (!synced || !gap || gap > GAP_MOST_NS) {
+		return;
+	}
+	if (!known) {
+		known = gap;
+	} else {
+		known = gap > known ? known + (gap - known) / 8 : known - (known - gap) / 16;
+	}
+	store_relaxed(&r->gap_ns, known);
 }
 
 /* Can the device say nothing (a stream that only its own thread can name, or that captures): then a
@@ -60,8 +88,9 @@ static bool drained_unknown(struct sched_queue *q, uint64_t entered, uint64_t to
 	       now - q->unknown_since > UNKNOWN_NS;
 }
 
-/* Finished: every launch that came in was taken by the driver, and the queue is idle. */
-static bool queue_drained(struct sched_queue *q, uint64_t now)
+/* Finished: every launch that came in was taken by the driver, and the queue is idle. ask: also
+ * when no synchronization has returned, which would be a hint. */
+static bool queue_drained(struct sched_queue *q, uint64_t now, bool ask)
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
@@ -71,8 +100,11 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 	if (left != entered) {
 		return false;
 	}
-	if (q->drained == entered) {
+	if (load_relaxed(&q->drained) == entered) {
 		return true;
+	}
+	if (!ask && load_acquire(&q->sync_seq) != entered) {
+		return false;
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
 	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
@@ -88,27 +120,33 @@ static bool queue_drained(struct sched_queue *q, uint64_t now)
 	return true;
 }
 
-/* True when all latency queues of the GPU are drained; when the last one was, and how long its
- * request lingers. */
-static bool all_drained(struct sched *s, uint32_t gpu, uint64_t now, uint64_t *last,
-			uint64_t *linger)
-{
-	bool all = true;
+struct look {
+	bool all;	    /* all latency queues of the GPU are drained, */
+	uint64_t last_ns;   /* the last of them then; */
+	uint64_t linger_ns; /* how long its request lingers */
+	uint64_t progress;  /* another number when anything has moved */
+};
 
+static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask, struct look *k)
+{
+	*k = (struct look){ .all = true };
 	queues_each(s, q)
 	{
-		if (load_relaxed(&q->gpu) != gpu || !load_relaxed(&q->entered) || !queue_use(q)) {
+		uint64_t entered = load_relaxed(&q->entered);
+
+		if (load_relaxed(&q->gpu) != gpu || !entered || !queue_use(q)) {
 			continue;
 		}
-		if (queue_drained(q, now)) {
-			*last = MAX(*last, q->drain_ns);
-			*linger = MAX(*linger, load_relaxed(&q->linger_ns));
+		if (queue_drained(q, now, ask)) {
+			k->last_ns = MAX(k->last_ns, q->drain_ns);
 		} else {
-			all = false;
+			k->all = false;
 		}
+		k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
+		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->drained) +
+			       load_relaxed(&q->retired);
 		queue_unuse(q);
 	}
-	return all;
 }
 
 static bool something_entered(struct sched *s, uint32_t gpu)
@@ -130,36 +168,168 @@ static void account(struct sched *s, uint64_t duration_ns)
 	stat_add(s, request_hist[sched_hist_bucket(duration_ns)], 1u);
 }
 
-/* First the private word, then a second look (a launch counts itself in before it looks at that
- * word), then the board, then a look at the private word: whatever a launch does meanwhile, the
- * board ends up open if a request is. */
-static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, uint64_t now)
+/* The board says that none is open, and whoever waits for that wakes. */
+static void close_board(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct sched_board_gpu *b = own_board(s, gpu);
 	struct request *r = &s->req[gpu];
-	uint64_t opened = load_relaxed(&r->opened_ns);
 
-	store_seqcst(&r->open, 0u);
+	if (!b) {
+		return;
+	}
+	store_relaxed(&b->last_end_ns, now);
+	store_relaxed(&b->deadline_ns,
+		      load_relaxed(&r->next_ns) ? load_relaxed(&r->next_deadline_ns) : 0);
+	store_seqcst(&b->open, 0u);
+	(void)add_acqrel(&b->seq, 1u);
+	fence_seqcst();
+	if (load_seqcst(&r->open) == REQUEST_OPEN) {
+		store_seqcst(&b->open, 1u);
+	}
+	futex_wake_shared(&b->seq, INT_MAX);
+}
+
+/* First the private word, then a second look (a launch counts itself in before it looks at that
+ * word), then the leases, then the board, each followed by a look at the private word: whatever a
+ * launch does meanwhile, leases are up and the board is open if a request is. The leases fall
+ * before the board's waiters wake, who would find them up and leave the GPU again. */
+static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+	uint64_t opened = load_relaxed(&r->opened_ns);
+	uint32_t was = load_relaxed(&r->open);
+	struct pin_slot *pin;
+
+	store_seqcst(&r->open, (uint32_t)REQUEST_CLOSED);
 	fence_seqcst();
 	if (something_entered(s, gpu)) {
-		uint32_t expected = 0;
+		uint32_t expected = REQUEST_CLOSED;
 
 		/* Still the same request, unless the launch has opened the next one by itself. */
-		if (cas_acqrel(&r->open, &expected, 1u)) {
+		if (cas_acqrel(&r->open, &expected, was)) {
 			return;
 		}
 	}
-	if (b) {
-		store_relaxed(&b->last_end_ns, now);
-		store_seqcst(&b->open, 0u);
-		(void)add_acqrel(&b->seq, 1u);
-		fence_seqcst();
-		if (load_seqcst(&r->open)) {
-			store_seqcst(&b->open, 1u);
-		}
-		futex_wake_shared(&b->seq, INT_MAX);
-	}
+	pin = pin_enter();
+	lease_settle(s, gpu, now);
+	close_board(s, gpu, now);
+	pin_leave(pin);
+	store_relaxed(&r->deadline_ns, (uint64_t)0);
+	r->asked_ns = 0;
 	account(s, drained_ns > opened ? drained_ns - opened : 0);
+}
+
+/* It stays a request until it is drained, so that none is opened on top of it; but nobody is held
+ * for it any more. */
+static void request_cut(struct sched *s, uint32_t gpu, bool stalled, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+	struct pin_slot *pin = pin_enter();
+
+	store_seqcst(&r->open, (uint32_t)REQUEST_CUT);
+	lease_settle(s, gpu, now);
+	close_board(s, gpu, now);
+	pin_leave(pin);
+	stat_add(s, requests_cut, 1u);
+	note(s, "request-cut",
+	     stalled ? "a request in which nothing has moved for a second: others are not held for "
+		       "it any more"
+		     : "a request has been open for 10 s without a pause: others are not held for "
+		       "it until it has drained once");
+}
+
+/* A thread that opened it and was stopped before it reached the board comes late. */
+static void keep_cut(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct pin_slot *pin = pin_enter();
+	struct sched_board_gpu *b = own_board(s, gpu);
+
+	if (b && load_relaxed(&b->open)) {
+		close_board(s, gpu, now);
+	}
+	lease_settle(s, gpu, now);
+	pin_leave(pin);
+}
+
+static bool to_be_cut(struct request *r, const struct look *k, uint64_t now, bool *ret_stalled)
+{
+	uint64_t opened = load_relaxed(&r->opened_ns);
+
+	if (r->progress != k->progress || r->progress_ns < opened) {
+		r->progress = k->progress;
+		r->progress_ns = MAX(now, opened);
+	}
+	*ret_stalled = since_ns(r->progress_ns, now) > STALL_NS;
+	return *ret_stalled || since_ns(opened, now) > REQUEST_MOST_NS;
+}
+
+/* A short linger is over before a sleeping thread would be back. */
+static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
+{
+	uint64_t now = clock_now_ns();
+
+	for (uint32_t i = 0; i < SPIN_ROUNDS && now < until && !something_entered(s, gpu); i++) {
+		cpu_relax();
+		now = clock_now_ns();
+	}
+	return now;
+}
+
+static uint64_t poll_ns(const struct request *r)
+{
+	return MAX(MIN(r->linger_ns, (uint64_t)OPEN_POLL_NS), (uint64_t)SHORT_POLL_NS);
+}
+
+/* Whether it has ended; r->closing is taken. Nanoseconds until it is to be looked at again. */
+static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+	bool ask = r->linger_ns >= OPEN_POLL_NS || since_ns(r->asked_ns, now) >= OPEN_POLL_NS;
+	bool cut = load_relaxed(&r->open) == REQUEST_CUT, stalled;
+	struct look k;
+
+	r->asked_ns = ask ? now : r->asked_ns;
+	look_at_queues(s, gpu, now, ask, &k);
+	r->linger_ns = k.linger_ns;
+	store_relaxed(&r->linger_short, k.linger_ns == 0 ? 1u : 0u);
+	if (!k.all) {
+		if (cut) {
+			keep_cut(s, gpu, now);
+			return CUT_POLL_NS;
+		}
+		if (to_be_cut(r, &k, now, &stalled)) {
+			request_cut(s, gpu, stalled, now);
+			return CUT_POLL_NS;
+		}
+		return poll_ns(r);
+	}
+	if (!cut && now < k.last_ns + k.linger_ns && k.linger_ns < SPIN_NS) {
+		now = spin_until(s, gpu, k.last_ns + k.linger_ns);
+	}
+	if (!cut && now < k.last_ns + k.linger_ns) {
+		return MIN(k.last_ns + k.linger_ns - now, poll_ns(r));
+	}
+	request_close(s, gpu, k.last_ns, now);
+	return load_relaxed(&r->open) ? poll_ns(r) : UINT64_MAX;
+}
+
+static bool take_closing(struct request *r)
+{
+	return !load_relaxed(&r->closing) && !xchg_acqrel(&r->closing, 1u);
+}
+
+void request_synced(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+
+	if (load_acquire(&r->open) == REQUEST_CLOSED || !load_relaxed(&r->linger_short) ||
+	    !take_closing(r)) {
+		return;
+	}
+	if (load_acquire(&r->open) != REQUEST_CLOSED) {
+		(void)look(s, gpu, now);
+	}
+	store_release(&r->closing, 0u);
 }
 
 uint64_t requests_step(struct sched *s, uint64_t now)
@@ -167,18 +337,25 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 	uint64_t sleep = UINT64_MAX;
 
 	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		uint64_t last = 0, linger = 0;
+		struct request *r = &s->req[g];
+		uint64_t again;
 
-		if (!load_acquire(&s->req[g].open)) {
+		if (load_acquire(&r->open) == REQUEST_CLOSED) {
 			continue;
 		}
-		if (!all_drained(s, g, now, &last, &linger)) {
-			sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
-		} else if (now < last + linger) {
-			sleep = MIN(sleep, MIN(last + linger - now, (uint64_t)OPEN_POLL_NS));
-		} else {
-			request_close(s, g, last, now);
+		if (!take_closing(r)) {
+			r->blocked_ns = r->blocked_ns ? r->blocked_ns : now;
+			if (now - r->blocked_ns < STOLEN_NS) {
+				sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
+				continue;
+			}
 		}
+		r->blocked_ns = 0;
+		if (load_acquire(&r->open) != REQUEST_CLOSED) {
+			again = look(s, g, now);
+			sleep = MIN(sleep, again);
+		}
+		store_release(&r->closing, 0u);
 	}
 	return sleep;
 }

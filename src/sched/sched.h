@@ -172,8 +172,14 @@ static inline bool sched_idle(const struct sched *s)
 /* This process's next request on that GPU (device ordinal) comes at at_ns and should have ended by
  * deadline_ns (monotonic both; 0: not known). Announced on the board; leases are raised ahead, and
  * taken back when the request has not come by some milliseconds after. -EINVAL: in the past or more
- * than 10 s ahead; -EPERM: no latency queue here. Any thread. */
+ * than 10 s ahead; -EPERM: no latency queue here; -EAGAIN: three in a row did not come, so they are
+ * ignored for a second. Any thread. */
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
+/* How long before an announced request the leases go up; 500 us to begin with, at most 10 ms. */
+void sched_set_lead(struct sched *s, uint64_t lead_ns);
+/* Announces by itself: by the learned period of the openings, or period_ns after each. */
+enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };
+void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns);
 /* The lane in which the process runs: set once, before launches. */
 void sched_set_lane(struct sched *s, uint32_t lane);
 

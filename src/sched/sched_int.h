@@ -12,6 +12,7 @@
 #include "bpf/run/image.h"
 #include "sched/ctx.h"
 #include "sched/pin.h"
+#include "sched/rhythm.h"
 #include "sched/sched.h"
 #include "sched/tally.h"
 
@@ -34,6 +35,20 @@
 #define UNKNOWN_NS 20000000u /* then a queue that the device cannot speak of counts as drained */
 #define DEFAULT_LINGER_NS 200000u
 #define MAX_LINGER_NS 10000000u
+#define SHORT_POLL_NS 10000u /* agent, while one with a shorter linger than OPEN_POLL_NS is open   \
+			      */
+#define SPIN_NS 100000u	     /* shortest linger for whose end the agent does not spin */
+#define STALL_NS 1000000000u /* a request in which nothing moves for so long is cut */
+#define REQUEST_MOST_NS 10000000000u /* ... or that is open for so long without a pause */
+#define CUT_POLL_NS 1000000u
+#define LEASE_NS 20000000u /* leases run out by themselves */
+#define RENEW_NS 5000000u
+#define LEAD_NS 500000u /* leases go up so long before an announced request, */
+#define MAX_LEAD_NS 10000000u
+#define LATE_NS 5000000u	      /* which may come so much later */
+#define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
+#define WRONG_MOST 3u		      /* wrong ones in a row, */
+#define MUTE_NS 1000000000u	      /* then they are ignored for so long */
 #define DEFAULT_HOLD_NS 1000000u
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
@@ -109,9 +124,34 @@ struct sched_queue {
 	struct sched_queue *next_free;
 };
 
-struct request {	    /* one a GPU of this process */
-	uint32_t open;	    /* [atomic] */
-	uint64_t opened_ns; /* [atomic] */
+enum request_state { REQUEST_CLOSED, REQUEST_OPEN, REQUEST_CUT };
+
+/* One a GPU of this process. The first line is what launches look at. */
+struct request {
+	uint32_t open;	      /* [atomic] enum request_state */
+	uint32_t ahead;	      /* [atomic] leases are up for an announced request */
+	uint64_t opened_ns;   /* [atomic] */
+	uint64_t synced_ns;   /* [atomic] a synchronization returned, and no launch since; 0: no */
+	uint64_t gap_ns;      /* [atomic] learned: from such a return to the next launch */
+	uint64_t next_ns;     /* [atomic] announced for; 0: none */
+	uint64_t deadline_ns; /* [atomic] of the open request; 0: none */
+	uint64_t lease_ns;    /* [atomic] leases stand until then; 0: none are up */
+	uint64_t next_deadline_ns ALIGNED(64); /* [atomic] of the announced one */
+	uint64_t late_ns;		       /* [atomic] how late that may come */
+	uint32_t announced;		       /* [atomic] grows with each announcement */
+	uint32_t closing;      /* [atomic] taken, never waited for, by who looks whether it ends */
+	uint32_t linger_short; /* [atomic] a synchronization's thread may close it at once */
+	uint64_t linger_ns;    /* under closing: as of the last look */
+	uint64_t asked_ns;     /* under closing: when the device was asked last */
+	uint64_t progress, progress_ns; /* under closing */
+	uint64_t blocked_ns;		/* [A] closing has been taken by others since then */
+	struct announcement {		/* [A] */
+		uint64_t since_ns;	/* leases have been up ahead since then; 0: they are not */
+		uint64_t mute_ns;	/* announcements are ignored until then; [atomic] */
+		uint32_t seen, wrong;	/* announcements seen; wrong ones in a row, [atomic] */
+		uint64_t opened_ns;	/* opening that the rhythm has counted */
+		struct rhythm rhythm;
+	} ann;
 };
 
 struct board_slot {
@@ -140,7 +180,10 @@ struct sched {
 
 	struct board_slot boards[SCHED_MAX_LC];
 	struct prepared prepared[MAX_PREPARED + 1];
-	struct request req[SCHED_MAX_GPUS];
+	struct request req[SCHED_MAX_GPUS] ALIGNED(64);
+	uint64_t lead_ns;     /* [atomic] announcements: leases go up so long before */
+	uint32_t rhythm_mode; /* [atomic] enum sched_rhythm */
+	uint64_t rhythm_ns;   /* [atomic] SCHED_RHYTHM_PERIOD: the period */
 	struct sched_config cfg;
 	struct estimate copy_est[2][BYTE_CLASSES]; /* copies, memsets by size */
 
@@ -211,10 +254,10 @@ void ask_complain(struct sched_queue *q, const struct ask *a); /* not inside a p
 
 /* ---- board.c ---- */
 
-/* Sees the boards of others: open requests, and when the last ended (UINT64_MAX never). Inside a
- * pin. */
+/* Sees the boards of others: open requests, when the last ended, and how far the next announced one
+ * is (UINT64_MAX: never, none). Inside a pin. */
 uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct ask *a,
-		     uint64_t *ret_idle_ns);
+		     uint64_t *ret_idle_ns, uint64_t *ret_next_ns);
 /* No latency request of others since that time, and none of our own when they count. */
 bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts);
 
@@ -224,6 +267,31 @@ bool request_open(struct sched *s, uint32_t gpu,
 		  uint64_t now); /* inside a pin; true: the agent is to be woken */
 uint64_t requests_step(struct sched *s, uint64_t now);
 bool requests_any(const struct sched *s);
+/* A synchronization of latency queues of that GPU has returned: where the policy wants no linger,
+ * the request ends here. */
+void request_synced(struct sched *s, uint32_t gpu, uint64_t now);
+/* A launch has come after a synchronization returned. */
+void request_gap(struct request *r, uint64_t now);
+/* Of this process, on the page that it writes; NULL: gbpfd does not know that GPU. Inside a pin, or
+ * the agent. */
+struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu);
+
+/* ---- lease.c ---- */
+
+/* Makes the leases what the request's state asks for, whatever other threads do meanwhile. Inside a
+ * pin, or the agent. */
+void lease_settle(struct sched *s, uint32_t gpu, uint64_t now);
+/* The request has just been opened: raises them if a policy is in force. Inside a pin. */
+void lease_raise(struct sched *s, uint32_t gpu, uint64_t now);
+/* Agent: renews, and follows a policy that comes or goes. */
+void lease_step(struct sched *s, uint32_t gpu, uint64_t now);
+
+/* ---- announce.c ---- */
+
+uint64_t announce_step(struct sched *s, uint64_t now);
+bool announce_came(const struct sched *s); /* since the last step */
+/* The request that was announced has come: takes its announcement. Inside a pin. */
+void announce_met(struct sched *s, uint32_t gpu, uint64_t now);
 
 /* ---- kernel.c ---- */
 

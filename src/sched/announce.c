@@ -1,0 +1,199 @@
+/* Announcements: a process says when its next request comes (gbpf_hint), or its rhythm does. The
+ * time goes on the board, where the policies of others see it, and the leases go up a little ahead,
+ * so that the GPU is free when the request arrives. Whoever announces what does not come loses the
+ * right to for a while. */
+#include "sched/sched_int.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+
+#define PAST_NS 1000000u /* "now", by the time it gets here */
+
+static void on_board(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline)
+{
+	struct pin_slot *pin = pin_enter();
+	struct sched_board_gpu *b = own_board(s, gpu);
+
+	if (b) {
+		store_relaxed(&b->deadline_ns, deadline);
+		store_release(&b->next_ns, at);
+	}
+	pin_leave(pin);
+}
+
+static void announce(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline, uint64_t late)
+{
+	struct request *r = &s->req[gpu];
+
+	store_relaxed(&r->next_deadline_ns, deadline);
+	store_relaxed(&r->late_ns, late);
+	store_release(&r->next_ns, at);
+	on_board(s, gpu, at, deadline);
+	(void)__atomic_fetch_add(&r->announced, 1u, __ATOMIC_SEQ_CST);
+	stat_add(s, hints, 1u);
+}
+
+int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns)
+{
+	uint64_t now = clock_now_ns();
+
+	if (gpu >= SCHED_MAX_GPUS || at_ns + PAST_NS < now || at_ns > now + ANNOUNCE_MOST_NS ||
+	    (deadline_ns && deadline_ns < at_ns)) {
+		return -EINVAL;
+	}
+	if (load_relaxed(&s->forked) || load_relaxed(&s->off) ||
+	    (!load_relaxed(&s->latency_queues) &&
+	     load_relaxed(&s->class_id) != GBPF_CLASS_LATENCY)) {
+		return -EPERM;
+	}
+	if (now < load_relaxed(&s->req[gpu].ann.mute_ns)) {
+		return -EAGAIN;
+	}
+	announce(s, gpu, MAX(at_ns, now), deadline_ns, LATE_NS);
+	wake_agent(s, AGENT_SLOW);
+	return 0;
+}
+
+void sched_set_lead(struct sched *s, uint64_t lead_ns)
+{
+	store_relaxed(&s->lead_ns, MIN(lead_ns, (uint64_t)MAX_LEAD_NS));
+}
+
+void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns)
+{
+	store_relaxed(&s->rhythm_ns, period_ns);
+	store_release(&s->rhythm_mode, (uint32_t)mode);
+}
+
+/* One that lies farther ahead stays: the request that has come is another. */
+void announce_met(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct sched_board_gpu *b = own_board(s, gpu);
+	struct request *r = &s->req[gpu];
+	uint64_t at = load_acquire(&r->next_ns), deadline = load_relaxed(&r->next_deadline_ns);
+
+	if (!at || now + load_relaxed(&s->lead_ns) < at || !cas_acqrel(&r->next_ns, &at, 0u)) {
+		return;
+	}
+	store_relaxed(&r->deadline_ns, deadline);
+	store_relaxed(&r->ann.wrong, 0u);
+	store_seqcst(&r->ahead, 0u);
+	if (b) {
+		store_relaxed(&b->deadline_ns, deadline);
+		store_release(&b->next_ns, (uint64_t)0);
+	}
+}
+
+bool announce_came(const struct sched *s)
+{
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		if (load_seqcst(&s->req[g].announced) != s->req[g].ann.seen) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Each opening is seen once: while a request is open the agent looks all the time. */
+static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+	uint64_t opened = load_relaxed(&r->opened_ns), period, spread = LATE_NS / 2;
+	uint32_t mode = load_acquire(&s->rhythm_mode);
+
+	if (mode == SCHED_RHYTHM_OFF || opened == r->ann.opened_ns) {
+		return;
+	}
+	r->ann.opened_ns = opened;
+	rhythm_add(&r->ann.rhythm, opened);
+	period = mode == SCHED_RHYTHM_PERIOD ? load_relaxed(&s->rhythm_ns)
+					     : rhythm_period(&r->ann.rhythm, &spread);
+	if (period && opened + period > now && !load_relaxed(&r->next_ns) &&
+	    now >= load_relaxed(&r->ann.mute_ns)) {
+		announce(s, gpu, opened + period, 0, MIN(2 * spread, (uint64_t)LATE_NS));
+	}
+}
+
+static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, bool up)
+{
+	struct request *r = &s->req[gpu];
+
+	r->ann.since_ns = up ? now : 0;
+	store_seqcst(&r->ahead, up ? 1u : 0u);
+	fence_seqcst();
+	if (up && !load_seqcst(&r->next_ns)) { /* it has come this moment */
+		store_seqcst(&r->ahead, 0u);
+	}
+	lease_settle(s, gpu, now);
+}
+
+static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	struct request *r = &s->req[gpu];
+	uint32_t wrong = load_relaxed(&r->ann.wrong) + 1;
+
+	stat_add(s, wrong_hints, 1u);
+	if (wrong >= WRONG_MOST) {
+		wrong = 0;
+		store_relaxed(&r->ann.mute_ns, now + MUTE_NS);
+		note(s, "hints-wrong",
+		     "requests that were announced did not come, three times in a row: further "
+		     "announcements are ignored for a second");
+	}
+	store_relaxed(&r->ann.wrong, wrong);
+}
+
+/* Nanoseconds until it is to be looked at again. */
+static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
+{
+	uint64_t lead = load_relaxed(&s->lead_ns), late;
+	struct request *r = &s->req[gpu];
+
+	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {
+		announce_met(s, gpu, now); /* opened before, and goes on */
+		return UINT64_MAX;
+	}
+	if (now + lead < at) {
+		if (r->ann.since_ns) { /* put off after others had made way for it */
+			ahead_set(s, gpu, now, false);
+			was_wrong(s, gpu, now);
+		}
+		return at - lead - now;
+	}
+	late = load_relaxed(&r->late_ns);
+	if (!r->ann.since_ns) {
+		ahead_set(s, gpu, now, true);
+	}
+	if (now > at + late || now > r->ann.since_ns + lead + late) {
+		if (cas_acqrel(&r->next_ns, &at, 0u)) {
+			on_board(s, gpu, 0, 0);
+			ahead_set(s, gpu, now, false);
+			was_wrong(s, gpu, now);
+		}
+		return UINT64_MAX;
+	}
+	return MIN(at + late - now + 1, (uint64_t)RENEW_NS);
+}
+
+uint64_t announce_step(struct sched *s, uint64_t now)
+{
+	uint64_t sleep = UINT64_MAX;
+
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		struct request *r = &s->req[g];
+		uint64_t at, again;
+
+		r->ann.seen = load_seqcst(&r->announced);
+		follow_rhythm(s, g, now);
+		at = load_acquire(&r->next_ns);
+		if (at) {
+			again = follow(s, g, at, now);
+			sleep = MIN(sleep, again);
+		} else if (r->ann.since_ns) { /* it has come */
+			ahead_set(s, g, now, false);
+		}
+		lease_step(s, g, now);
+	}
+	return sleep;
+}

@@ -1,0 +1,67 @@
+/* Leases: what tells the GPU itself that a latency request is open, or about to come, so that
+ * blocks of batch kernels stop being started. They are raised by the launch that opens the request,
+ * renewed by the agent while it is open and taken back when it ends; the device lets them run out
+ * when nobody renews them. Only while a policy is in force, and while there is
+ * a gbpfd: without one the boards of others count as closed everywhere.
+ *
+ * Several threads change what the leases follow (a request's state, an announcement). Each changes
+ * the state first, then stores the lease, then looks at the state again: the last store belongs to
+ * the last change. docs/SCHEDULING.md argues it. */
+#include "sched/sched_int.h"
+
+static bool in_force(struct sched *s, uint32_t gpu)
+{
+	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	const struct sched_directory *dir = load_acquire(&s->dir);
+
+	return s->cfg.device->lease && dir != &s->private_dir && index < SCHED_MAX_GPUS &&
+	       !load_relaxed(&s->off) && !load_relaxed(&dir->off) &&
+	       load_relaxed(&dir->version[index]) != 0;
+}
+
+static bool wanted(struct sched *s, uint32_t gpu)
+{
+	const struct request *r = &s->req[gpu];
+
+	return (load_seqcst(&r->open) == REQUEST_OPEN || load_seqcst(&r->ahead)) &&
+	       in_force(s, gpu);
+}
+
+static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
+{
+	store_relaxed(&s->req[gpu].lease_ns, until_ns);
+	s->cfg.device->lease(s->cfg.dev, gpu, until_ns);
+}
+
+void lease_raise(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	if (in_force(s, gpu)) {
+		put(s, gpu, now + LEASE_NS);
+	}
+}
+
+void lease_settle(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	bool up;
+
+	if (!s->cfg.device->lease) {
+		return;
+	}
+	do {
+		up = wanted(s, gpu);
+		if (up || load_relaxed(&s->req[gpu].lease_ns)) {
+			put(s, gpu, up ? now + LEASE_NS : 0);
+		}
+		fence_seqcst();
+	} while (wanted(s, gpu) != up);
+}
+
+void lease_step(struct sched *s, uint32_t gpu, uint64_t now)
+{
+	uint64_t until = load_relaxed(&s->req[gpu].lease_ns);
+	bool up = wanted(s, gpu);
+
+	if (up ? until < now + LEASE_NS - RENEW_NS : until != 0) {
+		lease_settle(s, gpu, now);
+	}
+}
