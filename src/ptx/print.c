@@ -24,7 +24,7 @@ static void print_args(const struct ptx_operand *o, const char *open, const char
 static void print_offset(int64_t offset, struct buf *out)
 {
 	if (offset) {
-		buf_printf(out, "%+" PRId64, offset);
+		buf_printf(out, "+%" PRId64, offset); /* ptxas reads "+-8", not "-8" */
 	}
 }
 
