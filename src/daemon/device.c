@@ -162,6 +162,16 @@ int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned m
 	return free_slot;
 }
 
+unsigned devices_first(const struct devices *t)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (t->d[i].used) {
+			return i;
+		}
+	}
+	return 0;
+}
+
 void devices_put(struct devices *t, unsigned gpu)
 {
 	if (gpu < SCHED_MAX_GPUS && t->d[gpu].tenants && --t->d[gpu].tenants == 0 &&

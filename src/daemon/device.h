@@ -29,6 +29,8 @@ int devices_open(struct devices *t, const char *want, const char *proc, const ch
 /* Number of the device with that uuid, learned when new; -ENOSPC, also when processes of that user
  * have named may_name of them already. Counts a tenant. */
 int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned may_name);
+/* The lowest number in use; 0 when none is known yet. */
+unsigned devices_first(const struct devices *t);
 void devices_put(struct devices *t, unsigned gpu);
 /* "GPU-xxxxxxxx-xxxx-..." */
 void device_uuid_text(const uint8_t uuid[16], char out[48]);

@@ -9,6 +9,7 @@
 #include "base/point.h"
 #include "daemon/consts.h"
 #include "daemon/hooks.h"
+#include "daemon/lane.h"
 #include "daemon/policy.h"
 #include "daemon/text.h"
 
@@ -32,21 +33,24 @@ static int choose_number(struct daemon *d, const struct wire_hello *h)
 
 /* On failure the devices counted so far stay in s->gpus and are given back when the session ends.
  */
-static int take_devices(struct session *s, const struct wire_hello *h)
+static bool take_devices(struct session *s, const uint8_t uuid[WIRE_GPUS][16], uint32_t gpus)
 {
 	bool foreign = s->peer.uid != 0 && s->peer.uid != s->d->uid;
 	unsigned may_name = foreign ? MAX_FOREIGN_DEVICES : SCHED_MAX_GPUS;
 
-	for (s->gpus = 0; s->gpus < h->gpus; s->gpus++) {
-		int n = devices_get(&s->d->devices, h->uuid[s->gpus], s->peer.uid, may_name);
+	for (s->gpus = 0; s->gpus < gpus; s->gpus++) {
+		int n = devices_get(&s->d->devices, uuid[s->gpus], s->peer.uid, may_name);
 
 		if (n < 0) {
-			return n;
+			session_refuse(s, n, "gbpfd knows %u GPUs already and none of them is this",
+				       SCHED_MAX_GPUS);
+			return false;
 		}
 		s->gpu_index[s->gpus] = (uint32_t)n;
 		s->gpu_mask |= 1u << n;
 	}
-	return 0;
+	s->has_devices = true;
+	return true;
 }
 
 static int take_pages(struct session *s, const struct wire_hello *h, int *fds)
@@ -80,12 +84,30 @@ static void welcome(struct session *s)
 	m.welcome.weight = s->told_weight = s->weight;
 	m.welcome.min_share_ppm = DAEMON_MIN_SHARE_PPM;
 	m.welcome.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
+	m.welcome.lane = s->lane;
+	m.welcome.sm_percent = s->sm_percent;
+	m.welcome.slice_us = s->slice_us;
+	m.welcome.priority = s->priority;
+	lane_pipe(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
 	for (unsigned i = 0; i < WIRE_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;
 	}
 	s->state = SESSION_WELCOMED;
 	session_send(s, &m, WIRE_WELCOME, fds, s->reattached ? 1 : 3);
+	if (!s->has_devices) {
+		session_driver_starts(s);
+	}
 	POINT("daemon.hello.welcomed");
+}
+
+static void tell_devices(struct session *s)
+{
+	union wire_message m = { 0 };
+
+	m.devices.gpus = s->gpus;
+	memcpy(m.devices.gpu_index, s->gpu_index, sizeof(m.devices.gpu_index));
+	s->state = SESSION_WELCOMED;
+	session_send(s, &m, WIRE_DEVICES_ARE, NULL, 0);
 }
 
 static void wait_in_queue(struct session *s)
@@ -114,8 +136,22 @@ static void admit(struct session *s)
 		wait_in_queue(s);
 	} else if (verdict == GBPF_REJECT) {
 		session_refuse(s, -EPERM, "the policy does not admit this process to the GPU");
+	} else if (s->early && s->has_devices) {
+		tell_devices(s);
 	} else {
 		welcome(s);
+	}
+}
+
+/* Which GPUs an early hello is about is known now. Policies of those that were not asked yet are
+ * asked; the lane cannot be changed any more. */
+void session_devices(struct session *s, const struct wire_devices *m)
+{
+	s->lanes = 1u << s->lane;
+	s->told_queued = false;
+	if (take_devices(s, m->uuid, m->gpus)) {
+		POINT("daemon.hello.devices");
+		admit(s);
 	}
 }
 
@@ -138,15 +174,26 @@ static void take_identity(struct session *s, const struct wire_hello *h)
 	}
 	s->class_id = h->class_id;
 	s->weight = h->weight ? h->weight : DAEMON_DEFAULT_WEIGHT;
+	s->early = h->flags & WIRE_EARLY;
+	s->sm_percent = 100;
+	lane_ask(s, h->lane, h->lanes);
 }
 
 static bool hello_is_sane(struct session *s, const struct wire_hello *h)
 {
+	bool early = h->flags & WIRE_EARLY;
+
 	if (h->class_id > GBPF_CLASS_BATCH || h->weight > DAEMON_MAX_WEIGHT ||
-	    h->flags & ~(uint32_t)(WIRE_REATTACH | WIRE_STRICT)) {
+	    h->flags & ~(uint32_t)(WIRE_REATTACH | WIRE_STRICT | WIRE_EARLY) ||
+	    h->lane > GBPF_LANE_SHARED || h->lanes & ~(uint32_t)LANE_ALL) {
 		session_refuse(s, -EINVAL,
-			       "hello asks for class %u, weight %u, flags 0x%x, which do not exist",
-			       h->class_id, h->weight, h->flags);
+			       "hello asks for class %u, weight %u, lane %u of 0x%x, flags 0x%x, "
+			       "which do not exist",
+			       h->class_id, h->weight, h->lane, h->lanes, h->flags);
+		return false;
+	}
+	if (early && (h->gpus || h->flags & WIRE_REATTACH)) {
+		session_refuse(s, -EINVAL, "an early hello names no devices and brings no pages");
 		return false;
 	}
 	return true;
@@ -164,10 +211,7 @@ static void begin(struct session *s, const struct wire_hello *h, int *fds)
 	s->tenant = number;
 	d->tenant[number] = s;
 	d->counters.sessions++;
-	err = take_devices(s, h);
-	if (err) {
-		session_refuse(s, err, "gbpfd knows %u GPUs already and none of them is this",
-			       SCHED_MAX_GPUS);
+	if (!s->early && !take_devices(s, h->uuid, h->gpus)) {
 		return;
 	}
 	err = take_pages(s, h, fds);
@@ -187,8 +231,8 @@ static void begin(struct session *s, const struct wire_hello *h, int *fds)
 void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds)
 {
 	POINT("daemon.hello.received");
-	take_identity(s, h);
 	if (hello_is_sane(s, h)) {
+		take_identity(s, h);
 		begin(s, h, fds);
 	}
 	for (unsigned i = 0; i < nfds; i++) {

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/failures.h"
+#include "daemon/lane.h"
+#include "daemon/peer.h"
 #include "daemon/policy.h"
 
 #define TICK_NS 1000000u
@@ -36,11 +38,33 @@ static void count_tenants(const struct daemon *d, const struct session *but, uin
 		if (s != but && there && !s->dying && (!s->gpu_mask || s->gpu_mask & 1u << gpu)) {
 			ctx->tenants++;
 			ctx->latency_tenants += s->class_id == GBPF_CLASS_LATENCY;
+			ctx->batch_tenants += s->class_id == GBPF_CLASS_BATCH;
 		}
 	}
 }
 
-static int admit_on(struct session *s, uint32_t gpu)
+static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
+{
+	return verdict <= GBPF_REJECT && ctx->class_id <= GBPF_CLASS_BATCH && ctx->weight &&
+	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
+	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
+	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1;
+}
+
+/* A lane that cannot be had is not an error: policies say what they would like. */
+static void take_verdict(struct session *s, const struct ctx_admit *ctx)
+{
+	s->class_id = ctx->class_id;
+	s->weight = ctx->weight;
+	s->slice_us = ctx->slice_us;
+	if (s->lanes & 1u << ctx->lane) {
+		s->lane = ctx->lane;
+	}
+	s->sm_percent = s->lane == GBPF_LANE_SHARED ? ctx->sm_percent : 100;
+	s->priority = s->lane == GBPF_LANE_SHARED ? ctx->priority : 0;
+}
+
+static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *share)
 {
 	struct daemon *d = s->d;
 	struct live *l = policy_on(d, gpu);
@@ -52,40 +76,56 @@ static int admit_on(struct session *s, uint32_t gpu)
 				 .pid = (uint32_t)s->peer.pid,
 				 .gpu = gpu,
 				 .class_id = s->class_id,
-				 .weight = s->weight };
+				 .weight = s->weight,
+				 .lanes = s->lanes,
+				 .lane = s->lane,
+				 .slice_us = s->slice_us,
+				 .sm_percent = s->sm_percent,
+				 .nice = share->nice,
+				 .cpu_weight = share->cpu_weight,
+				 .priority = s->priority };
 
 	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
 		return GBPF_ADMIT;
 	}
 	count_tenants(d, s, gpu, &ctx);
 	verdict = live_run(l, HOOK_admit, &ctx);
-	if (verdict > GBPF_REJECT || ctx.class_id > GBPF_CLASS_BATCH || !ctx.weight ||
-	    ctx.weight > DAEMON_MAX_WEIGHT) {
+	if (!verdict_is_sane(&ctx, verdict)) {
 		d->counters.verdict_errors++;
 		failures_count(l, HOOK_admit, SCHED_FAILED_VERDICT);
-		session_event(
-			s, "verdict",
-			"admit of policy version %llu gave verdict %llu, class %u, weight %u: "
-			"the built-in answer is used",
-			(unsigned long long)l->version, (unsigned long long)verdict, ctx.class_id,
-			ctx.weight);
+		session_event(s, "verdict",
+			      "admit of policy version %llu gave verdict %llu, class %u, weight "
+			      "%u, lane %u, slice %u us, SMs %u %%, priority %d: the built-in "
+			      "answer is used",
+			      (unsigned long long)l->version, (unsigned long long)verdict,
+			      ctx.class_id, ctx.weight, ctx.lane, ctx.slice_us, ctx.sm_percent,
+			      ctx.priority);
 		return GBPF_ADMIT;
 	}
-	s->class_id = ctx.class_id;
-	s->weight = ctx.weight;
+	take_verdict(s, &ctx);
 	return (int)verdict;
 }
 
+/* An early hello does not say yet which GPUs it is about: the first one's policy is asked; those of
+ * others when it says so. */
 int hook_admit(struct session *s)
 {
+	uint32_t mask = s->gpu_mask ? s->gpu_mask : 1u << devices_first(&s->d->devices);
+	struct peer_share share = peer_share_of(s->peer.pid, s->pidfd);
 	int strictest = GBPF_ADMIT;
 
+	if (s->early && s->has_devices) {
+		mask &= ~s->asked_mask;
+	}
 	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
-		if (s->gpu_mask ? s->gpu_mask & 1u << gpu : gpu == 0) {
-			int verdict = admit_on(s, gpu);
+		if (mask & 1u << gpu) {
+			int verdict = admit_on(s, gpu, &share);
 
 			strictest = MAX(strictest, verdict);
 		}
+	}
+	if (strictest == GBPF_ADMIT) {
+		s->asked_mask |= mask;
 	}
 	return strictest;
 }

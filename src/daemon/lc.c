@@ -65,6 +65,7 @@ void lc_publish(struct session *s)
 			send_board(t, slot, WIRE_BOARD_ADD, s);
 		}
 	}
+	flags_publish(s);
 }
 
 static void publish_waiting(struct daemon *d)
@@ -89,6 +90,7 @@ void lc_withdraw(struct session *s)
 	}
 	d->lc[slot] = NULL;
 	s->lc_slot = -1;
+	flags_withdraw(s, slot);
 	session_each(d, t)
 	{
 		if (t->lc_seen & UINT64_C(1) << slot) {

@@ -1,5 +1,6 @@
 /* The queue in front of a session's socket. What others do must not fill it: the coming and going
- * of a board cancel each other here. */
+ * of a board or a flag page cancel each other
+ * here. */
 #include "daemon/outbox.h"
 
 #include <errno.h>
@@ -36,13 +37,23 @@ static void take_out(struct outbox *o, struct outbox_entry *e, struct outbox_ent
 	entry_free(e);
 }
 
-/* True when the board that goes has not been told of yet. */
+static bool is_coming(const struct outbox_entry *e, const union wire_message *going,
+		      enum wire_type type)
+{
+	if (type == WIRE_BOARD_REMOVE) {
+		return e->type == WIRE_BOARD_ADD && e->m.board.slot == going->board.slot;
+	}
+	return type == WIRE_FLAG_REMOVE && e->type == WIRE_FLAG_ADD &&
+	       e->m.flag.number == going->flag.number;
+}
+
+/* True when the board or flag page that goes has not been told of yet. */
 static bool cancels(struct outbox *o, const union wire_message *m, enum wire_type type)
 {
 	struct outbox_entry *before = NULL;
 
-	for (struct outbox_entry *e = o->first; e && type == WIRE_BOARD_REMOVE; e = e->next) {
-		if (e->type == WIRE_BOARD_ADD && e->m.board.slot == m->board.slot) {
+	for (struct outbox_entry *e = o->first; e; e = e->next) {
+		if (is_coming(e, m, type)) {
 			take_out(o, e, before);
 			return true;
 		}

@@ -14,6 +14,7 @@
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
+#define DRIVER_USEC 300000000u /* between an early hello and its end: the driver starts */
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
 #define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
@@ -85,7 +86,7 @@ static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 	} else if (s->out.n) {
 		session_drop(s, "it did not read its messages for 10 s");
 	} else if (s->state != SESSION_READY) {
-		session_drop(s, "it did not finish its hello in 30 s");
+		session_drop(s, "it did not finish its hello in time");
 	}
 	return 0;
 }
@@ -204,8 +205,20 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 		}
 		break;
 	case WIRE_BOARD_MAPPED:
-		if (s->state == SESSION_WELCOMED) {
+		if (s->state == SESSION_WELCOMED && s->has_devices) {
 			session_mapped(s);
+			return;
+		}
+		break;
+	case WIRE_DEVICES:
+		if (s->early && !s->has_devices && s->state == SESSION_WELCOMED) {
+			session_devices(s, &m->devices);
+			return;
+		}
+		break;
+	case WIRE_FLAG:
+		if (s->state == SESSION_READY) {
+			flags_take(s, &m->flag, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
@@ -275,7 +288,9 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 			session_end(s, END_CLOSED);
 		} else if (r == 0) {
 			sd_event_source_set_io_events(s->io, EPOLLIN);
-			arm_timer(s, s->state == SESSION_READY ? STALL_USEC : HELLO_USEC);
+			arm_timer(s, s->state == SESSION_READY	   ? STALL_USEC
+				     : s->early && !s->has_devices ? DRIVER_USEC
+								   : HELLO_USEC);
 		} else {
 			arm_timer(s, STALL_USEC);
 		}
@@ -284,6 +299,11 @@ static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
 		read_messages(s);
 	}
 	return 0;
+}
+
+void session_driver_starts(struct session *s)
+{
+	arm_timer(s, DRIVER_USEC);
 }
 
 int session_listen(struct session *s)

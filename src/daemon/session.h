@@ -30,6 +30,8 @@ struct session {
 	struct peer peer;
 	enum session_state state;
 	bool dying, dead; /* to be ended by the reaper; its process is known to be dead */
+	bool early;	  /* it said hello before it started the driver: its devices follow */
+	bool has_devices;
 	enum session_end end;
 
 	int tenant; /* -1: none yet */
@@ -37,13 +39,19 @@ struct session {
 	uint32_t class_id, weight, gpus, gpu_mask;
 	uint32_t told_class, told_weight; /* what the process knows */
 	uint32_t gpu_index[WIRE_GPUS];	  /* number of gbpfd by the process's ordinal */
+	uint32_t asked_mask;		  /* GPUs for which admit has been asked */
+	/* What admit decided, of what the process can take. */
+	uint32_t lane, lanes, slice_us, sm_percent;
+	int32_t priority;
 	uint64_t connected_ns;
 	bool reattached, told_queued;
 	bool tallied;	      /* what its page counted has been added to the version's */
 	uint64_t had_version; /* reattached: the version that it runs */
 	struct page board, stats;
-	int lc_slot;	  /* -1: board not published */
-	uint64_t lc_seen; /* slots whose boards it was sent */
+	int lc_slot;				 /* -1: board not published */
+	uint64_t lc_seen;			 /* slots whose boards it was sent */
+	struct flag_page *flag[WIRE_GPUS];	 /* owned: its flag pages, by its ordinal */
+	struct flag_page *flag_seen[WIRE_FLAGS]; /* those that it was sent, by number */
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
 	bool offered;	   /* the version of the swap under way */
@@ -61,6 +69,8 @@ void sessions_close(struct daemon *d);
 
 /* Watches its socket, until hello with a limit of time. 0 or -errno. */
 int session_listen(struct session *s);
+/* It was welcomed early: the driver takes its time. */
+void session_driver_starts(struct session *s);
 /* For the history. Other users must not be able to push everything else out of it: their processes'
  * events are limited in number. */
 bool session_event_allowed(struct daemon *d, uid_t uid);
@@ -84,6 +94,7 @@ void session_set(struct session *s, uint32_t class_id, uint32_t weight);
 
 /* hello.c. fds are taken. */
 void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds);
+void session_devices(struct session *s, const struct wire_devices *m);
 void session_mapped(struct session *s);
 void session_readmit(struct daemon *d); /* asks again for those that are queued */
 
@@ -91,6 +102,13 @@ void session_readmit(struct daemon *d); /* asks again for those that are queued 
 void lc_publish(struct session *s);
 void lc_withdraw(struct session *s);
 void lc_introduce(struct session *s); /* sends it the boards of the others */
+
+/* flags.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is taken.
+ */
+void flags_take(struct session *s, const struct wire_flag *m, int fd);
+void flags_forget(struct session *s);  /* it ends: its pages go from all who have them */
+void flags_publish(struct session *s); /* it has a board's slot now: it gets the others' pages */
+void flags_withdraw(struct session *s, unsigned slot); /* it has lost it: its words are cleared */
 
 /* obituary.c: says in the history how a process ended. pidfd is taken, -1 allowed. */
 void obituary_write(struct session *s);

@@ -79,6 +79,7 @@ static void destroy(struct session *s)
 			POINT("daemon.death.board_cleared");
 		}
 		d->tenant[s->tenant] = NULL;
+		flags_forget(s);
 		lc_withdraw(s);
 		failures_keep(s);
 		policy_forget_tenant(d, (uint32_t)s->tenant);

@@ -107,6 +107,7 @@ static int descriptors_of(const union wire_message *m, unsigned nfds)
 		}
 		return m->head.type == WIRE_FLAG_ADD;
 	case WIRE_FLAG:
+		return m->flag.number > 1 ? -1 : !m->flag.number;
 	case WIRE_BOARD_ADD:
 		return 1;
 	default:

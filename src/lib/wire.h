@@ -4,6 +4,8 @@
  *
  * Order: client HELLO; daemon WELCOME or REFUSED; client BOARD_MAPPED, after which the daemon seals
  * board and statistics and serves PREPARE / BOARD_ADD ... Every PREPARE is answered by PREPARED.
+ * After an early HELLO and its WELCOME the client starts the driver and sends DEVICES, which is
+ * answered by DEVICES_ARE (QUEUED may come before, or REFUSED instead), and then BOARD_MAPPED.
  * Either side closes by closing. */
 #ifndef GBPF_LIB_WIRE_H
 #define GBPF_LIB_WIRE_H
@@ -61,7 +63,8 @@ struct wire_hello {
 	uint32_t tenant;	     /* reattach: the number it had */
 	uint32_t regions;	     /* reattach: 1 when the tenant region is attached */
 	uint32_t lane;		     /* GBPF_LANE_* asked for; reattach: the one it has */
-	uint32_t reserved;
+	uint32_t lanes;		     /* a bit for each that the process can take; 0: any (early), or
+					only the one it asks for */
 	char name[WIRE_NAME], command[WIRE_TEXT];
 };
 
@@ -92,7 +95,8 @@ struct wire_control { /* handles: struct gpu_handles of gpu/control.h, to be che
 struct wire_flag { /* FLAG (gpu: device ordinal), FLAG_ADD, FLAG_REMOVE */
 	struct wire_head head;
 	uint32_t gpu;	 /* FLAG_ADD: gbpfd's number of it */
-	uint32_t number; /* FLAG_ADD, FLAG_REMOVE: which page, 0..WIRE_FLAGS-1 */
+	uint32_t number; /* FLAG_ADD, FLAG_REMOVE: which page, 0..WIRE_FLAGS-1; FLAG: 0 here it is
+			    (with its descriptor), 1 it is taken back (without) */
 	uint32_t slot;	 /* FLAG_ADD: the receiver's word in it */
 	uint32_t tenant; /* FLAG_ADD: whose */
 };

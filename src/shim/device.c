@@ -64,6 +64,11 @@ int device_setup(struct sched_config *cfg)
 	return err;
 }
 
+struct gpu_device *device_gpu(void)
+{
+	return device;
+}
+
 void device_context_gone(CUcontext ctx)
 {
 	if (device) {

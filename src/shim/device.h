@@ -7,6 +7,7 @@
 
 /* Makes the device, once, and names it in cfg. 0 or -errno. */
 int device_setup(struct sched_config *cfg);
+struct gpu_device *device_gpu(void); /* NULL before that */
 /* The context's queues are closed, and it is about to end. */
 void device_context_gone(CUcontext ctx);
 

@@ -1,6 +1,7 @@
-/* cuInit: the real one, then, once, the session with gbpfd. Without gbpfd, or with GBPF_OFF=1,
- * everything passes through; GBPF_STRICT=1 refuses to run like that. When cuInit returns the policy
- * that is in force is prepared, so the program's first launch runs under it. */
+/* cuInit, once: a hello to gbpfd, which says in which lane to start the driver; the real cuInit;
+ * then the session. Without gbpfd, or with GBPF_OFF=1, everything passes through; GBPF_STRICT=1
+ * refuses to run like that. When cuInit returns the policy that is in force is prepared, so the
+ * program's first launch runs under it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +9,9 @@
 #include <string.h>
 
 #include "cuabi/api.h"
+#include "sched/ctx.h"
 #include "shim/agent.h"
+#include "shim/lane.h"
 #include "shim/queue.h"
 
 #define SETTLE_NS 1000000000u
@@ -16,6 +19,7 @@
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
 static CUresult attach_result; /* attach_mutex */
+static __thread bool inside;   /* the driver loads tools in cuInit, which may call it */
 static struct session session;
 
 static bool is_set(const char *name)
@@ -52,11 +56,8 @@ static void on_fork_child(void)
 
 static int attach(void)
 {
-	int err = session_init(&session);
+	int err = session_begin(&session);
 
-	if (!err) {
-		err = session_begin(&session);
-	}
 	if (err) {
 		session_abandon(&session);
 		return err;
@@ -94,21 +95,82 @@ static CUresult explain(int err)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuInit(unsigned flags)
+static int say_hello(uint32_t only_lanes)
+{
+	int err = session_init(&session);
+
+	if (!err) {
+		session.lanes = only_lanes ? only_lanes : session.lanes;
+		err = session_hello(&session);
+	}
+	if (err) {
+		session_abandon(&session);
+		lane_leave();
+	} else {
+		lane_enter(&session.early.welcome);
+	}
+	return err;
+}
+
+/* A driver that did not start in the shared lane is tried once in its own: MPS may be broken, and
+ * whether it can be had is nothing that a program should fail by. */
+static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
 {
 	CUresult r = shim_real.cuInit(flags);
 
-	if (r != CUDA_SUCCESS) {
+	*fell_back = false;
+	if (r == CUDA_SUCCESS || *err || session.lane != GBPF_LANE_SHARED) {
 		return r;
 	}
-	pthread_mutex_lock(&attach_mutex);
-	if (!attempted && !is_set("GBPF_OFF")) {
-		int err = attach();
+	session_abandon(&session);
+	*err = say_hello(1u << GBPF_LANE_PROCESS);
+	*fell_back = !*err;
+	return session.refusal[0] ? r : shim_real.cuInit(flags);
+}
 
-		attach_result = err ? explain(err) : CUDA_SUCCESS;
+/* attach_mutex is held. */
+static CUresult begin(unsigned flags)
+{
+	int err = say_hello(0);
+	bool fell_back;
+	CUresult r;
+
+	if (err && session.refusal[0]) { /* it is not even started */
+		attempted = true;
+		return attach_result = explain(err);
+	}
+	r = start_driver(flags, &err, &fell_back);
+	if (r != CUDA_SUCCESS) {
+		if (!err) {
+			session_abandon(&session);
+		}
+		return r; /* the next cuInit begins anew */
 	}
 	attempted = true;
-	r = attach_result;
+	err = err ? err : attach();
+	if (!err && fell_back) {
+		session_note(&session, "lane",
+			     "the driver did not start in the shared lane: it runs in the process "
+			     "lane");
+	}
+	return attach_result = err ? explain(err) : CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	CUresult r;
+
+	if (inside || is_set("GBPF_OFF")) {
+		return shim_real.cuInit(flags);
+	}
+	pthread_mutex_lock(&attach_mutex);
+	inside = true;
+	if (!attempted) {
+		r = begin(flags);
+	} else {
+		r = attach_result == CUDA_SUCCESS ? shim_real.cuInit(flags) : attach_result;
+	}
+	inside = false;
 	pthread_mutex_unlock(&attach_mutex);
 	return r;
 }

@@ -32,6 +32,8 @@
 #define BROKEN_MOST 8u
 #define MAX_WEIGHT 10000
 
+#pragma weak sched_set_lane
+
 static const char *text_of(const char *name, const char *otherwise)
 {
 	const char *v = getenv(name);
@@ -53,6 +55,16 @@ static uint32_t weight_asked(void)
 	long v = strtol(text_of("GBPF_WEIGHT", "0"), NULL, 10);
 
 	return v > 0 && v <= MAX_WEIGHT ? (uint32_t)v : 0;
+}
+
+/* auto, and nothing: the policy chooses. process is an order, shared a wish, since it is not to be
+ * had everywhere. */
+static void ask_for_lane(struct session *s)
+{
+	const char *v = text_of("GBPF_LANE", "auto");
+
+	s->lane = strcmp(v, "shared") == 0 ? GBPF_LANE_SHARED : GBPF_LANE_PROCESS;
+	s->lanes = strcmp(v, "process") == 0 ? 1u << GBPF_LANE_PROCESS : 0;
 }
 
 /* The devices that this process sees, as the real driver numbers them. */
@@ -77,13 +89,13 @@ static void find_devices(struct session *s)
 int session_init(struct session *s)
 {
 	memset(s, 0, sizeof(*s));
-	s->sock = s->board_fd = s->stats_fd = -1;
+	s->sock = s->board_fd = s->stats_fd = s->early.sock = -1;
 	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
 		s->regions[i].fd = -1;
 	}
 	s->class_id = class_asked();
 	s->weight = weight_asked();
-	find_devices(s);
+	ask_for_lane(s);
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return s->wake < 0 ? -errno : 0;
 }
@@ -148,7 +160,8 @@ static int region_in_use(const struct session *s)
 	return -1;
 }
 
-static int send_hello(struct session *s, int sock)
+/* early: before the driver was started, so nothing is known of devices. */
+static int send_hello(struct session *s, int sock, bool early)
 {
 	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
 	union wire_message m = { 0 };
@@ -156,6 +169,8 @@ static int send_hello(struct session *s, int sock)
 
 	m.hello.class_id = s->class_id;
 	m.hello.weight = s->weight;
+	m.hello.lane = s->lane;
+	m.hello.lanes = early ? s->lanes : 1u << s->lane;
 	m.hello.gpus = s->gpus;
 	memcpy(m.hello.uuid, s->uuid, sizeof(m.hello.uuid));
 	snprintf(m.hello.name, sizeof(m.hello.name), "%s",
@@ -163,6 +178,9 @@ static int send_hello(struct session *s, int sock)
 	command_line(m.hello.command, sizeof(m.hello.command));
 	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
 		m.hello.flags |= WIRE_STRICT;
+	}
+	if (early) {
+		m.hello.flags |= WIRE_EARLY;
 	}
 	if (s->sched) {
 		m.hello.flags |= WIRE_REATTACH;
@@ -211,9 +229,9 @@ void session_close_fds(int *fds, unsigned n)
 	}
 }
 
-/* The answer to the hello: WELCOME (0), or the reason why not. */
-static int await_welcome(struct session *s, int sock, union wire_message *m, int fds[8],
-			 unsigned *nfds)
+/* The answer to the hello (WELCOME), or to devices (DEVICES_ARE): 0, or the reason why not. */
+static int await(struct session *s, int sock, enum wire_type type, union wire_message *m,
+		 int fds[8], unsigned *nfds)
 {
 	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
 
@@ -230,9 +248,10 @@ static int await_welcome(struct session *s, int sock, union wire_message *m, int
 		if (err <= 0) {
 			return err ? err : -EPIPE;
 		}
-		switch (m->head.type) {
-		case WIRE_WELCOME:
+		if (m->head.type == type) {
 			return 0;
+		}
+		switch (m->head.type) {
 		case WIRE_QUEUED:
 			if (s->sched) {
 				return -EAGAIN; /* it runs already; later again */
@@ -318,6 +337,9 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i]
 										  : UINT32_MAX;
 	}
+	if (w->lane != s->lane) {
+		return -EPROTO; /* the driver runs in the other one */
+	}
 	s->tenant = w->tenant;
 	s->class_id = w->class_id;
 	s->weight = w->weight;
@@ -332,29 +354,19 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 		POINT("shim.reattach.entered");
 	}
 	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
+	if (sched_set_lane) {
+		sched_set_lane(s->sched, s->lane);
+	}
 	return 0;
 }
 
-int session_connect(struct session *s)
+/* The pages are mapped and the scheduler runs: gbpfd may seal, and goes on. */
+static int finish(struct session *s, int sock, const struct wire_welcome *w, int fds[8],
+		  unsigned nfds)
 {
 	union wire_message m = { 0 };
-	int fds[8], err, sock = open_socket();
-	unsigned nfds = 0;
+	int err = enter(s, w, fds, nfds);
 
-	if (sock < 0) {
-		return sock;
-	}
-	POINT("shim.connect.connected");
-	err = send_hello(s, sock);
-	POINT("shim.connect.hello_sent");
-	if (!err) {
-		err = await_welcome(s, sock, &m, fds, &nfds);
-	}
-	POINT("shim.connect.welcomed");
-	if (!err) {
-		err = enter(s, &m.welcome, fds, nfds);
-		session_close_fds(fds, nfds);
-	}
 	POINT("shim.connect.mapped");
 	if (!err) {
 		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
@@ -369,17 +381,69 @@ int session_connect(struct session *s)
 	}
 	session_set_sock(s, sock);
 	session_sweep(s);
+	session_flags_offer(s);
+	return 0;
+}
+
+/* The socket when gbpfd has welcomed, or -errno. */
+static int welcomed(struct session *s, bool early, union wire_message *m, int fds[8],
+		    unsigned *nfds)
+{
+	int err, sock = open_socket();
+
+	if (sock < 0) {
+		return sock;
+	}
+	POINT("shim.connect.connected");
+	err = send_hello(s, sock, early);
+	POINT("shim.connect.hello_sent");
+	if (!err) {
+		err = await(s, sock, WIRE_WELCOME, m, fds, nfds);
+	}
+	POINT("shim.connect.welcomed");
+	if (err) {
+		fd_close(sock);
+		return err;
+	}
+	return sock;
+}
+
+int session_connect(struct session *s)
+{
+	union wire_message m = { 0 };
+	unsigned nfds = 0;
+	int fds[8], err, sock = welcomed(s, false, &m, fds, &nfds);
+
+	if (sock < 0) {
+		return sock;
+	}
+	err = finish(s, sock, &m.welcome, fds, nfds);
+	session_close_fds(fds, nfds);
+	return err;
+}
+
+static int connect_early(struct session *s)
+{
+	union wire_message m = { 0 };
+	int sock = welcomed(s, true, &m, s->early.fds, &s->early.nfds);
+
+	if (sock < 0) {
+		s->early.nfds = 0;
+		return sock;
+	}
+	s->early.sock = sock;
+	s->early.welcome = m.welcome;
 	return 0;
 }
 
 /* The time counts from a failure on: this process may have been stopped before. */
-int session_begin(struct session *s)
+static int persist(struct session *s, int (*once)(struct session *s))
 {
 	uint64_t until = 0;
 	unsigned broken = 0;
 
 	for (;;) {
-		int err = session_connect(s);
+		int err = once(s);
 		uint64_t now = clock_now_ns();
 
 		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MOST) {
@@ -394,4 +458,52 @@ int session_begin(struct session *s)
 		}
 		clock_sleep_ns(RETRY_NS);
 	}
+}
+
+int session_hello(struct session *s)
+{
+	int err = persist(s, connect_early);
+
+	if (!err) {
+		s->lane = s->early.welcome.lane;
+	}
+	return err;
+}
+
+/* Goes on where the early hello ended. */
+static int connect_late(struct session *s)
+{
+	union wire_message m = { 0 };
+	int sock = s->early.sock, fds[8], err;
+	unsigned nfds = 0;
+
+	m.devices.gpus = s->gpus;
+	memcpy(m.devices.uuid, s->uuid, sizeof(m.devices.uuid));
+	err = wire_send(sock, &m, WIRE_DEVICES, NULL, 0);
+	if (!err) {
+		err = await(s, sock, WIRE_DEVICES_ARE, &m, fds, &nfds);
+	}
+	if (err) {
+		fd_close(sock);
+	} else {
+		memcpy(s->early.welcome.gpu_index, m.devices.gpu_index,
+		       sizeof(s->early.welcome.gpu_index));
+		err = finish(s, sock, &s->early.welcome, s->early.fds, s->early.nfds);
+	}
+	s->early.sock = -1;
+	session_close_fds(s->early.fds, s->early.nfds);
+	s->early.nfds = 0;
+	return err;
+}
+
+int session_begin(struct session *s)
+{
+	int err;
+
+	find_devices(s);
+	err = s->early.sock >= 0 ? connect_late(s) : -EPIPE;
+	if (err != -EPIPE && err != -ECONNRESET) {
+		return err;
+	}
+	return persist(s, session_connect); /* gbpfd died while the driver started */
 }

@@ -13,6 +13,7 @@ struct session {
 	int wake; /* owned: eventfd of the agent */
 	struct sched *sched; /* owned; NULL before the first welcome */
 	uint32_t tenant, class_id, weight, gpus;
+	uint32_t lane, lanes; /* GBPF_LANE_*; bits of those that it can take, 0 any */
 	uint8_t uuid[WIRE_GPUS][16];
 	uint32_t gpu_index[SCHED_MAX_GPUS];
 	int board_fd, stats_fd; /* owned */
@@ -28,16 +29,26 @@ struct session {
 	bool swept; /* versions that only the gbpfd before knew are gone */
 	const struct sched_board *boards[SCHED_MAX_LC]; /* of others */
 	char refusal[WIRE_TEXT];			/* why gbpfd refused */
+	struct {
+		int sock; /* owned; -1: there was no early hello */
+		struct wire_welcome welcome;
+		int fds[8]; /* owned */
+		unsigned nfds;
+	} early;
 };
 
-/* Fills in the devices; nothing is connected. 0 or -errno. */
+/* Nothing is connected. 0 or -errno. */
 int session_init(struct session *s);
-/* Connects, and waits for the welcome, while queued as long as gbpfd takes. The first time makes
- * the scheduler. 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or it runs as a
- * user we do not trust); -errno. */
-int session_connect(struct session *s);
-/* The same for cuInit: a gbpfd that dies in the middle is waited for a little. */
+/* Before the driver starts: connects, and waits for the welcome, while queued as long as gbpfd
+ * takes; a gbpfd that dies in the middle is waited for a little. s->early.welcome says in which
+ * lane to start the driver. 0; -ENOENT, -ECONNREFUSED (no gbpfd); -EPERM (refused: s->refusal; or
+ * it runs as a user we do not trust); -errno. */
+int session_hello(struct session *s);
+/* Once the driver runs: finds the devices, tells gbpfd, makes the scheduler. The same errors. */
 int session_begin(struct session *s);
+/* Connects anew and says hello with devices and pages, which a gbpfd that was restarted needs. The
+ * same errors. */
+int session_connect(struct session *s);
 /* Handles messages until the policy that is in force is prepared, or timeout_ns is over. */
 void session_settle(struct session *s, uint64_t timeout_ns);
 /* Handles the messages that have arrived. 0; -EPIPE: gbpfd is gone or talks garbage: close. */
@@ -46,7 +57,19 @@ int session_receive(struct session *s);
 void session_lose(struct session *s);
 /* For the child after a fork: closes the copies of the descriptors. */
 void session_abandon(struct session *s);
-/* Any thread. */
+
+/* ---- any thread ---- */
+
+/* A flag page that kernels of this process read on that GPU (device ordinal): for gbpfd, which
+ * gives it to latency tenants. fd is borrowed; -1: the page is taken back, which must be said
+ * before its memory goes. Said again to a gbpfd that comes back. 0, -EINVAL, -errno. */
+int session_offer_flag(uint32_t gpu, int fd);
+/* How many lease words are in use: one more than the highest slot of a board. */
+uint32_t session_lease_slots(void);
+/* Called on the agent thread when that changes; NULL: by nobody. Set once, before cuInit returns.
+ */
+extern void (*session_slots_changed)(uint32_t slots);
+
 void session_note(struct session *s, const char *what, const char *text);
 
 #endif

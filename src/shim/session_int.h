@@ -14,5 +14,16 @@ void *session_map_page(int fd, size_t bytes, int writable);
 void session_sweep(struct session *s);
 /* Closes the one before. */
 void session_set_sock(struct session *s, int sock);
+/* Sends from any thread; nothing without a session. */
+int session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
+		 unsigned nfds);
+
+/* session_flags.c, on the session's thread */
+void session_flag_add(struct session *s, const struct wire_flag *m, int fd);
+void session_flag_remove(struct session *s, uint32_t number);
+void session_flags_lose(struct session *s);  /* gbpfd is gone: pages of others too */
+void session_flags_offer(struct session *s); /* to a new gbpfd: our own pages */
+void session_count_slots(struct session *s); /* a board came or went */
+void session_flags_abandon(void);	     /* child of a fork */
 
 #endif

@@ -22,6 +22,19 @@ void session_set_sock(struct session *s, int sock)
 	pthread_mutex_unlock(&sock_mutex);
 }
 
+int session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
+		 unsigned nfds)
+{
+	int err = -ENOTCONN;
+
+	pthread_mutex_lock(&sock_mutex);
+	if (s->sock >= 0) {
+		err = wire_send(s->sock, m, type, fds, nfds);
+	}
+	pthread_mutex_unlock(&sock_mutex);
+	return err;
+}
+
 static void keep_region(struct session *s, uint64_t version, int fd)
 {
 	unsigned i = 0;
@@ -98,6 +111,7 @@ static void remove_board(struct session *s, uint32_t slot)
 			shm_unmap((void *)(uintptr_t)s->boards[slot], SCHED_PAGE_BYTES);
 		}
 		s->boards[slot] = NULL;
+		session_count_slots(s);
 	}
 }
 
@@ -112,6 +126,7 @@ static void add_board(struct session *s, const struct wire_board *b, int fd)
 	remove_board(s, b->slot);
 	if (sched_board_add(s->sched, b->slot, b->tenant, page) == 0) {
 		s->boards[b->slot] = page;
+		session_count_slots(s);
 		POINT("shim.board.added");
 	} else {
 		shm_unmap((void *)(uintptr_t)page, SCHED_PAGE_BYTES);
@@ -131,6 +146,12 @@ static int handle(struct session *s, union wire_message *m, int fds[8])
 		return 0;
 	case WIRE_BOARD_REMOVE:
 		remove_board(s, m->board.slot);
+		return 0;
+	case WIRE_FLAG_ADD:
+		session_flag_add(s, &m->flag, fds[0]);
+		return 0;
+	case WIRE_FLAG_REMOVE:
+		session_flag_remove(s, m->flag.number);
 		return 0;
 	case WIRE_SET:
 		s->class_id = m->set.class_id;
@@ -196,6 +217,7 @@ void session_lose(struct session *s)
 {
 	session_set_sock(s, -1);
 	POINT("shim.lose.closed");
+	session_flags_lose(s);
 	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
 		remove_board(s, i);
 	}
@@ -211,6 +233,10 @@ void session_abandon(struct session *s)
 {
 	pthread_mutex_init(&sock_mutex, NULL); /* another thread of the parent may have held it */
 	s->sock = fd_close(s->sock);
+	s->early.sock = fd_close(s->early.sock);
+	session_close_fds(s->early.fds, s->early.nfds);
+	s->early.nfds = 0;
+	session_flags_abandon();
 	s->wake = fd_close(s->wake);
 	s->board_fd = fd_close(s->board_fd);
 	s->stats_fd = fd_close(s->stats_fd);
@@ -225,9 +251,5 @@ void session_note(struct session *s, const char *what, const char *text)
 
 	snprintf(m.note.what, sizeof(m.note.what), "%s", what);
 	snprintf(m.note.text, sizeof(m.note.text), "%s", text);
-	pthread_mutex_lock(&sock_mutex);
-	if (s->sock >= 0) {
-		(void)wire_send(s->sock, &m, WIRE_NOTE, NULL, 0);
-	}
-	pthread_mutex_unlock(&sock_mutex);
+	(void)session_send(s, &m, WIRE_NOTE, NULL, 0);
 }

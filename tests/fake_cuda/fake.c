@@ -2,6 +2,8 @@
 #include "fake_cuda.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuabi/api.h"
@@ -78,9 +80,26 @@ static unsigned stream_number(CUstream s)
 
 /* ---- what the shim asks by itself: answered, not recorded ---- */
 
+static char init_text[3][256];
+static bool init_set[3];
+
+static const char *init_env(unsigned i)
+{
+	return init_set[i] ? init_text[i] : NULL;
+}
+
 CUresult cuInit(unsigned flags)
 {
-	return CUDA_SUCCESS;
+	static const char *const names[] = { "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_CLIENT_PRIORITY",
+					     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" };
+
+	for (unsigned i = 0; i < 3; i++) {
+		const char *v = getenv(names[i]);
+
+		init_set[i] = v != NULL;
+		snprintf(init_text[i], sizeof(init_text[i]), "%s", v ? v : "");
+	}
+	return init_set[0] && getenv("FAKE_NO_MPS") ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *n)
@@ -342,7 +361,8 @@ static void params(unsigned n)
 __attribute__((visibility("default"))) const struct fake_interface *fake_interface(void);
 const struct fake_interface *fake_interface(void)
 {
-	static const struct fake_interface i = { reset, count, get, note, fail, pin, params };
+	static const struct fake_interface i = { reset, count, get,    note,
+						 fail,	pin,   params, init_env };
 
 	return &i;
 }

@@ -34,6 +34,10 @@ struct fake_interface {
 	void (*pin)(const void *from, size_t bytes);
 	/* Parameters of every kernel: so many, of 8 bytes each. */
 	void (*params)(unsigned n);
+	/* What a variable of the environment was at the last cuInit: the MPS ones, in the order
+	 * pipe directory, client priority, thread percentage; NULL: it was not set. cuInit answers
+	 * with an error while FAKE_NO_MPS is set and the first one is. */
+	const char *(*init_env)(unsigned i);
 };
 typedef const struct fake_interface *(*fake_interface_fn)(void);
 #define FAKE_INTERFACE "fake_interface"

@@ -54,18 +54,44 @@ void accept_hello(void)
 	d.hello = m.hello;
 }
 
-void welcome(unsigned nfds)
+void tell_devices(void)
 {
-	int fds[3] = { d.dir_fd, d.board_fd, d.stats_fd }, none[8];
-	union wire_message m = { 0 };
+	union wire_message m;
+	int none[8];
 	unsigned n;
+
+	receive(&m, WIRE_DEVICES, none, &n);
+	d.devices = m.devices;
+	CHECK(wire_send(d.sock, &m, WIRE_DEVICES_ARE, NULL, 0) == 0);
+}
+
+void welcome_early(unsigned nfds)
+{
+	int fds[3] = { d.dir_fd, d.board_fd, d.stats_fd };
+	union wire_message m = { 0 };
 
 	m.welcome.tenant = 5;
 	m.welcome.class_id = d.hello.class_id;
 	m.welcome.weight = 100;
 	m.welcome.min_share_ppm = 1;
 	m.welcome.hold_limit_ns = 60000000000u; /* nothing goes by itself while the test runs */
+	m.welcome.lane = d.hello.flags & WIRE_EARLY ? d.lane : d.hello.lane;
+	m.welcome.sm_percent = 40;
+	m.welcome.priority = 1;
+	snprintf(m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe), "/nowhere/mps");
 	CHECK(wire_send(d.sock, &m, WIRE_WELCOME, fds, nfds) == 0);
+}
+
+void welcome(unsigned nfds)
+{
+	union wire_message m;
+	int none[8];
+	unsigned n;
+
+	welcome_early(nfds);
+	if (d.hello.flags & WIRE_EARLY) {
+		tell_devices();
+	}
 	receive(&m, WIRE_BOARD_MAPPED, none, &n);
 }
 

@@ -32,7 +32,9 @@ struct test_gbpfd {
 	int dir_fd, board_fd, stats_fd, other_fd;
 	struct sched_directory *dir;
 	struct sched_board *board, *other; /* the program's, and that of another tenant */
+	uint32_t lane;			   /* for early hellos */
 	struct wire_hello hello;
+	struct wire_devices devices;
 	int hello_fds[8];
 	unsigned hello_nfds;
 };
@@ -42,7 +44,9 @@ extern char socket_path[96];
 void make_pages(void);
 void receive(union wire_message *m, enum wire_type type, int fds[8], unsigned *nfds);
 void accept_hello(void);
-void welcome(unsigned nfds);
+void welcome(unsigned nfds); /* and answers with device 0 to who asks for numbers */
+void welcome_early(unsigned nfds);
+void tell_devices(void);
 void add_other_board(void);
 /* A policy: submit says HOLD while requests of others are open; streams of priority < 0 are latency
  * queues. */

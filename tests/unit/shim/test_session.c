@@ -32,10 +32,12 @@ static void attaches_and_says_who_it_is(void)
 	CHECK(d.hello.class_id == GBPF_CLASS_BATCH);
 	CHECK(d.hello.weight == 300);
 	CHECK(strcmp(d.hello.name, "sheep") == 0);
-	CHECK(d.hello.gpus == 1 && d.hello.uuid[0][3] == 0x5a);
-	CHECK(d.hello.flags == 0 && d.hello_nfds == 0);
+	CHECK(d.hello.gpus == 0);
+	CHECK(d.hello.flags == WIRE_EARLY && d.hello_nfds == 0);
+	CHECK(d.hello.lane == GBPF_LANE_PROCESS && d.hello.lanes == 0);
 	CHECK(strstr(d.hello.command, "test_shim_session"));
 	welcome(3);
+	CHECK(d.devices.gpus == 1 && d.devices.uuid[0][3] == 0x5a);
 	pthread_join(t, NULL); /* no policy is in force, so nothing is waited for */
 	CHECK(r == CUDA_SUCCESS);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
@@ -85,6 +87,103 @@ static void a_refusal_reaches_the_program(void)
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_ERROR_NOT_PERMITTED);
 	CHECK(init(0) == CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void the_shared_lane_is_in_the_environment_of_the_driver(void)
+{
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	pthread_t t;
+
+	setenv("GBPF_LANE", "shared", 1);
+	make_pages();
+	d.lane = GBPF_LANE_SHARED;
+	t = start_init(&r);
+	accept_hello();
+	CHECK(d.hello.lane == GBPF_LANE_SHARED && d.hello.lanes == 0);
+	welcome(3);
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS);
+	CHECK(strcmp(fake->init_env(0), "/nowhere/mps") == 0);
+	CHECK(strcmp(fake->init_env(1), "1") == 0);
+	CHECK(strcmp(fake->init_env(2), "40") == 0);
+}
+
+/* What a parent in the shared lane left; a folder of the user's own stays. */
+static void the_process_lane_has_no_pipes_of_gbpfd(void)
+{
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	pthread_t t;
+
+	setenv("GBPF_LANE", "process", 1);
+	setenv("GBPF_MPS_PIPE", "/nowhere/mps", 1);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere/mps", 1);
+	setenv("CUDA_MPS_CLIENT_PRIORITY", "1", 1);
+	make_pages();
+	t = start_init(&r);
+	accept_hello();
+	CHECK(d.hello.lanes == 1u << GBPF_LANE_PROCESS);
+	welcome(3);
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS);
+	CHECK(!fake->init_env(0) && !fake->init_env(1) && !fake->init_env(2));
+}
+
+static void an_own_mps_is_left_alone(void)
+{
+	setenv("CUDA_MPS_PIPE_DIRECTORY", "/own", 1);
+	setenv("GBPF_MPS_PIPE", "/nowhere/mps", 1);
+	unlink(socket_path);
+	CHECK(init(0) == CUDA_SUCCESS);
+	CHECK(strcmp(fake->init_env(0), "/own") == 0);
+}
+
+static void a_driver_that_fails_in_the_shared_lane_gets_its_own(void)
+{
+	struct pollfd p = { .events = POLLIN };
+	union wire_message m;
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	int none[8];
+	unsigned n;
+	pthread_t t;
+
+	setenv("FAKE_NO_MPS", "1", 1);
+	make_pages();
+	d.lane = GBPF_LANE_SHARED;
+	t = start_init(&r);
+	accept_hello();
+	welcome_early(3);
+	p.fd = d.sock;
+	CHECK(poll(&p, 1, 10000) == 1 && wire_recv(d.sock, &m, none, &n) == 0); /* it leaves */
+	close(d.sock);
+	d.lane = GBPF_LANE_PROCESS;
+	accept_hello();
+	CHECK(d.hello.flags == WIRE_EARLY && d.hello.lanes == 1u << GBPF_LANE_PROCESS);
+	welcome(3);
+	receive(&m, WIRE_NOTE, none, &n);
+	CHECK(strcmp(m.note.what, "lane") == 0);
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS && !fake->init_env(0));
+}
+
+/* Its driver runs by then, so the next one hears of devices and lane at once. */
+static void gbpfd_may_die_while_the_driver_starts(void)
+{
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	pthread_t t;
+
+	make_pages();
+	d.lane = GBPF_LANE_SHARED;
+	t = start_init(&r);
+	accept_hello();
+	welcome_early(3);
+	close(d.sock);
+	accept_hello();
+	CHECK(d.hello.flags == 0 && d.hello.gpus == 1);
+	CHECK(d.hello.lane == GBPF_LANE_SHARED && d.hello.lanes == 1u << GBPF_LANE_SHARED);
+	welcome(3);
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS);
+	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
 }
 
 static void without_gbpfd_everything_passes(void)
@@ -210,6 +309,11 @@ CASE(attaches_and_says_who_it_is)
 CASE(runs_under_the_policy_from_the_first_launch)
 CASE(a_latency_program_opens_requests)
 CASE(a_refusal_reaches_the_program)
+CASE(the_shared_lane_is_in_the_environment_of_the_driver)
+CASE(the_process_lane_has_no_pipes_of_gbpfd)
+CASE(an_own_mps_is_left_alone)
+CASE(a_driver_that_fails_in_the_shared_lane_gets_its_own)
+CASE(gbpfd_may_die_while_the_driver_starts)
 CASE(without_gbpfd_everything_passes)
 CASE(strict_programs_need_gbpfd)
 CASE(off_means_no_session)
@@ -226,6 +330,11 @@ static int run(void)
 		cmocka_unit_test(test_runs_under_the_policy_from_the_first_launch),
 		cmocka_unit_test(test_a_latency_program_opens_requests),
 		cmocka_unit_test(test_a_refusal_reaches_the_program),
+		cmocka_unit_test(test_the_shared_lane_is_in_the_environment_of_the_driver),
+		cmocka_unit_test(test_the_process_lane_has_no_pipes_of_gbpfd),
+		cmocka_unit_test(test_an_own_mps_is_left_alone),
+		cmocka_unit_test(test_a_driver_that_fails_in_the_shared_lane_gets_its_own),
+		cmocka_unit_test(test_gbpfd_may_die_while_the_driver_starts),
 		cmocka_unit_test(test_without_gbpfd_everything_passes),
 		cmocka_unit_test(test_strict_programs_need_gbpfd),
 		cmocka_unit_test(test_off_means_no_session),

@@ -1,0 +1,104 @@
+/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), /proc/<pid>/cgroup and the cpu.weight of the
+ * group of cgroup v2 (cgroups(7)). The text is the kernel's, but the names in it are other
+ * people's: a path leads nowhere but under the mount point. */
+#include "daemon/peer.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+#define READ_MAX 16384u
+#define NICE_FIELD 19
+
+/* The number in a field of stat; those up to 2 lie in front of the last parenthesis. */
+static int stat_field(const char *text, int field, int32_t *ret)
+{
+	const char *p = strrchr(text, ')');
+
+	for (int i = 2; p && i < field; i++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	if (!p) {
+		return -1;
+	}
+	*ret = (int32_t)strtol(p, NULL, 10);
+	return 0;
+}
+
+static void read_nice(pid_t pid, struct peer_share *s)
+{
+	char path[64];
+	int32_t nice;
+	struct buf b;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	buf_init(&b);
+	if (buf_read_file(&b, path, READ_MAX) == 0 &&
+	    stat_field(buf_text(&b), NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
+		s->nice = nice;
+	}
+	buf_finish(&b);
+}
+
+/* Line "0::/path" of cgroup v2. */
+static int group_path(const char *text, char *out, size_t cap)
+{
+	const char *p = strncmp(text, "0::/", 4) == 0 ? text : strstr(text, "\n0::/");
+	size_t n;
+
+	if (!p) {
+		return -1;
+	}
+	p += *p == '\n' ? 4 : 3;
+	n = strcspn(p, "\n");
+	if (n >= cap) {
+		return -1;
+	}
+	memcpy(out, p, n);
+	out[n] = 0;
+	return strstr(out, "/..") ? -1 : 0; /* outside of our view of the groups */
+}
+
+static void read_weight(pid_t pid, struct peer_share *s)
+{
+	char path[64], group[1024], file[1200];
+	struct buf b;
+	long weight;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	buf_init(&b);
+	if (buf_read_file(&b, path, READ_MAX) < 0 ||
+	    group_path(buf_text(&b), group, sizeof(group)) < 0) {
+		buf_finish(&b);
+		return;
+	}
+	buf_finish(&b);
+	buf_init(&b);
+	snprintf(file, sizeof(file), CGROUP_ROOT "%s/cpu.weight", group);
+	if (buf_read_file(&b, file, READ_MAX) == 0) {
+		weight = strtol(buf_text(&b), NULL, 10);
+		if (weight >= 1 && weight <= 10000) {
+			s->cpu_weight = (uint32_t)weight;
+		}
+	}
+	buf_finish(&b);
+}
+
+struct peer_share peer_share_of(pid_t pid, int pidfd)
+{
+	const struct peer_share none = { .nice = 0, .cpu_weight = 100 };
+	struct peer_share s = none;
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	if (pid <= 0 || pidfd < 0) {
+		return none;
+	}
+	read_nice(pid, &s);
+	read_weight(pid, &s);
+	return poll(&p, 1, 0) == 0 ? s : none; /* readable: it has died, the number may be new */
+}

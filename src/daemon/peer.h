@@ -1,0 +1,17 @@
+/* What the kernel says of a tenant's process: its nice value and its control group's weight. */
+#ifndef GBPF_DAEMON_PEER_H
+#define GBPF_DAEMON_PEER_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct peer_share {
+	int32_t nice;	     /* -20 to 19; 0 where it cannot be read */
+	uint32_t cpu_weight; /* 1 to 10000; 100 where it cannot be read */
+};
+
+/* pidfd (-1: none) proves that pid was that process's all the while: otherwise, and where /proc or
+ * the control groups cannot be read, the defaults. */
+struct peer_share peer_share_of(pid_t pid, int pidfd);
+
+#endif
