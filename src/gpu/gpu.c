@@ -10,7 +10,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "gpu/gpu_int.h"
+#include "gpu/chain_int.h"
 
 struct gpu_event {
 	CUevent event;
@@ -95,6 +95,7 @@ void gpu_device_destroy(struct gpu_device *d)
 		free_returned(c);
 	}
 	gpu_clock_forget(d);
+	gpu_chains_destroy(d);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -136,6 +137,7 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 {
 	struct gpu_context *c;
 
+	gpu_chains_gone(d, ctx);
 	pthread_mutex_lock(&d->lock);
 	gpu_clock_gone(d, ctx);
 	c = find(d, ctx);
@@ -351,6 +353,9 @@ static int queue_idle(void *dev, void *dev_queue)
 	if (foreign(q)) {
 		return -EAGAIN;
 	}
+	if (gpu_chain_busy(d, dev_queue)) {
+		return 0; /* the stream may be: blocks that were stopped are to come again */
+	}
 	ret = gpu_enter(d, q->ctx, &pushed);
 	if (ret) {
 		return ret;
@@ -366,4 +371,7 @@ const struct sched_device_ops gpu_sched_ops = {
 	.mark_span_ns = mark_span_ns,
 	.mark_release = mark_release,
 	.queue_idle = queue_idle,
+	.chain_busy = gpu_chain_busy,
+	.chain_step = gpu_chain_step,
+	.chain_look = gpu_chain_look,
 };

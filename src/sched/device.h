@@ -11,6 +11,16 @@ struct sched_marker {
 	void *event; /* the device's; NULL: none */
 };
 
+/* How far a chain is. */
+struct sched_chain {
+	uint64_t launched, done; /* launches; all blocks of so many have begun */
+	uint64_t end_ns;	 /* when it should be through (monotonic), about; 0: not known */
+	uint32_t interruptions;	 /* so far */
+	bool stopped;		 /* interrupted, and waits for may_run */
+	bool full;		 /* takes no further launch now */
+	bool feeding;		 /* keeps some of its blocks back: chain_step gives them out */
+};
+
 struct sched_device_ops {
 	/* mandatory: puts a timed marker at the end of the queue. 0, -EAGAIN (not possible now,
 	 * e.g. stream capture: do without), -EIO. dev_queue is what sched_queue_open was given. */
@@ -31,11 +41,14 @@ struct sched_device_ops {
 	 * launch of it has blocks that have not begun yet, so only further launches at block level
 	 * may follow; 0: everything may. One load of host memory when nothing is wrong. */
 	int (*chain_busy)(void *dev, void *dev_queue);
-	/* Looks after an unfinished chain: when it was interrupted and may_run, launches the
-	 * missing blocks; with force, such that no lease interrupts them. Serialized by the caller
-	 * (issue lock). Nanoseconds until it wants to be called again, UINT64_MAX when it is
-	 * finished. */
+	/* Looks after an unfinished chain. When it was interrupted: with may_run launches the
+	 * missing blocks; with force alone one piece of them, and with both all of them such that
+	 * no lease interrupts them. Serialized by the caller (issue lock). Nanoseconds until it
+	 * wants to be called again, UINT64_MAX when it is finished. */
 	uint64_t (*chain_step)(void *dev, void *dev_queue, bool may_run, bool force);
+	/* mandatory beside chain_busy. No lock. 0, or once the device's error (> 0) that ended the
+	 * chain or a launch in it after it had been taken. */
+	int (*chain_look)(void *dev, void *dev_queue, struct sched_chain *ret);
 
 	/* optional: says on every flag page of that GPU (device ordinal) that this process's work
 	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,

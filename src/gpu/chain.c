@@ -1,0 +1,493 @@
+/* A chain: taking launches, noticing that one was interrupted, going on. Why order is kept and why
+ * nothing can lock up is argued in docs/PREEMPTION.md; this file must never make the GPU wait for
+ * the host, and never wait itself for something that only the host can bring about. */
+#include "gpu/chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "gpu/chain_int.h"
+
+#define NEAR_NS 5000u  /* looks near the expected end */
+#define READ_NS 4000u  /* until a counter has come */
+#define QUERY_NS 8000u /* the driver is asked no more often */
+#define WAIT_NS 20000u /* halted, or for room */
+#define LOOK_MOST_NS 1000000u
+#define WAIT_FORCE_NS 200000000u /* who waits for room without the scheduler forces it on then */
+#define MAX_PARAMS 65536u
+
+static struct gpu_chain *chain_of(const struct gpu_queue *q)
+{
+	return load_acquire(&q->chain);
+}
+
+static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_chain **ret)
+{
+	struct gpu_chain *c = calloc(1, sizeof(*c));
+	CUresult e;
+
+	if (!c) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	c->d = d;
+	c->home = chain_context_of(d, q->ctx);
+	e = c->home ? chain_line_take(c) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (e) {
+		free(c);
+		return e;
+	}
+	c->newest = c->number;
+	pthread_mutex_init(&c->lock, NULL);
+	store_release(&q->chain, c);
+	*ret = c;
+	return CUDA_SUCCESS;
+}
+
+/* ---- looking ---- */
+
+static bool busy(const struct gpu_chain *c)
+{
+	if (load_acquire(&c->dead)) {
+		return false;
+	}
+	/* First what was not put: whoever finds 0 here finds the number of the last piece below. */
+	return load_acquire(&c->unput) ||
+	       __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE) !=
+		       load_acquire(&c->newest);
+}
+
+int gpu_chain_busy(void *dev, void *dev_queue)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+
+	(void)dev;
+	return c && busy(c);
+}
+
+int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint32_t state;
+
+	(void)dev;
+	memset(ret, 0, sizeof(*ret));
+	if (!c) {
+		return 0;
+	}
+	state = load_relaxed(&c->state);
+	ret->done = load_acquire(&c->finished);
+	ret->launched = load_acquire(&c->launched);
+	if (!busy(c)) { /* looked at after the number of launches, so these are through */
+		ret->done = ret->launched;
+	}
+	ret->end_ns = load_relaxed(&c->end_ns);
+	ret->interruptions = load_relaxed(&c->interruptions);
+	ret->stopped = state == CHAIN_HALT || state == CHAIN_READ;
+	ret->feeding = load_acquire(&c->unput) != 0;
+	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH;
+	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);
+}
+
+void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
+{
+	const struct gpu_chains *all = load_acquire(&d->chains);
+
+	memset(ret, 0, sizeof(*ret));
+	if (all) {
+		ret->launches = load_relaxed(&all->counts.launches);
+		ret->interruptions = load_relaxed(&all->counts.interruptions);
+		ret->resumed_blocks = load_relaxed(&all->counts.resumed_blocks);
+		ret->forced = load_relaxed(&all->counts.forced);
+		ret->hung = load_relaxed(&all->counts.hung);
+	}
+}
+
+uint32_t gpu_chain_resident(struct gpu_device *d, CUcontext ctx, CUfunction twin, uint32_t threads,
+			    uint32_t smem)
+{
+	struct chain_context *x = chain_context_of(d, ctx);
+
+	return x ? chain_resident(d, x, twin, threads, smem) : 0;
+}
+
+/* ---- going on; the lock is held and the context current ---- */
+
+/* The stream ran empty although the last pieces have not said that they are through: their blocks
+ * have left. */
+static bool ran_empty(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+{
+	CUresult r;
+
+	if (c->p_head == c->p_tail || now - c->query_ns < QUERY_NS) {
+		return false;
+	}
+	c->query_ns = now;
+	r = c->d->real->cuStreamQuery(q->stream);
+	if (r == CUDA_ERROR_NOT_READY) {
+		return false;
+	}
+	if (r != CUDA_SUCCESS) {
+		chain_die(c, r);
+		return false;
+	}
+	chain_retire(c, now); /* what ended before the query answered is visible after it */
+	return c->p_head != c->p_tail;
+}
+
+static void read_counter(struct gpu_chain *c)
+{
+	CUresult r = c->d->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(c->done + 1), c->counter,
+						      sizeof(uint32_t), c->home->io);
+
+	if (r) {
+		chain_die(c, r);
+		return;
+	}
+	(void)add_relaxed(&c->interruptions, 1u);
+	(void)add_relaxed(&c->d->chains->counts.interruptions, 1u);
+	store_relaxed(&c->state, (uint32_t)CHAIN_READ);
+}
+
+/* Where every try is in vain (a lease that no board shows) they become rarer. */
+static uint64_t patience(const struct gpu_chain *c)
+{
+	return c->fruitless < 2 ? 0 : MIN(UINT64_C(10000) << MIN(c->fruitless, 7u), LOOK_MOST_NS);
+}
+
+static void counter_came(struct gpu_chain *c, uint64_t now)
+{
+	CUresult r = c->d->real->cuStreamQuery(c->home->io);
+	uint32_t counter;
+
+	if (r == CUDA_ERROR_NOT_READY) {
+		return;
+	}
+	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
+	if (r || !chain_rewind(c, counter)) {
+		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
+		return;
+	}
+	c->fruitless = counter == c->stopped_at ? c->fruitless + 1 : 0;
+	c->stopped_at = counter;
+	c->halt_ns = now;
+	store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
+}
+
+static void feed(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced)
+{
+	uint32_t refused;
+	CUresult e;
+
+	do {
+		e = chain_pump(c, q, most, forced, &refused);
+		if (e) {
+			store_relaxed(&c->error, (uint32_t)e);
+		}
+	} while (e && refused != UINT32_MAX);
+}
+
+static void resume(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+		   uint64_t now)
+{
+	if (force) {
+		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+	} else if (now - c->halt_ns < patience(c)) {
+		return;
+	}
+	if (may_run) {
+		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+		feed(c, q, UINT32_MAX, false);
+	} else {
+		store_relaxed(&c->state, (uint32_t)CHAIN_FORCED);
+		feed(c, q, 1, true);
+	}
+}
+
+static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+		    uint64_t now)
+{
+	uint32_t state = load_relaxed(&c->state);
+
+	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
+		if (ran_empty(c, q, now)) {
+			read_counter(c);
+		} else if (state == CHAIN_FORCED && c->p_head == c->p_tail) {
+			c->halt_ns = now;
+			store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
+		} else if (state == CHAIN_RUN || may_run) {
+			store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+			feed(c, q, UINT32_MAX, false);
+		}
+	}
+	if (load_relaxed(&c->state) == CHAIN_READ) {
+		counter_came(c, now);
+	}
+	if (load_relaxed(&c->state) == CHAIN_HALT && (may_run || force)) {
+		resume(c, q, may_run, force, now);
+	}
+}
+
+/* Until there is room for the next piece, or the end, as far as durations are known. */
+static uint64_t until_news(struct gpu_chain *c, uint64_t now)
+{
+	const struct chain_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
+	uint64_t est, at;
+
+	if (!chain_unfinished(c)) {
+		return UINT64_MAX;
+	}
+	if (load_relaxed(&c->state) == CHAIN_READ) {
+		return READ_NS;
+	}
+	if (load_relaxed(&c->state) == CHAIN_HALT || c->p_head == c->p_tail) {
+		return MAX(WAIT_NS, patience(c));
+	}
+	est = front->est_ns;
+	at = load_relaxed(&c->unput) ? c->front_ns + est : load_relaxed(&c->end_ns);
+	if (!est) {
+		return WAIT_NS;
+	}
+	if (at > now) {
+		return MIN(MAX((at - now) - (at - now) / 8, NEAR_NS), LOOK_MOST_NS);
+	}
+	return MIN(MAX((now - at) / 8, NEAR_NS), 50000u); /* late: it takes longer than thought */
+}
+
+static bool capturing(const struct gpu_chain *c, const struct gpu_queue *q)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return c->d->real->cuStreamIsCapturing(q->stream, &status) != CUDA_SUCCESS ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static uint64_t step(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force)
+{
+	uint64_t now = clock_now_ns();
+	struct gpu_scope scope;
+
+	chain_retire(c, now);
+	if (!chain_unfinished(c)) {
+		return UINT64_MAX;
+	}
+	if (gpu_begin(c->d, q->ctx, &scope)) {
+		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		return UINT64_MAX;
+	}
+	if (capturing(c, q)) {
+		gpu_end(c->d, &scope);
+		return LOOK_MOST_NS;
+	}
+	c->force_all = may_run && force;
+	advance(c, q, may_run, force, now);
+	gpu_end(c->d, &scope);
+	return until_news(c, clock_now_ns());
+}
+
+uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint64_t ns;
+
+	(void)dev;
+	if (!c) {
+		return UINT64_MAX;
+	}
+	pthread_mutex_lock(&c->lock);
+	ns = step(c, dev_queue, may_run, force);
+	pthread_mutex_unlock(&c->lock);
+	return ns;
+}
+
+/* ---- launching ---- */
+
+/* The scheduler sees to it that there is room, and decides when an interrupted chain goes on; this
+ * is for who comes without it. The lock is held. */
+static void wait_for_room(struct gpu_chain *c, const struct gpu_queue *q, uint32_t blocks)
+{
+	uint64_t begin = clock_now_ns();
+
+	while (c->head - c->tail == GPU_CHAIN_DEPTH ||
+	       (chain_unfinished(c) &&
+		c->ticket - c->launch[c->tail % GPU_CHAIN_DEPTH].first + blocks > CHAIN_SPAN)) {
+		uint64_t ns = step(c, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
+
+		if (ns == UINT64_MAX) {
+			break;
+		}
+		pthread_mutex_unlock(&c->lock);
+		clock_sleep_ns(MIN(ns, WAIT_NS));
+		pthread_mutex_lock(&c->lock);
+	}
+}
+
+/* False: no memory. */
+static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b)
+{
+	struct ptx_block_arg arg = { .grid_x = b->grid[0],
+				     .grid_y = b->grid[1],
+				     .grid_z = b->grid[2] };
+	uint32_t bytes = b->params_bytes + (uint32_t)sizeof(arg);
+
+	if (bytes > l->room) {
+		uint8_t *p = realloc(l->params, ROUND_UP(bytes, 64));
+
+		if (!p) {
+			return false;
+		}
+		l->params = p;
+		l->room = ROUND_UP(bytes, 64);
+	}
+	if (b->params_bytes) {
+		memcpy(l->params, b->params, b->params_bytes);
+	}
+	memcpy(l->params + b->params_bytes, &arg, sizeof(arg));
+	l->params_bytes = b->params_bytes;
+	return true;
+}
+
+static uint64_t guess_ps(struct gpu_chain *c, const struct gpu_block_launch *b)
+{
+	uint32_t threads = b->block[0] * b->block[1] * b->block[2];
+	uint32_t resident;
+
+	if (c->learned == b->twin && c->block_ps) {
+		return c->block_ps;
+	}
+	resident = b->block_ns ? chain_resident(c->d, c->home, b->twin, threads,
+						PTX_BLOCK_SMEM(b->smem))
+			       : 0;
+	return resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / resident : 0;
+}
+
+/* The lock is held; there is room. */
+static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
+		       const struct gpu_block_launch *b, uint32_t blocks)
+{
+	struct chain_launch *l = &c->launch[c->head % GPU_CHAIN_DEPTH];
+	uint32_t refused, mine = c->head;
+	CUresult e = CUDA_SUCCESS;
+
+	if (load_relaxed(&c->dead)) {
+		return (CUresult)load_relaxed(&c->dead);
+	}
+	if (!keep_params(l, b)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	l->twin = b->twin;
+	memcpy(l->block, b->block, sizeof(l->block));
+	l->smem = PTX_BLOCK_SMEM(b->smem);
+	l->total = blocks;
+	l->first = c->ticket;
+	l->covered = l->out = 0;
+	l->piece = b->piece_blocks;
+	l->block_ps = guess_ps(c, b);
+	c->ticket += blocks;
+	if (!chain_unfinished(c)) {
+		c->next = c->head;
+		store_relaxed(&c->end_ns, UINT64_C(0));
+	}
+	(void)add_acqrel(&c->unput, blocks);
+	c->head++;
+	store_release(&c->launched, c->launched + 1);
+	if (load_relaxed(&c->state) == CHAIN_RUN) {
+		do {
+			e = chain_pump(c, q, UINT32_MAX, false, &refused);
+			if (e && refused != mine) {
+				store_relaxed(&c->error, (uint32_t)e);
+			}
+		} while (e && refused != UINT32_MAX && refused != mine);
+	}
+	if (e && refused == mine) {
+		c->head--;
+		store_release(&c->launched, c->launched - 1);
+		return e;
+	}
+	if (load_relaxed(&c->dead)) {
+		return e;
+	}
+	(void)add_relaxed(&c->d->chains->counts.launches, 1u);
+	return CUDA_SUCCESS;
+}
+
+static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
+{
+	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
+
+	if (!blocks || blocks > CHAIN_SPAN || !l->grid[2] || blocks * l->grid[2] > CHAIN_SPAN ||
+	    l->params_bytes > MAX_PARAMS || l->params_bytes % 8 || l->smem > INT32_MAX) {
+		return true;
+	}
+	*ret_blocks = (uint32_t)(blocks * l->grid[2]);
+	return false;
+}
+
+/* What cannot be a chain's goes to the stream by itself, behind what the chain has. */
+static CUresult finish_first(struct gpu_device *d, struct gpu_queue *q)
+{
+	uint64_t begin = clock_now_ns();
+
+	while (gpu_chain_busy(d, q)) {
+		uint64_t ns = gpu_chain_step(d, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
+
+		if (ns != UINT64_MAX) {
+			clock_sleep_ns(MIN(ns, WAIT_NS));
+		}
+	}
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult gpu_chain_launch(struct gpu_device *d, struct gpu_queue *q,
+			  const struct gpu_block_launch *l)
+{
+	struct gpu_chain *c = chain_of(q);
+	struct gpu_scope scope;
+	uint32_t blocks = 0;
+	CUresult e = CUDA_SUCCESS;
+
+	if (q->home || too_much(l, &blocks)) {
+		return finish_first(d, q);
+	}
+	if (gpu_begin(d, q->ctx, &scope)) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!c) {
+		e = create(d, q, &c);
+	}
+	if (e) {
+		gpu_end(d, &scope);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	pthread_mutex_lock(&c->lock);
+	wait_for_room(c, q, blocks);
+	chain_retire(c, clock_now_ns());
+	e = append(c, q, l, blocks);
+	pthread_mutex_unlock(&c->lock);
+	gpu_end(d, &scope);
+	return e;
+}
+
+void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q)
+{
+	struct gpu_chain *c = q->chain;
+
+	if (!c) {
+		return;
+	}
+	(void)d;
+	if (!busy(c) && !load_relaxed(&c->dead)) {
+		chain_retire(c, clock_now_ns());
+		chain_line_return(c);
+	} else {
+		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* its line is not used again */
+	}
+	for (uint32_t i = 0; i < GPU_CHAIN_DEPTH; i++) {
+		free(c->launch[i].params);
+	}
+	pthread_mutex_destroy(&c->lock);
+	q->chain = NULL;
+	free(c);
+}

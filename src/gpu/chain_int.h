@@ -1,0 +1,145 @@
+/* What the files of chains share. One mutex a chain; it is held over driver calls, and whoever
+ * takes it already has the queue to himself (the scheduler's issue lock) or is about to wait. */
+#ifndef GBPF_GPU_CHAIN_INT_H
+#define GBPF_GPU_CHAIN_INT_H
+
+#include <pthread.h>
+
+#include "gpu/chain.h"
+#include "gpu/gpu_int.h"
+
+#define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
+#define CHAIN_PIECE 16384u  /* of a large grid; two fill the budget */
+#define CHAIN_SMALL 4096u   /* each chain may have so many, however many others there are */
+#define CHAIN_WAVES 24u	    /* a piece has at least so many waves: its tail costs */
+#define CHAIN_PIECE_MOST 65536u
+#define CHAIN_PIECES 128u     /* on the device */
+#define CHAIN_SPAN (1u << 30) /* tickets that unfinished launches may have: signed differences */
+#define CHAIN_LINE 64u
+#define CHAIN_LINES 512u /* of a slab */
+#define CHAIN_RESIDENTS 256u
+
+struct chain_launch {
+	CUfunction twin;
+	uint32_t block[3], smem;
+	uint32_t total, first; /* tickets */
+	uint32_t covered;      /* blocks of it that were put on the device or have run */
+	uint32_t piece;
+	uint32_t out; /* pieces of it on the device */
+	uint32_t params_bytes, room;
+	uint64_t block_ps; /* picoseconds that one block takes of the whole device, 0 unknown */
+	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
+};
+
+struct chain_piece {
+	uint32_t launch, number, blocks;
+	uint64_t est_ns;
+};
+
+/* Memory of chains in one context: a line of device memory and one of pinned host memory each. */
+struct chain_slab {
+	struct chain_slab *next;
+	CUdeviceptr counters, done; /* as kernels see them */
+	uint8_t *host;
+	uint32_t n; /* lines that were ever used */
+	uint32_t n_free;
+	uint16_t free[CHAIN_LINES];
+	struct {
+		uint32_t ticket, number;
+	} last[CHAIN_LINES]; /* where the next chain of a line goes on */
+};
+
+struct chain_resident {
+	CUfunction twin;
+	uint32_t threads, smem, blocks;
+};
+
+/* Never freed before the device; an entry is reused when its context is gone. */
+struct chain_context {
+	struct chain_context *next;
+	CUcontext ctx;	 /* NULL: free */
+	uint64_t leases; /* [atomic] address of the flag page */
+	uint32_t groups; /* [atomic] of its words */
+	uint32_t sms;	 /* multiprocessors */
+	uint32_t out;	 /* [atomic] blocks of all chains on the device */
+	CUstream io;	 /* for reading counters */
+	struct chain_slab *slabs;
+	struct chain_resident resident[CHAIN_RESIDENTS]; /* under gpu_chains.lock */
+};
+
+struct gpu_chains {
+	pthread_mutex_t lock; /* contexts, slabs; after a chain's */
+	struct chain_context *contexts;
+	struct gpu_chain_counts counts; /* [atomic] */
+};
+
+enum chain_state {
+	CHAIN_RUN,    /* pieces go to the device as there is room */
+	CHAIN_READ,   /* interrupted; the counter is being read */
+	CHAIN_HALT,   /* interrupted; it is known what is missing */
+	CHAIN_FORCED, /* one piece goes although the rest waits */
+};
+
+struct gpu_chain {
+	pthread_mutex_t lock;
+	struct gpu_device *d;
+	struct chain_context *home;
+	struct chain_slab *slab;
+	uint32_t line;
+	CUdeviceptr counter, done_device;
+	volatile uint32_t *done; /* word; the counter's copy is in the next one */
+
+	uint32_t newest; /* [atomic] number of the last piece put */
+	uint32_t unput;	 /* [atomic] blocks of unfinished launches that were not put */
+	uint32_t dead;	 /* [atomic] the context's error: nothing goes any more */
+	/* [atomic] for chain_look */
+	uint64_t launched, finished, end_ns;
+	uint32_t interruptions, state, error;
+
+	uint32_t number;	 /* of the last piece */
+	uint32_t ticket;	 /* the next launch's first */
+	uint32_t head, tail;	 /* launches */
+	uint32_t next;		 /* the first that has blocks to put */
+	uint32_t p_head, p_tail; /* pieces on the device */
+	uint32_t out;		 /* their blocks */
+	bool force_all;
+	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
+	uint64_t front_ns;		/* since when the oldest piece runs, about */
+	uint64_t query_ns, halt_ns;
+	CUfunction learned; /* the twin that ran last, */
+	uint64_t block_ps;  /* and what was learned of it */
+	struct chain_launch launch[GPU_CHAIN_DEPTH];
+	struct chain_piece piece[CHAIN_PIECES];
+};
+
+/* ---- chain_memory.c ---- */
+
+/* The context is gone; the device ends. No driver is called. */
+void gpu_chains_gone(struct gpu_device *d, CUcontext ctx);
+void gpu_chains_destroy(struct gpu_device *d);
+struct gpu_chains *chains_of(struct gpu_device *d);
+struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx);
+/* A line for the chain, with what goes with it. The context is current (gpu_begin). */
+CUresult chain_line_take(struct gpu_chain *c);
+void chain_line_return(struct gpu_chain *c);
+uint32_t chain_resident(struct gpu_device *d, struct chain_context *x, CUfunction twin,
+			uint32_t threads, uint32_t smem);
+
+/* ---- chain_put.c; the lock is held and the context current ---- */
+
+/* Puts what there is room for; at most `most` pieces. CUDA_SUCCESS, or why a launch was refused;
+ * it is out of the chain then (*ret_refused: its index), or the chain is dead. */
+CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
+		    uint32_t *ret_refused);
+/* Takes what has finished off the list. */
+void chain_retire(struct gpu_chain *c, uint64_t now);
+void chain_die(struct gpu_chain *c, CUresult e);
+/* The stream is idle and the counter says how far the blocks came: what is missing is to be put
+ * again. False: that cannot be (somebody wrote to our memory). */
+bool chain_rewind(struct gpu_chain *c, uint32_t counter);
+static inline bool chain_unfinished(const struct gpu_chain *c)
+{
+	return c->head != c->tail;
+}
+
+#endif

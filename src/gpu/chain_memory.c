@@ -1,0 +1,262 @@
+/* Where chains have their words: for each context slabs of device memory (ticket counters) and of
+ * pinned host memory (how far the chain is), a line of each for one chain. A line that comes back
+ * is used again where its counter stands, so nothing is ever reset. */
+#include "gpu/chain_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "gpu/flag.h"
+
+#define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
+
+struct gpu_chains *chains_of(struct gpu_device *d)
+{
+	struct gpu_chains *all = load_acquire(&d->chains);
+
+	if (all) {
+		return all;
+	}
+	pthread_mutex_lock(&d->lock);
+	all = d->chains;
+	if (!all) {
+		all = calloc(1, sizeof(*all));
+		if (all) {
+			pthread_mutex_init(&all->lock, NULL);
+			store_release(&d->chains, all);
+		}
+	}
+	pthread_mutex_unlock(&d->lock);
+	return all;
+}
+
+/* all->lock is held. */
+static struct chain_context *find(struct gpu_chains *all, CUcontext ctx)
+{
+	struct chain_context *x;
+
+	for (x = all->contexts; x && x->ctx != ctx; x = x->next) {
+	}
+	return x;
+}
+
+struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
+{
+	struct gpu_chains *all = chains_of(d);
+	struct chain_context *x;
+
+	if (!all) {
+		return NULL;
+	}
+	pthread_mutex_lock(&all->lock);
+	x = find(all, ctx);
+	if (!x) {
+		x = find(all, NULL);
+		if (!x) {
+			x = calloc(1, sizeof(*x));
+			if (x) {
+				x->next = all->contexts;
+				all->contexts = x;
+			}
+		}
+		if (x) {
+			x->ctx = ctx;
+		}
+	}
+	pthread_mutex_unlock(&all->lock);
+	return x;
+}
+
+/* Zeroed memory; nothing of it is used before that is done. */
+static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_slab *s)
+{
+	const struct cuabi_table *real = d->real;
+	void *host = NULL;
+	CUresult e;
+
+	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
+	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
+	e = e ? e : real->cuMemAlloc_v2(&s->counters, SLAB_BYTES);
+	e = e ? e : real->cuMemsetD32Async(s->counters, 0, SLAB_BYTES / 4, stream);
+	e = e ? e : real->cuStreamSynchronize(stream);
+	if (e) {
+		if (s->counters) {
+			(void)real->cuMemFree_v2(s->counters);
+		}
+		if (host) {
+			(void)real->cuMemFreeHost(host);
+		}
+		return e;
+	}
+	memset(host, 0, SLAB_BYTES);
+	s->host = host;
+	return CUDA_SUCCESS;
+}
+
+/* all->lock is held. */
+static CUresult slab_with_room(struct gpu_chain *c, struct chain_slab **ret)
+{
+	struct chain_slab *s;
+	CUresult e;
+
+	for (s = c->home->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
+	}
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		e = make_slab(c->d, c->home->io, s);
+		if (e) {
+			free(s);
+			return e;
+		}
+		s->next = c->home->slabs;
+		c->home->slabs = s;
+	}
+	*ret = s;
+	return CUDA_SUCCESS;
+}
+
+static void ask_processors(struct gpu_chain *c)
+{
+	CUdevice device;
+	int sms = 0;
+
+	if (!c->home->sms && c->d->real->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+	    c->d->real->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+					     device) == CUDA_SUCCESS &&
+	    sms > 0) {
+		c->home->sms = (uint32_t)sms;
+	}
+}
+
+CUresult chain_line_take(struct gpu_chain *c)
+{
+	struct gpu_chains *all = c->d->chains;
+	struct chain_slab *s = NULL;
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&all->lock);
+	ask_processors(c);
+	if (!c->home->io) {
+		e = gpu_private_stream(c->d, &c->home->io);
+	}
+	e = e ? e : slab_with_room(c, &s);
+	if (!e) {
+		c->slab = s;
+		c->line = s->n_free ? s->free[--s->n_free] : s->n++;
+		c->counter = s->counters + (uint64_t)c->line * CHAIN_LINE;
+		c->done_device = s->done + (uint64_t)c->line * CHAIN_LINE;
+		c->done = (volatile uint32_t *)(void *)(s->host + (size_t)c->line * CHAIN_LINE);
+		c->ticket = s->last[c->line].ticket;
+		c->number = s->last[c->line].number;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return e;
+}
+
+void chain_line_return(struct gpu_chain *c)
+{
+	struct gpu_chains *all = c->d->chains;
+
+	pthread_mutex_lock(&all->lock);
+	c->slab->last[c->line].ticket = c->ticket;
+	c->slab->last[c->line].number = c->number;
+	c->slab->free[c->slab->n_free++] = (uint16_t)c->line;
+	pthread_mutex_unlock(&all->lock);
+}
+
+uint32_t chain_resident(struct gpu_device *d, struct chain_context *x, CUfunction twin,
+			uint32_t threads, uint32_t smem)
+{
+	struct chain_resident *r =
+		&x->resident[((uintptr_t)twin >> 4 ^ threads * 7u ^ smem >> 4) % CHAIN_RESIDENTS];
+	uint32_t found = UINT32_MAX;
+	int blocks = 0;
+
+	pthread_mutex_lock(&d->chains->lock);
+	if (r->twin == twin && r->threads == threads && r->smem == smem) {
+		found = r->blocks;
+	}
+	pthread_mutex_unlock(&d->chains->lock);
+	if (found != UINT32_MAX) {
+		return found;
+	}
+	if (threads > INT32_MAX || d->real->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+					   &blocks, twin, (int)threads, smem) != CUDA_SUCCESS) {
+		blocks = 0;
+	}
+	found = blocks > 0 ? (uint32_t)blocks * x->sms : 0;
+	pthread_mutex_lock(&d->chains->lock);
+	*r = (struct chain_resident){ twin, threads, smem, found };
+	pthread_mutex_unlock(&d->chains->lock);
+	return found;
+}
+
+static void forget_context(struct chain_context *x)
+{
+	struct chain_slab *s;
+
+	while ((s = x->slabs)) { /* its memory goes with the context */
+		x->slabs = s->next;
+		free(s);
+	}
+	memset(x->resident, 0, sizeof(x->resident));
+	store_relaxed(&x->leases, UINT64_C(0));
+	store_relaxed(&x->groups, 0u);
+	store_relaxed(&x->out, 0u);
+	x->sms = 0;
+	x->io = NULL;
+	x->ctx = NULL;
+}
+
+void gpu_chains_gone(struct gpu_device *d, CUcontext ctx)
+{
+	struct gpu_chains *all = load_acquire(&d->chains);
+	struct chain_context *x;
+
+	if (!all || !ctx) {
+		return;
+	}
+	pthread_mutex_lock(&all->lock);
+	x = find(all, ctx);
+	if (x) {
+		forget_context(x);
+	}
+	pthread_mutex_unlock(&all->lock);
+}
+
+void gpu_chains_destroy(struct gpu_device *d)
+{
+	struct gpu_chains *all = d->chains;
+	struct chain_context *x;
+
+	if (!all) {
+		return;
+	}
+	while ((x = all->contexts)) {
+		all->contexts = x->next;
+		forget_context(x);
+		free(x);
+	}
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+	d->chains = NULL;
+}
+
+void gpu_chain_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f,
+			uint32_t slots)
+{
+	struct chain_context *x = chain_context_of(d, ctx);
+
+	if (!x) {
+		return;
+	}
+	if (f) {
+		store_relaxed(&x->leases, gpu_flag_address(f));
+	}
+	store_release(&x->groups, f ? (MIN(slots, GPU_FLAG_SLOTS) + 3) / 4 : 0u);
+}

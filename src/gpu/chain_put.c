@@ -1,0 +1,230 @@
+/* The list of a chain's unfinished launches, and putting them on the stream in pieces. Each piece
+ * is a launch of its own to the driver, with exactly as many blocks as may draw tickets for it; its
+ * last ticket stores its number, so the host sees how far the chain is without asking. The device
+ * gets no more than a budget of blocks: those that have not begun when a lease comes must all begin
+ * and leave, ~0.3 us a thousand. */
+#include "gpu/chain_int.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+
+/* Blocks of the next piece. */
+static uint32_t piece_of(struct gpu_chain *c, const struct chain_launch *l)
+{
+	uint32_t left = l->total - l->covered, piece = l->piece;
+
+	if (!piece) {
+		uint32_t threads = l->block[0] * l->block[1] * l->block[2];
+		uint32_t resident = chain_resident(c->d, c->home, l->twin, threads, l->smem);
+
+		piece = MAX(CHAIN_PIECE, MIN(CHAIN_WAVES * resident, CHAIN_PIECE_MOST));
+	}
+	/* No small rest: it would cost a tail of its own. */
+	return left <= piece + piece / 4 ? left : piece;
+}
+
+static bool room_for(const struct gpu_chain *c, uint32_t blocks)
+{
+	uint32_t pieces = c->p_head - c->p_tail, all = load_relaxed(&c->home->out);
+
+	if (!pieces) {
+		return true;
+	}
+	if (pieces == CHAIN_PIECES) {
+		return false;
+	}
+	return c->out + blocks <= CHAIN_SMALL || all + blocks <= CHAIN_BUDGET ||
+	       (pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST);
+}
+
+static void fill_arg(struct gpu_chain *c, struct chain_launch *l, uint32_t end, bool forced)
+{
+	struct ptx_block_arg arg;
+
+	memcpy(&arg, l->params + l->params_bytes, sizeof(arg)); /* the grid is there */
+	arg.leases = load_relaxed(&c->home->leases);
+	arg.tickets = c->counter;
+	arg.done = c->done_device;
+	arg.first = l->first;
+	arg.total = end;
+	arg.number = c->number + 1;
+	arg.groups = forced ? 0 : load_acquire(&c->home->groups);
+	arg.reserved = 0;
+	memcpy(l->params + l->params_bytes, &arg, sizeof(arg));
+}
+
+static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain_launch *l,
+		    uint32_t blocks, bool forced)
+{
+	size_t bytes = l->params_bytes + sizeof(struct ptx_block_arg);
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+	struct chain_piece *p = &c->piece[c->p_head % CHAIN_PIECES];
+	uint64_t now = clock_now_ns();
+	CUresult e;
+
+	fill_arg(c, l, l->covered + blocks, forced);
+	e = c->d->real->cuLaunchKernel(l->twin, blocks, 1, 1, l->block[0], l->block[1], l->block[2],
+				       l->smem, q->stream, NULL, extra);
+	if (e) {
+		return e;
+	}
+	if (c->p_head == c->p_tail) {
+		c->front_ns = now;
+	}
+	*p = (struct chain_piece){ .launch = c->next,
+				   .number = ++c->number,
+				   .blocks = blocks,
+				   .est_ns = blocks * l->block_ps / 1000 };
+	c->p_head++;
+	c->out += blocks;
+	(void)add_acqrel(&c->home->out, blocks);
+	l->covered += blocks;
+	l->out++;
+	store_relaxed(&c->end_ns, MAX(load_relaxed(&c->end_ns), now) + p->est_ns);
+	store_release(&c->newest, c->number); /* before unput: whoever sees 0 there sees this */
+	(void)sub_acqrel(&c->unput, blocks);
+	return CUDA_SUCCESS;
+}
+
+/* Nothing of it has run and nothing behind it was put, so its tickets go to those behind it. */
+static void drop(struct gpu_chain *c, uint32_t index)
+{
+	struct chain_launch *l = &c->launch[index % GPU_CHAIN_DEPTH];
+	uint32_t blocks = l->total;
+
+	l->total = l->covered = 0;
+	for (uint32_t i = index + 1; i != c->head; i++) {
+		c->launch[i % GPU_CHAIN_DEPTH].first -= blocks;
+	}
+	c->ticket -= blocks;
+	(void)sub_acqrel(&c->unput, blocks);
+}
+
+void chain_die(struct gpu_chain *c, CUresult e)
+{
+	store_relaxed(&c->error, (uint32_t)e);
+	store_release(&c->dead, (uint32_t)e);
+	(void)sub_acqrel(&c->home->out, c->out);
+	c->out = 0;
+	c->p_tail = c->p_head;
+	c->tail = c->next = c->head;
+	store_release(&c->unput, 0u);
+	store_release(&c->finished, load_relaxed(&c->launched));
+	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+}
+
+CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
+		    uint32_t *ret_refused)
+{
+	*ret_refused = UINT32_MAX;
+	while (c->next != c->head && most) {
+		struct chain_launch *l = &c->launch[c->next % GPU_CHAIN_DEPTH];
+		uint32_t blocks;
+		CUresult e;
+
+		if (l->covered == l->total) {
+			c->next++;
+			continue;
+		}
+		blocks = piece_of(c, l);
+		if (!room_for(c, blocks)) {
+			break;
+		}
+		e = put(c, q, l, blocks, forced || c->force_all);
+		if (e && l->covered) {
+			chain_die(c, e);
+			return e;
+		}
+		if (e) {
+			drop(c, c->next);
+			*ret_refused = c->next;
+			return e;
+		}
+		most--;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* How long blocks take, from pieces that were seen to end. A late look makes them look longer. */
+static void learn(struct gpu_chain *c, struct chain_launch *l, const struct chain_piece *p,
+		  uint64_t now)
+{
+	uint64_t ps = (now - MIN(c->front_ns, now)) * 1000 / p->blocks;
+
+	l->block_ps = !l->block_ps ? ps : MIN(ps, l->block_ps + l->block_ps / 8);
+	c->learned = l->twin;
+	c->block_ps = l->block_ps;
+}
+
+void chain_retire(struct gpu_chain *c, uint64_t now)
+{
+	uint32_t word = __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE);
+	uint32_t gone = 0;
+
+	while (c->p_tail != c->p_head) {
+		struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
+		struct chain_launch *l = &c->launch[p->launch % GPU_CHAIN_DEPTH];
+
+		if ((int32_t)(word - p->number) < 0) {
+			break;
+		}
+		if (!gone) {
+			learn(c, l, p, now);
+		}
+		l->out--;
+		gone += p->blocks;
+		c->p_tail++;
+	}
+	if (gone) {
+		c->front_ns = now;
+		c->out -= gone;
+		(void)sub_acqrel(&c->home->out, gone);
+	}
+	while (c->tail != c->head) {
+		struct chain_launch *l = &c->launch[c->tail % GPU_CHAIN_DEPTH];
+
+		if (l->covered != l->total || l->out) {
+			break;
+		}
+		c->next = c->next == c->tail ? c->tail + 1 : c->next;
+		c->tail++;
+		store_release(&c->finished, c->finished + 1);
+	}
+}
+
+/* Launch i has tickets first_i .. first_i + total_i - 1, and the next one's follow. */
+bool chain_rewind(struct gpu_chain *c, uint32_t counter)
+{
+	uint32_t i = c->tail, ran = counter - c->launch[c->tail % GPU_CHAIN_DEPTH].first;
+	uint32_t missing = 0;
+
+	for (; i != c->head && ran >= c->launch[i % GPU_CHAIN_DEPTH].total; i++) {
+		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
+
+		if (l->covered != l->total) {
+			return false;
+		}
+		ran -= l->total;
+		l->out = 0;
+	}
+	if (i == c->head || ran > c->launch[i % GPU_CHAIN_DEPTH].covered) {
+		return false;
+	}
+	for (c->next = i; i != c->head; i++, ran = 0) {
+		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
+
+		missing += l->covered - ran;
+		l->covered = ran;
+		l->out = 0;
+	}
+	(void)add_acqrel(&c->unput, missing);
+	(void)sub_acqrel(&c->home->out, c->out);
+	c->out = 0;
+	c->p_tail = c->p_head;
+	(void)add_relaxed(&c->d->chains->counts.resumed_blocks, missing);
+	return true;
+}
