@@ -30,15 +30,18 @@ struct ptx_block_image {
  * 0, also when why is not PTX_BLOCK_OK; -ENOMEM. Closed with ptx_block_image_close. */
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
 			 unsigned arch, const char *name);
+/* One more to be closed. NULL allowed, and returned. */
+const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i);
 void ptx_block_image_close(const struct ptx_block_image *i); /* NULL allowed */
 
 /* The entry of that name, or NULL. */
 const struct ptx_block_entry *ptx_block_image_entry(const struct ptx_block_image *i,
 						    const char *name);
 
-/* How many passes have run, and how many opens were answered without one. */
+/* How many passes have run and how long they took, and how many opens were answered without one.
+ */
 struct ptx_block_image_counts {
-	uint64_t passes, hits, native, ns;
+	uint64_t passes, hits, ns;
 };
 void ptx_block_image_counts(struct ptx_block_image_counts *ret);
 
