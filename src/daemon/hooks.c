@@ -83,7 +83,8 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 				 .sm_percent = s->sm_percent,
 				 .nice = share->nice,
 				 .cpu_weight = share->cpu_weight,
-				 .priority = s->priority };
+				 .priority = s->priority,
+				 .command = share->command };
 
 	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
 		return GBPF_ADMIT;

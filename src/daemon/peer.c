@@ -1,14 +1,17 @@
-/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), /proc/<pid>/cgroup and the cpu.weight of the
+/* Reads /proc/<pid>/stat (nice: field 19, proc(5)), exe, cmdline, cgroup and the cpu.weight of the
  * group of cgroup v2 (cgroups(7)). The text is the kernel's, but the names in it are other
  * people's: a path leads nowhere but under the mount point. */
 #include "daemon/peer.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fd.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 #define READ_MAX 16384u
@@ -89,6 +92,51 @@ static void read_weight(pid_t pid, struct peer_share *s)
 	buf_finish(&b);
 }
 
+static uint64_t fnv(uint64_t h, const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		h = (h ^ (uint8_t)text[i]) * 1099511628211u;
+	}
+	return h;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* What tells programs apart that one interpreter runs is its first argument. */
+static void read_command(pid_t pid, struct peer_share *s)
+{
+	char path[64], exe[1024], line[4096];
+	ssize_t n;
+	size_t first;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0) {
+		return;
+	}
+	exe[n] = 0;
+	s->command = fnv(14695981039346656037u, base_name(exe), strlen(base_name(exe)) + 1);
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, line, sizeof(line) - 1);
+	fd_close(fd);
+	if (n <= 0) {
+		return;
+	}
+	line[n] = 0;
+	first = strlen(line) + 1;
+	if (first < (size_t)n && line[first] != '-') {
+		s->command =
+			fnv(s->command, base_name(line + first), strlen(base_name(line + first)));
+	}
+}
+
 struct peer_share peer_share_of(pid_t pid, int pidfd)
 {
 	const struct peer_share none = { .nice = 0, .cpu_weight = 100 };
@@ -100,5 +148,6 @@ struct peer_share peer_share_of(pid_t pid, int pidfd)
 	}
 	read_nice(pid, &s);
 	read_weight(pid, &s);
+	read_command(pid, &s);
 	return poll(&p, 1, 0) == 0 ? s : none; /* readable: it has died, the number may be new */
 }

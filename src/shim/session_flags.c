@@ -11,7 +11,7 @@
 #include "shim/device.h"
 
 /* gpu/lease.c */
-int gpu_lease_add(struct gpu_device *d, uint32_t number, uint32_t gpu, uint32_t slot, int fd);
+int gpu_lease_add(struct gpu_device *d, uint32_t number, int fd, uint32_t gpu, uint32_t slot);
 void gpu_lease_remove(struct gpu_device *d, uint32_t number);
 #pragma weak gpu_lease_add
 #pragma weak gpu_lease_remove
@@ -82,7 +82,7 @@ void session_flag_add(struct session *s, const struct wire_flag *m, int fd)
 
 	if (gpu >= 0 && m->slot < SCHED_MAX_LC && gpu_lease_add) {
 		session_flag_remove(s, m->number);
-		(void)gpu_lease_add(device_gpu(), m->number, (uint32_t)gpu, m->slot, fd);
+		(void)gpu_lease_add(device_gpu(), m->number, fd, (uint32_t)gpu, m->slot);
 	}
 }
 
