@@ -11,6 +11,8 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "gpu/chain_int.h"
+#include "gpu/lease.h"
+#include "gpu/lease_int.h"
 
 struct gpu_event {
 	CUevent event;
@@ -31,6 +33,10 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real)
 	struct gpu_device *d = calloc(1, sizeof(*d));
 
 	if (!d) {
+		return -ENOMEM;
+	}
+	if (gpu_leases_create(d) < 0) {
+		free(d);
 		return -ENOMEM;
 	}
 	d->real = real;
@@ -95,6 +101,7 @@ void gpu_device_destroy(struct gpu_device *d)
 		free_returned(c);
 	}
 	gpu_clock_forget(d);
+	gpu_leases_destroy(d);
 	gpu_chains_destroy(d);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -138,6 +145,7 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 	struct gpu_context *c;
 
 	gpu_chains_gone(d, ctx);
+	gpu_leases_context_gone(d, ctx);
 	pthread_mutex_lock(&d->lock);
 	gpu_clock_gone(d, ctx);
 	c = find(d, ctx);
@@ -371,6 +379,8 @@ const struct sched_device_ops gpu_sched_ops = {
 	.mark_span_ns = mark_span_ns,
 	.mark_release = mark_release,
 	.queue_idle = queue_idle,
+	.lease = gpu_lease,
+	.warm = gpu_warm,
 	.chain_busy = gpu_chain_busy,
 	.chain_step = gpu_chain_step,
 	.chain_look = gpu_chain_look,

@@ -22,6 +22,7 @@ struct gpu_context {
 struct gpu_device {
 	const struct cuabi_table *real; /* borrowed */
 	struct gpu_chains *chains;	/* chain.c's; NULL: none yet */
+	struct gpu_leases *leases;	/* lease.c's */
 	pthread_mutex_t lock;		/* new entries, ended contexts, flag_why */
 	struct gpu_clock *clocks;	/* clock.c's; under lock */
 	uint64_t contexts_gone;		/* under lock */

@@ -54,6 +54,10 @@ struct sched_device_ops {
 	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,
 	 * about 200 ns a page: the request path calls it. */
 	void (*lease)(void *dev, uint32_t gpu, uint64_t until_ns);
+	/* optional: launches a kernel that does nothing, so that this process's context is on the
+	 * hardware when the announced request comes. The agent calls it; it may take some
+	 * microseconds, the first time milliseconds. */
+	void (*warm)(void *dev, uint32_t gpu);
 	/* optional: time slice of the contexts of that GPU in microseconds, 0 the device's own.
 	 * Takes milliseconds. 0 or -errno. */
 	int (*slice)(void *dev, uint32_t gpu, uint32_t slice_us);

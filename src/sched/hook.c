@@ -156,7 +156,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->block_ns = 0;
 	c->deadline_ns = load_relaxed(&s->req[q->gpu].deadline_ns);
 	c->block_ok = l->block_ok;
-	c->lane = GBPF_LANE_PROCESS;
+	c->lane = load_relaxed(&s->lane);
 }
 
 void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint64_t now,
@@ -249,7 +249,8 @@ void hook_queue_create(struct sched_queue *q)
 					   .tenant = q->s->cfg.tenant,
 					   .queue = q->index,
 					   .priority = q->priority,
-					   .class_id = q->class_id };
+					   .class_id = q->class_id,
+					   .lane = load_relaxed(&q->s->lane) };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	struct ask a = { .bad = ASK_FINE };

@@ -180,6 +180,16 @@ void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_shar
 		      min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
 }
 
+void sched_set_lane(struct sched *s, uint32_t lane)
+{
+	struct pin_slot *pin;
+
+	store_relaxed(&s->lane, lane);
+	pin = pin_enter();
+	store_relaxed(&load_acquire(&s->stats)->lane, lane);
+	pin_leave(pin);
+}
+
 void sched_after_fork_child(struct sched *s)
 {
 	store_seqcst(&s->forked, 1u);

@@ -35,7 +35,8 @@
 #define UNKNOWN_NS 20000000u /* then a queue that the device cannot speak of counts as drained */
 #define DEFAULT_LINGER_NS 200000u
 #define MAX_LINGER_NS 10000000u
-#define SHORT_POLL_NS 10000u /* agent, while one with a shorter linger than OPEN_POLL_NS is open   \
+#define SHORT_POLL_NS                                                                              \
+	10000u		     /* agent, while one with a shorter linger than OPEN_POLL_NS is open   \
 			      */
 #define SPIN_NS 100000u	     /* shortest linger for whose end the agent does not spin */
 #define STALL_NS 1000000000u /* a request in which nothing moves for so long is cut */
@@ -176,7 +177,7 @@ struct sched {
 	struct tally inflight ALIGNED(64);  /* [atomic] ACC over all queues */
 	uint64_t limit_ns ALIGNED(64);	    /* [atomic] configuration */
 	uint64_t wait_cap_ns; /* WAIT_CAP_NS; tests that hunt for lost wakes take it away */
-	uint32_t share_ppm, class_id, weight; /* [atomic] */
+	uint32_t share_ppm, class_id, weight, lane; /* [atomic] */
 
 	struct board_slot boards[SCHED_MAX_LC];
 	struct prepared prepared[MAX_PREPARED + 1];

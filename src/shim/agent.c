@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "shim/capture.h"
+#include "shim/device.h"
 
 #define STACK_BYTES (1u << 20) /* issuing a kept launch may load its module */
 #define TIMER_SLACK_NS 1000
@@ -77,8 +78,9 @@ static void *agent(void *arg)
 	(void)capture_exempt(); /* for good: its event queries must not spoil an application's
 				   capture */
 	while (!load_acquire(&stopping)) {
-		uint64_t ns = sched_agent_step(s->sched);
+		uint64_t ns = sched_agent_step(s->sched), keep = device_keep(clock_now_ns());
 
+		ns = MIN(ns, keep);
 		sleep_for(s, ns, &r);
 		try_again(s, &r);
 	}

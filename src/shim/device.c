@@ -3,6 +3,7 @@
  * are exempted here, on whatever thread they run. */
 #include "shim/device.h"
 
+#include "gpu/lease.h"
 #include "shim/capture.h"
 #include "shim/shim.h"
 
@@ -53,6 +54,8 @@ static const struct sched_device_ops ops = {
 	.mark_span_ns = mark_span_ns,
 	.mark_release = mark_release,
 	.queue_idle = queue_idle,
+	.lease = gpu_lease,
+	.warm = gpu_warm,
 };
 
 int device_setup(struct sched_config *cfg)
@@ -67,6 +70,18 @@ int device_setup(struct sched_config *cfg)
 struct gpu_device *device_gpu(void)
 {
 	return device;
+}
+
+void device_context_seen(uint32_t gpu, CUcontext ctx)
+{
+	if (device) {
+		gpu_lease_context(device, gpu, ctx);
+	}
+}
+
+uint64_t device_keep(uint64_t now)
+{
+	return device ? gpu_lease_keep(device, now) : UINT64_MAX;
 }
 
 void device_context_gone(CUcontext ctx)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/device.h"
 #include "shim/wait.h"
 
 #define BUCKETS 1024u
@@ -100,7 +101,10 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	q->dev.ctx = ctx;
 	q->dev.home = kind == QUEUE_OWN ? gpu_thread() : NULL;
 	if (describe(q, &priority)) {
-		q->sched = sched_queue_open(shim.sched, &q->dev, ordinal_of(q->dev.ctx), priority);
+		uint32_t gpu = ordinal_of(q->dev.ctx);
+
+		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
+		device_context_seen(gpu, q->dev.ctx);
 	}
 	if (!q->sched) {
 		q->next = free_list;
