@@ -38,6 +38,11 @@ struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)
 	return k;
 }
 
+void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
+{
+	store_relaxed(&k->block_why, why);
+}
+
 struct estimate *estimate_of(struct sched *s, const struct sched_launch *l)
 {
 	if (l->kernel) {
@@ -145,6 +150,7 @@ void kernels_publish(struct sched *s, struct sched_stats *st)
 			store_relaxed(&st->kernel[i].hash, k->hash);
 			memcpy(st->kernel[i].name, k->name, sizeof(k->name));
 		}
+		store_relaxed(&st->kernel_block[i], load_relaxed(&k->block_why));
 		store_relaxed(&st->kernel[i].count, load_relaxed(&k->count));
 		store_relaxed(&st->kernel[i].est_ns, main_estimate(k));
 	}

@@ -166,6 +166,11 @@ bool sched_set_pages(struct sched *s, const struct sched_directory *dir, struct 
 
 /* ---- settings ---- */
 
+bool sched_block_wanted(const struct sched *s)
+{
+	return load_relaxed(&s->class_id) != GBPF_CLASS_LATENCY;
+}
+
 void sched_set_off(struct sched *s, bool off)
 {
 	store_seqcst(&s->off, off ? 1u : 0u);

@@ -84,6 +84,12 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 /* Waits for its deferred calls to be issued first. Runs queue_destroy. */
 void sched_queue_close(struct sched_queue *q);
 
+/* Images that are loaded now may get what the block level needs: the process is not of class
+ * latency. Any thread. */
+bool sched_block_wanted(const struct sched *s);
+/* Why launches of that kernel go at block level or not (enum ptx_block_why), for the statistics. */
+void sched_kernel_set_block(struct sched_kernel *k, uint8_t why);
+
 /* A kernel by name: learned durations live here. Never freed before sched_destroy; at most 65536,
  * then NULL. */
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name);
@@ -100,12 +106,14 @@ struct sched_launch {
 	uint64_t blocks, bytes;
 	uint32_t kind, flags; /* GBPF_KIND_*, GBPF_F_* */
 	uint32_t threads, smem_bytes;
-	bool block_ok; /* the device could run it at block level; see level below */
+	uint32_t resident; /* blocks of it that the device holds at once; 0: not known */
+	bool block_ok;	   /* the device could run it at block level; see level below */
 	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
 			  never held */
 	/* filled by sched_submit, read by sched_submitted */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
+	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
 	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
 	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
 	uint8_t phase;

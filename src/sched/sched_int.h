@@ -68,6 +68,7 @@ struct sched_kernel {
 	uint64_t hash;
 	uint64_t count; /* relaxed; two threads that launch it at once may lose one */
 	struct estimate est[EST_CLASSES];
+	uint8_t block_why; /* [atomic] enum ptx_block_why */
 	char name[SCHED_KERNEL_NAME];
 };
 
