@@ -31,7 +31,7 @@ enum cli_exit {
 	CLI_RUN_NO_COMMAND = 127,
 };
 
-#define CLI_MAX_OPTIONS 12
+#define CLI_MAX_OPTIONS 32
 
 struct cli_option {
 	const char *name; /* without dashes */

@@ -1,0 +1,28 @@
+/* The kernel of the benches: blocks that take as long as one likes and leave a trace each, so that a block which ran twice, not
+ * at all, or wrong is seen. Built by clang without the CUDA SDK. */
+#define GLOBAL extern "C" __attribute__((global)) void
+
+/* Every thread computes v = v * a + b, iterations times, from its number in the block; thread 0 counts its block. mask + 1: a power
+ * of two of threads, the size of out. */
+GLOBAL bench_block(float *out, unsigned *count, float a, float b, int iterations, unsigned mask)
+{
+	unsigned block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
+	float v = (float)thread;
+
+	for (int i = 0; i < iterations; i++) {
+		v = __builtin_fmaf(v, a, b);
+	}
+	out[(block * __nvvm_read_ptx_sreg_ntid_x() + thread) & mask] = v;
+	if (thread == 0) {
+		count[block]++;
+	}
+}
+
+/* When it ran, by the GPU's clock, into memory that the host sees. */
+GLOBAL bench_stamp(unsigned long long *when)
+{
+	unsigned long long now;
+
+	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+	*(volatile unsigned long long *)when = now;
+}

@@ -1,0 +1,53 @@
+/* What a coordinator of a bench and one of its clients say to each other: a page of shared memory
+ * that the coordinator makes and the client inherits. The coordinator writes a command and its
+ * number, the client the number of the command that it has carried out. Both are ours: a damaged
+ * page spoils a measurement and nothing else. */
+#ifndef GBPF_BENCH_PAGE_H
+#define GBPF_BENCH_PAGE_H
+
+#include <stdint.h>
+
+#define PAGE_MAGIC 0x48434e42u
+#define PAGE_SAMPLES 131072u
+#define PAGE_CLASSES 2u /* of samples: most clients have one */
+#define PAGE_TEXT 256
+
+enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
+
+enum page_op {
+	PAGE_NONE,
+	PAGE_REQUESTS, /* latency client: n requests of a kind, or until the limit */
+	PAGE_WORK,     /* batch client: carried out when the first kernel has ended; goes on */
+	PAGE_PAUSE,    /* batch client: drained and checked */
+	PAGE_EXIT,
+};
+
+enum page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
+
+struct bench_page {
+	uint32_t magic;
+	uint32_t state;	  /* atomic, client: enum page_state */
+	uint32_t command; /* atomic, coordinator: number of the newest command; futex */
+	uint32_t done;	  /* atomic, client: number of the command carried out; futex */
+
+	/* the command */
+	uint32_t op, kind, n, reserved;
+	uint64_t seed, limit_ns;
+
+	/* of a client that is ready */
+	uint32_t sms, threads_per_sm, mps, warnings;
+	char device[64];
+	uint32_t iterations[2]; /* calibrated: of one block of the latency kernel, of batch */
+	double block_us[2];	/* what they take */
+
+	/* results */
+	uint64_t finished;	   /* atomic, batch: kernels since the start */
+	uint64_t wrong, checked;   /* blocks or values with a wrong result; looked at */
+	uint64_t begin_ns, end_ns; /* of the requests */
+	uint64_t dropped;	   /* periodic load: slots that had passed */
+	uint32_t samples[PAGE_CLASSES];
+	char error[PAGE_TEXT];
+	float us[PAGE_CLASSES][PAGE_SAMPLES];
+};
+
+#endif

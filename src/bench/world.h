@@ -1,0 +1,109 @@
+/* Where a bench measures: a folder of its own with, as needed, a soft GPU, MPS control daemons and
+ * gbpfds, and the processes in it. Every wait has an end, and whatever was started is ended by its
+ * number, also after a failure or a signal. One world a process; one thread. */
+#ifndef GBPF_BENCH_WORLD_H
+#define GBPF_BENCH_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "bench/page.h"
+
+#define WORLD_DAEMONS 4u
+#define WORLD_CHILDREN 256u
+#define WORLD_PATH 4096
+#define WORLD_ARGS 64
+
+struct gbpf;
+
+/* A gbpfd in a folder of its own. */
+struct world_daemon {
+	char dir[128];
+	struct gbpf *g; /* owned */
+};
+
+struct world {
+	const char *bench;				      /* "lcbe": for messages */
+	const char *libcuda, *gbpf, *gbpfd, *server, *client; /* programs and the driver library */
+	bool soft, progress, json;
+	char dir[96];
+	char soft_socket[128];
+	pid_t server_pid, mps_pid;
+	char mps_dir[128]; /* pipes of the MPS control daemon; empty: none */
+	struct world_daemon daemon[WORLD_DAEMONS];
+	unsigned daemons;
+	pid_t children[WORLD_CHILDREN]; /* leaders of process groups that live */
+	char error[512];
+	char last_progress[160];
+};
+
+/* Folder, signals, and the soft GPU. 0, or -errno with error. */
+int world_init(struct world *w);
+void world_finish(struct world *w);
+bool world_interrupted(void);
+/* Sets error; returns -1. */
+int world_fail(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* What happens now, on standard error. */
+void world_progress(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* Its number, or NULL with error. policy: path of an object. */
+struct world_daemon *world_gbpfd(struct world *w, const char *policy);
+/* 0; -1 with error: why it cannot be had here. Started once. */
+int world_mps(struct world *w);
+
+/* True when `gbpf run` knows an option. */
+bool world_run_offers(struct world *w, const char *option);
+
+/* An argument vector under construction. */
+struct world_command {
+	char *argv[WORLD_ARGS]; /* owned */
+	char *env[16];		/* owned; "NAME=VALUE", or "NAME": is taken away */
+	unsigned n, n_env;
+	int failed;
+};
+void command_init(struct world_command *k);
+void command_finish(struct world_command *k);
+void command_add(struct world_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void command_env(struct world_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Starts it in a process group of its own; what it prints goes to log, or into the pipe behind
+ * *ret_out. keep: a descriptor that it inherits, -1: none. */
+pid_t world_spawn(struct world *w, const struct world_command *k, const char *log, int keep,
+		  int *ret_out);
+/* True while it lives. */
+bool world_lives(struct world *w, pid_t pid);
+/* Asks it to end, and kills its group after that time. */
+void world_end(struct world *w, pid_t pid, unsigned grace_ms);
+
+/* True when clients can set the time slice of their contexts. */
+extern const bool client_can_slice;
+/* True when clients can announce requests. */
+extern const bool client_can_hint;
+
+/* A bench-client with its page. */
+enum world_lane { LANE_OWN, LANE_MPS, LANE_GBPF, LANE_GBPF_SHARED };
+struct world_client {
+	struct world *w;
+	struct bench_page *page; /* owned */
+	pid_t pid;		 /* 0: not started */
+	char name[48], log[160];
+	uint32_t commands;
+};
+struct world_place {
+	enum world_lane lane;
+	struct world_daemon *daemon; /* of LANE_GBPF* */
+	const char *class_name;	     /* of LANE_GBPF*: latency, normal, batch */
+	int mps_priority;	     /* of LANE_MPS: 0 high, 1 low, -1: not set */
+};
+/* Starts it; k has its role and options. Returns before it is ready. */
+int client_start(struct world *w, struct world_client *c, const char *name,
+		 const struct world_place *where, const char *role, const struct world_command *k);
+/* 0 when it is ready, or has carried out the newest command; -1 with error: it has failed, or takes
+ * longer, or we were interrupted. */
+int client_await(struct world_client *c, uint64_t timeout_ns);
+void client_send(struct world_client *c, enum page_op op);
+/* Ends it. */
+void client_stop(struct world_client *c);
+
+#endif

@@ -1,0 +1,164 @@
+/* The coordinator's side of a bench-client: start it where it is to run, command, wait. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "bench/world.h"
+
+const bool client_can_slice = false;
+const bool client_can_hint = false;
+
+/* Around the client's own command: the environment, and `gbpf run`. */
+static void put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
+			 const char *name)
+{
+	if (p->lane == LANE_MPS) {
+		command_env(k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+		if (p->mps_priority >= 0) {
+			command_env(k, "CUDA_MPS_CLIENT_PRIORITY=%d", p->mps_priority);
+		}
+	}
+	if (p->lane != LANE_GBPF && p->lane != LANE_GBPF_SHARED) {
+		return;
+	}
+	command_env(k, "GBPF_RUNTIME_DIR=%s", p->daemon->dir);
+	command_env(k, "GBPF_STATE_DIR=%s/state", p->daemon->dir);
+	command_add(k, "%s", w->gbpf);
+	command_add(k, "run");
+	command_add(k, "--device");
+	command_add(k, w->soft ? "soft" : "nvidia");
+	command_add(k, "--class");
+	command_add(k, "%s", p->class_name);
+	command_add(k, "--name");
+	command_add(k, "%s", name);
+	if (p->lane == LANE_GBPF_SHARED) {
+		command_add(k, "--lane");
+		command_add(k, "shared");
+	}
+	command_add(k, "--");
+}
+
+static int make_page(struct world_client *c)
+{
+	int fd = shm_create("bench-page", sizeof(struct bench_page), SHM_NOEXEC);
+
+	c->page = fd < 0 ? NULL : shm_map(fd, sizeof(struct bench_page), 1);
+	if (!c->page) {
+		fd_close(fd);
+		return world_fail(c->w, "%s: no memory for its page", c->name);
+	}
+	c->page->magic = PAGE_MAGIC;
+	return fd;
+}
+
+int client_start(struct world *w, struct world_client *c, const char *name,
+		 const struct world_place *where, const char *role, const struct world_command *k)
+{
+	struct world_command all;
+	int fd;
+
+	*c = (struct world_client){ .w = w };
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	snprintf(c->log, sizeof(c->log), "%s/%s.log", w->dir, name);
+	fd = make_page(c);
+	if (fd < 0) {
+		return -1;
+	}
+	command_init(&all);
+	put_in_place(w, &all, where, name);
+	command_add(&all, "%s", w->client);
+	command_add(&all, "%s", role);
+	command_add(&all, "--page");
+	command_add(&all, "%d", fd);
+	if (where->lane == LANE_OWN || where->lane == LANE_MPS) {
+		command_add(&all, "--libcuda");
+		command_add(&all, "%s", w->libcuda);
+	}
+	for (unsigned i = 0; i < k->n; i++) {
+		command_add(&all, "%s", k->argv[i]);
+	}
+	for (unsigned i = 0; i < k->n_env; i++) {
+		command_env(&all, "%s", k->env[i]);
+	}
+	c->pid = world_spawn(w, &all, c->log, fd, NULL);
+	command_finish(&all);
+	fd_close(fd);
+	c->pid = c->pid > 0 ? c->pid : 0;
+	return c->pid ? 0 : -1;
+}
+
+static int failed(struct world_client *c, const char *why)
+{
+	char line[200] = "", text[200];
+	FILE *f = fopen(c->log, "re");
+
+	/* the last thing that it said */
+	while (f && fgets(text, sizeof(text), f)) {
+		if (text[0] != '\n') {
+			memcpy(line, text, sizeof(line));
+		}
+	}
+	if (f) {
+		fclose(f);
+	}
+	line[strcspn(line, "\n")] = 0;
+	return world_fail(c->w, "%s: %s%s%s", c->name, why, line[0] ? ": " : "", line);
+}
+
+int client_await(struct world_client *c, uint64_t timeout_ns)
+{
+	uint64_t deadline = clock_now_ns() + timeout_ns;
+
+	for (;;) {
+		uint32_t done = load_acquire(&c->page->done);
+		uint32_t state = load_acquire(&c->page->state);
+
+		if (state == PAGE_FAILED) {
+			return world_fail(c->w, "%s: %.*s", c->name, PAGE_TEXT - 1, c->page->error);
+		}
+		if (state == PAGE_READY && done == c->commands) {
+			return 0;
+		}
+		if (!world_lives(c->w, c->pid)) {
+			return failed(c, "it has ended");
+		}
+		if (world_interrupted()) {
+			return world_fail(c->w, "interrupted");
+		}
+		if (clock_now_ns() > deadline) {
+			return failed(c, state == PAGE_READY ? "it does not answer in time"
+							     : "it does not get ready in time");
+		}
+		futex_wait_shared(&c->page->done, done, 20000000);
+	}
+}
+
+void client_send(struct world_client *c, enum page_op op)
+{
+	c->page->op = op;
+	store_release(&c->page->command, ++c->commands);
+	futex_wake_shared(&c->page->command, 1 << 30);
+}
+
+void client_stop(struct world_client *c)
+{
+	if (c->pid > 0) {
+		uint64_t deadline = clock_now_ns() + 2000000000ull;
+
+		client_send(c, PAGE_EXIT);
+		while (world_lives(c->w, c->pid) && clock_now_ns() < deadline) {
+			clock_sleep_ns(1000000);
+		}
+		world_end(c->w, c->pid, 0);
+	}
+	if (c->page) {
+		shm_unmap(c->page, sizeof(struct bench_page));
+	}
+	*c = (struct world_client){ 0 };
+}

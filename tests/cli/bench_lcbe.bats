@@ -1,0 +1,73 @@
+# gbpf bench lcbe on the soft GPU, in small: what is there makes sense, and gBPF's order is right where it is robust.
+load helper
+
+leftovers() { ls -d "$TMPDIR"/gbpf-bench-* 2>/dev/null || pgrep -f "$TMPDIR/gbpf-bench-"; }
+
+setup() {
+	cli_setup
+	export TMPDIR=$cli_dir/tmp
+	mkdir "$TMPDIR"
+}
+
+@test "bench lcbe: lc_first answers sooner than the device's own time slices" {
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 45 --repeats 3 \
+		--conditions alone,default,gbpf --save out.json --svg out.svg
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.lcbe/1" and [c["condition"] for c in d["conditions"]] == ["alone", "default", "gbpf"]'
+	json 'all(c["state"] == "run" and c["rounds"] == 3 and c["wrong"] == 0 and c["checked"] > 0 for c in d["conditions"])'
+	json 'all(k["requests"] == 45 and 0 < k["p50"]["us"] <= k["p99"]["us"] <= k["p99.9"]["us"] for c in d["conditions"] for k in c["kinds"])'
+	json 'all(k[p]["interval"][0] <= k[p]["us"] <= k[p]["interval"][1] for c in d["conditions"] for k in c["kinds"] for p in ("p50", "p99"))'
+	json 'all(0 < k["batch"]["share"] < 3 for c in d["conditions"][1:] for k in c["kinds"])'
+	# eight turns of the device against one
+	json 'd["conditions"][2]["kinds"][2]["p50"]["us"] < d["conditions"][1]["kinds"][2]["p50"]["us"]'
+	json 'd["conditions"][0]["kinds"][2]["p50"]["us"] < d["conditions"][2]["kinds"][2]["p50"]["us"]'
+	python3 -c 'import json, sys, xml.dom.minidom as m; m.parse("out.svg"); sys.exit(json.load(open("out.json"))["schema"] != "gbpf.bench.lcbe/1")'
+	run ! leftovers
+}
+
+@test "bench lcbe names what cannot be had, and prints a table" {
+	run "$GBPF" bench lcbe --device soft --policy fifo --requests 4 --repeats 2 --kinds one --conditions alone,mps,short
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *alone*one* ]]
+	[[ "$output" == *mps* ]] && [[ "$output" == *short* ]]
+}
+
+@test "bench lcbe with several streams, several batch clients, on the default stream, restarted" {
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 6 --repeats 2 --kinds one \
+		--conditions gbpf --batch-clients 2 --streams 3 --depth 4 --grid 8 --restart
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["batch_clients"] == 2 and d["streams"] == 3 and d["conditions"][0]["wrong"] == 0'
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --requests 6 --repeats 2 --kinds queued \
+		--conditions gbpf --default-stream --grid 8
+	[ "$status" -eq 0 ]
+	json 'd["default_stream"] and d["conditions"][0]["rounds"] == 2'
+}
+
+@test "bench lcbe ends everything when it is interrupted" {
+	"$GBPF" bench lcbe --device soft --policy lc_first --requests 100000 --repeats 2 --conditions gbpf --progress >out 2>err 3>&- &
+	bench=$!
+	measuring() { pgrep -f "name gbpf-be0"; }
+	wait_for measuring
+	kill -TERM $bench
+	status=0
+	wait $bench || status=$?
+	[ "$status" -eq 1 ]
+	grep -q interrupted err
+	run ! leftovers
+}
+
+@test "bench lcbe refuses what makes no sense" {
+	run "$GBPF" bench lcbe --requests 0
+	[ "$status" -eq 2 ]
+	run "$GBPF" bench lcbe --kinds two
+	[ "$status" -eq 2 ]
+	[[ "$output" == *one*queued*synced* ]]
+	run "$GBPF" bench lcbe --conditions alone,nosuch
+	[ "$status" -eq 2 ]
+	run "$GBPF" bench lcbe --device soft --policy nosuch
+	[ "$status" -eq 5 ]
+}
