@@ -1,4 +1,5 @@
-/* fair: every tenant gets GPU time in proportion to its weight; latency-critical ones may run ahead further.
+/* fair: every tenant gets GPU time in proportion to its weight; latency-critical ones may run ahead further, and who has a
+ * target for its requests gets as much more as it needs to reach it.
  *
  * Use it as the default, when tenants are busy rather than urgent. It does not make a request fast while others are busy;
  * lc_first does.
@@ -6,7 +7,11 @@
  * How: each tenant has a virtual time, its GPU time divided by its weight. Every millisecond gbpfd looks who wants the GPU
  * all the time, and finds the lowest virtual time among them: the floor. Who is ahead of the floor by more than its slack is
  * put off until the others have caught up. Who comes back after a pause begins at the floor: time that was not used is not
- * saved up. When nobody competes, the floor follows whoever runs, and nobody is put off. */
+ * saved up. When nobody competes, the floor follows whoever runs, and nobody is put off.
+ *
+ * Targets (SLA): gbpf map set targets NUMBER 5ms is how long requests of a latency tenant may take on average. Twenty times
+ * a second gbpfd looks what they took; while it is more, the tenant's weight grows by a quarter each time, to 16 times at
+ * most, and while it is less than three quarters of the target it falls back. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -35,7 +40,16 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
+/* By tenant: how long its requests may take, nanoseconds; 0: no target. Set by the operator. */
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u64);
+} targets SEC(".maps");
+
 /* What gbpfd publishes: written by tick alone, read by all. */
+u32 extra[1024]; /* what a target adds to the tenant's weight, in sixteenths of it */
 u64 floor_ns;
 u64 ticked_ns;
 u64 demand[1024]; /* how much of the last milliseconds a tenant wanted the GPU, 0-1024 */
@@ -95,7 +109,7 @@ int GBPF_PROG(fair_retire, retire)
 	if (!a || !ctx->weight) {
 		return 0;
 	}
-	__sync_fetch_and_add(&a->vtime_ns, ctx->duration_ns * 100 / ctx->weight);
+	__sync_fetch_and_add(&a->vtime_ns, ctx->duration_ns * 100 / ctx->weight * 16 / (16 + extra[ctx->tenant & 1023]));
 	if (n > a->out) {
 		n = a->out;
 	}
@@ -127,6 +141,36 @@ static __always_inline void look_at(struct search *s, struct account *a, u64 *wa
 	}
 }
 
+/* What gbpfd knew of a tenant's requests at the look before. */
+struct seen {
+	u64 requests, request_ns;
+};
+struct seen seen[1024];
+
+/* Gives the tenant more or less, after what its requests took since the look before. */
+static __always_inline void aim(u32 t)
+{
+	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS);
+	u64 *target = bpf_map_lookup_elem(&targets, &t), new, mean;
+	struct seen *s = &seen[t & 1023];
+	u32 *more = &extra[t & 1023];
+
+	new = requests - s->requests;
+	if (!target || !*target || requests < s->requests) {
+		*more = 0; /* no target, or another program has the number now */
+	} else if (new) {
+		mean = (took - s->request_ns) / new;
+		if (mean > *target) {
+			*more += 4 + *more / 4;
+		} else if (mean < *target - *target / 4) {
+			*more -= *more / 4;
+		}
+		*more = *more > 240 ? 240 : *more;
+	}
+	s->requests = requests;
+	s->request_ns = took;
+}
+
 SEC("gbpf/tick")
 int GBPF_PROG(fair_tick, tick)
 {
@@ -138,6 +182,11 @@ int GBPF_PROG(fair_tick, tick)
 
 		if (a) {
 			look_at(&s, a, &demand[t], ctx->now_ns);
+		}
+	}
+	if (ctx->epoch % 50 == 0) {
+		bpf_for (t, 0, n) {
+			aim(t);
 		}
 	}
 	if (s.lowest_ns == ~0ull) {

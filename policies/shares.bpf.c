@@ -1,0 +1,158 @@
+/* shares: GPU time by weight, per program, in windows; what was not used is carried over for a while.
+ *
+ * Use it when shares are promised (75:25) and must be exact while all want them: a program cannot take more than its share of
+ * a window, whatever its launches are like, and one that paused gets some of it back. fair does the same without windows
+ * and without saving.
+ *
+ * How: at the end of each window, or as soon as nobody who wants the GPU has anything left, gbpfd grants the next one: to each
+ * who wants the GPU its share of the window, by weight. What one has left it keeps (two shares of a window at most); while
+ * it does not want the GPU, nine tenths of it. What was taken too much (a launch is not cut off) is taken off. In the process lane the hardware's time slices are set in proportion, too, so
+ * that long kernels share as exactly as short ones.
+ *
+ * After: XSched's PUP (process utilization partition with a decay of 0.9). */
+#include <gbpf/gbpf.bpf.h>
+
+GBPF_LICENSE("Apache-2.0");
+
+const volatile u64 window_ns = 20000000;
+const volatile u32 keep_percent = 90;		/* of what is left to who does not want the GPU, into the next window */
+const volatile u64 most_windows = 2;		/* what is saved is at most so many times the share of a window */
+const volatile u32 slice_us = 2000;		/* time slice at weight 100; 0: slices are left alone */
+const volatile u64 ahead_ns = 1000000;		/* may be taken in advance, so that the GPU is not idle at a window's end */
+const volatile u32 unknown_limit = 16;		/* launches in flight while durations are not known yet */
+const volatile u64 busy_ns = 1000000;		/* who has launched so lately still uses what is left to it */
+const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) everybody just goes */
+
+enum { HELD_FOR_SHARE, WINDOWS };
+
+struct account {
+	u64 used_ns; /* GPU time, ever */
+	u64 seen_ns; /* last asked to launch */
+	u64 out;     /* launches that have not retired, about */
+};
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, GBPF_F_TENANT);
+	__type(key, u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
+
+/* Written by gbpfd, read by all. */
+u64 allowed_ns[1024]; /* what a tenant may have used, ever; 0: it is new */
+u64 window_end_ns;
+u64 ticked_ns;
+
+SEC("gbpf/admit")
+int GBPF_PROG(shares_admit, admit)
+{
+	u64 slice = (u64)slice_us * ctx->weight / 100;
+
+	allowed_ns[ctx->tenant & 1023] = 0;
+	if (slice && ctx->lane == GBPF_LANE_PROCESS) {
+		ctx->slice_us = slice < 200 ? 200 : slice > 50000 ? 50000 : (u32)slice;
+	}
+	return GBPF_ADMIT;
+}
+
+SEC("gbpf/submit")
+int GBPF_PROG(shares_submit, submit)
+{
+	u64 now = ctx->now_ns, allowed = allowed_ns[ctx->tenant & 1023];
+	struct account *a;
+	u32 key = 0;
+
+	a = bpf_map_lookup_elem(&accounts, &key);
+	if (!a || ctx->kind >= GBPF_KIND_HOST) {
+		return GBPF_GO;
+	}
+	a->seen_ns = now;
+	if (now < ticked_ns + stale_ns && allowed && a->used_ns + ctx->inflight_ns >= allowed + (ctx->inflight ? ahead_ns : 0)) {
+		if (!ctx->asked) {
+			gbpf_note(HELD_FOR_SHARE, 1);
+		}
+		ctx->hold_ns = 500000;
+		return GBPF_DEFER;
+	}
+	if (!ctx->est_ns && ctx->inflight >= unknown_limit) {
+		return GBPF_HOLD;
+	}
+	a->out = ctx->inflight + 1;
+	return GBPF_GO;
+}
+
+SEC("gbpf/retire")
+int GBPF_PROG(shares_retire, retire)
+{
+	struct account *a;
+	u32 key = 0;
+	u64 n = ctx->count;
+
+	a = bpf_map_lookup_elem(&accounts, &key);
+	if (!a) {
+		return 0;
+	}
+	__sync_fetch_and_add(&a->used_ns, ctx->duration_ns);
+	if (n > a->out) {
+		n = a->out;
+	}
+	__sync_fetch_and_add(&a->out, -n);
+	return 0;
+}
+
+static __always_inline int wants(const struct account *a, u64 now)
+{
+	return a->out || a->seen_ns + 2000000 > now;
+}
+
+/* What a tenant may use from now on, with a grant that it gets (0: it does not want the GPU). */
+static __always_inline u64 next_allowed(const struct account *a, u64 allowed, u64 grant, u64 share)
+{
+	u64 left = allowed > a->used_ns ? (allowed - a->used_ns) : 0;
+	u64 debt = allowed && a->used_ns > allowed ? a->used_ns - allowed : 0;
+
+	left = grant ? left : left * keep_percent / 100;
+	left = left < share * most_windows ? left : share * most_windows;
+	debt = debt < share * most_windows ? debt : share * most_windows;
+	return a->used_ns + left + grant - (debt < grant ? debt : grant) + 1;
+}
+
+SEC("gbpf/tick")
+int GBPF_PROG(shares_tick, tick)
+{
+	u32 key = 0, t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, left = 0;
+	u64 now = ctx->now_ns, weights = 0;
+
+	bpf_for (t, 0, n) {
+		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
+		long weight = gbpf_tenant_weight(t);
+
+		if (a && weight > 0 && wants(a, now)) {
+			weights += (u64)weight;
+			left += a->used_ns < allowed_ns[t & 1023] && (a->out || a->seen_ns + busy_ns > now);
+		}
+	}
+	ticked_ns = now;
+	if (!weights || (now < window_end_ns && left)) {
+		return 0;
+	}
+	window_end_ns = now + window_ns;
+	gbpf_note(WINDOWS, 1);
+	bpf_for (t, 0, n) {
+		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
+		long weight = gbpf_tenant_weight(t);
+		u64 share;
+
+		if (!a || weight <= 0) {
+			allowed_ns[t & 1023] = 0;
+			continue;
+		}
+		share = window_ns * (u64)weight / weights;
+		share = share < window_ns ? share : window_ns;
+		if (wants(a, now) || allowed_ns[t & 1023]) {
+			allowed_ns[t & 1023] = next_allowed(a, allowed_ns[t & 1023], wants(a, now) ? share : 0, share);
+		}
+	}
+	return 0;
+}
