@@ -4,6 +4,8 @@
 #include "shim/device.h"
 
 #include "gpu/lease.h"
+#include "gpu/chain.h"
+#include "shim/block.h"
 #include "shim/capture.h"
 #include "shim/shim.h"
 
@@ -48,6 +50,34 @@ static int queue_idle(void *dev, void *queue)
 	EXEMPT(int, gpu_sched_ops.queue_idle(dev, queue));
 }
 
+/* The agent and whoever synchronizes ask; what they see finished is no longer kept back. */
+static int chain_busy(void *dev, void *queue)
+{
+	uint32_t seen = block_seen(queue);
+	int r = gpu_sched_ops.chain_busy(dev, queue);
+
+	if (r == 0) {
+		block_finished(queue, seen);
+	}
+	return r;
+}
+
+static uint64_t chain_step_here(void *dev, void *queue, bool may_run, bool force)
+{
+	EXEMPT(uint64_t, gpu_sched_ops.chain_step(dev, queue, may_run, force));
+}
+
+static uint64_t chain_step(void *dev, void *queue, bool may_run, bool force)
+{
+	uint32_t seen = block_seen(queue);
+	uint64_t ns = chain_step_here(dev, queue, may_run, force);
+
+	if (ns == UINT64_MAX) {
+		block_finished(queue, seen);
+	}
+	return ns;
+}
+
 static const struct sched_device_ops ops = {
 	.mark = mark,
 	.mark_done = mark_done,
@@ -56,6 +86,9 @@ static const struct sched_device_ops ops = {
 	.queue_idle = queue_idle,
 	.lease = gpu_lease,
 	.warm = gpu_warm,
+	.chain_busy = chain_busy,
+	.chain_step = chain_step,
+	.chain_look = gpu_chain_look,
 };
 
 int device_setup(struct sched_config *cfg)

@@ -3,6 +3,7 @@
  * and what cannot be copied waits here, so that nothing overtakes. */
 #include "shim/gates.h"
 
+#include "shim/block.h"
 #include "shim/capture.h"
 #include "shim/event.h"
 #include "shim/hostfn.h"
@@ -38,9 +39,9 @@ static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call 
 /* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
  * it. */
 static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
-			      struct sched_launch *l)
+			      struct sched_launch *l, const struct block_call *b)
 {
-	if (keep_call(q, c, a, l)) {
+	if (keep_call(q, c, a, l, b)) {
 		return true;
 	}
 	wait_settle(q);
@@ -49,17 +50,57 @@ static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, u
 	return false;
 }
 
+/* Peers are waited for with all their work: the call's own stream says nothing of theirs. */
+static bool is_peer_copy(const struct shim_call *c)
+{
+	switch (c->index) {
+	case CUABI_IDX_cuMemcpyPeer:
+	case CUABI_IDX_cuMemcpyPeer_ptds:
+	case CUABI_IDX_cuMemcpy3DPeer:
+	case CUABI_IDX_cuMemcpy3DPeer_ptds:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* At block level. Between sched_submit and sched_submitted the queue is this thread's. */
+static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+				      struct sched_launch *l, const struct block_call *b)
+{
+	CUresult r = block_launch(q, b, l);
+
+	if (r == CUDA_ERROR_NOT_SUPPORTED) {
+		r = c->run(a);
+	} else if (r != CUDA_SUCCESS) { /* what the driver says of f counts */
+		sched_submitted(q->sched, l, false);
+		wait_settle(q);
+		l->may_hold = l->block_ok = false;
+		(void)sched_submit(q->sched, l);
+		r = c->run(a);
+	}
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	return r;
+}
+
 static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
-			  uint64_t *a, struct sched_launch *l)
+			  uint64_t *a, struct sched_launch *l, const struct block_call *b)
 {
 	CUresult r;
 
 	l->may_hold = !t->host_function;
+	l->block_ok = l->block_ok && l->may_hold && q->kind != QUEUE_OWN;
+	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
+		shim_settle_all();
+	}
 	if (unlikely(shim_pending())) {
 		settle_before(q, c, a);
 	}
-	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l)) {
+	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
 		return CUDA_SUCCESS;
+	}
+	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK) {
+		return submit_block(q, c, a, l, b);
 	}
 	r = c->run(a);
 	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
@@ -75,7 +116,7 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 {
 	CUresult r;
 
-	l->may_hold = false;
+	l->may_hold = l->block_ok = false;
 	if (shim_pending()) {
 		settle_before(q, c, a);
 		wait_settle(q);
@@ -87,7 +128,7 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 }
 
 CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-		     CUstream stream)
+		     CUstream stream, struct block_call *b)
 {
 	struct shim_thread *t = thread_self();
 	struct shim_queue *q;
@@ -99,7 +140,7 @@ CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch
 	if (!q) {
 		return c->run(a);
 	}
-	return capture_any() ? submit_beside_capture(q, c, a, l) : submit_on(t, q, c, a, l);
+	return capture_any() ? submit_beside_capture(q, c, a, l) : submit_on(t, q, c, a, l, b);
 }
 
 CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
@@ -113,13 +154,13 @@ CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 	if (c->kind == GBPF_KIND_HOST && !(capture_any() && capture_has(stream, c->per_thread))) {
 		struct hostfn *h = hostfn_wrap(c, a);
 
-		r = gate_submit(c, a, &l, stream);
+		r = gate_submit(c, a, &l, stream, NULL);
 		if (r != CUDA_SUCCESS) {
 			hostfn_release(h);
 		}
 		return r;
 	}
-	return gate_submit(c, a, &l, stream);
+	return gate_submit(c, a, &l, stream, NULL);
 }
 
 CUresult gate_order(const struct shim_call *c, uint64_t *a)
@@ -138,7 +179,7 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 		settle_before(q, c, a);
 		if (sched_queue_deferred(q->sched)) {
 			gate_record(&l, GBPF_KIND_OTHER);
-			if (keep_call(q, c, a, &l)) {
+			if (keep_call(q, c, a, &l, NULL)) {
 				return CUDA_SUCCESS;
 			}
 			wait_settle(q);

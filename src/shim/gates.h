@@ -26,6 +26,8 @@ enum shim_keep {
 	KEEP_KERNELEX,
 };
 
+struct block_call;
+
 struct shim_call {
 	CUresult (*run)(const uint64_t *a); /* calls the real function */
 	uint16_t index;			    /* CUABI_IDX_* */
@@ -56,7 +58,8 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 	l->flags = l->threads = l->smem_bytes = 0;
 	l->may_hold = true;
 	l->block_ok = false;
-	l->piece_blocks = 0;
+	l->piece_blocks = l->resident = 0;
+	l->block_ns = 0;
 	l->level = 0;
 	l->version = l->est_ns = l->held_ns = l->begin_ns = 0;
 	l->sample.event = NULL;
@@ -64,9 +67,9 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 }
 
 /* The whole way of one launch whose record is filled, on the stream that the call names (or
- * another). */
+ * another). b: it could go at block level; NULL: it could not. */
 CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
-		     CUstream stream);
+		     CUstream stream, struct block_call *b);
 
 /* Issues everything that is kept back. */
 void shim_settle_all(void);

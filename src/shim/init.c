@@ -19,7 +19,7 @@
 static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool attempted;	       /* attach_mutex */
 static CUresult attach_result; /* attach_mutex */
-static __thread bool inside;   /* the driver loads tools in cuInit, which may call it */
+static TLS_FAST bool inside;   /* the driver loads tools in cuInit, which may call it */
 static struct session session;
 
 static bool is_set(const char *name)

@@ -13,12 +13,26 @@
 #define MAX_COPIED_BYTES 65536u
 #define MAX_OPERATIONS 256u
 
+/* At block level the parameters are packed from the copy's arguments. The driver may refuse what it
+ * would not refuse of f. */
+static CUresult run_at_level(struct kept *k)
+{
+	if (k->block.twin && k->call.launch.level == GBPF_LEVEL_BLOCK) {
+		CUresult r = block_launch(k->q, &k->block, &k->call.launch);
+
+		if (r != CUDA_ERROR_NOT_SUPPORTED) {
+			return r;
+		}
+	}
+	return k->what->run(k->a);
+}
+
 static int run_kept(struct sched_call *sc)
 {
 	struct kept *k = (struct kept *)sc;
 	CUcontext popped;
 	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS;
-	CUresult r = k->what->run(k->a);
+	CUresult r = run_at_level(k);
 
 	if (pushed) {
 		shim_real.cuCtxPopCurrent_v2(&popped);
@@ -180,7 +194,7 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 }
 
 bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-	       const struct sched_launch *l)
+	       const struct sched_launch *l, const struct block_call *b)
 {
 	struct kept *k;
 
@@ -194,6 +208,15 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 		return false;
 	}
 	k->ctx = q->dev.ctx;
+	k->q = q;
+	if (b && b->twin) {
+		bool ex = c->keep == KEEP_KERNELEX;
+
+		k->block = *b;
+		k->block.params = (void **)(uintptr_t)k->a[ex ? 2 : 9];
+		k->block.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
+		k->call.chains = true;
+	}
 	k->call.run = run_kept;
 	k->call.free = free_kept;
 	k->call.launch = *l;

@@ -5,9 +5,10 @@
 #include "shim/gates.h"
 #include "shim/queue.h"
 
-/* Hands a copy of the call to the scheduler, behind what the queue keeps back already. False: it
- * cannot be copied soundly, or not now; nothing has changed then. */
+/* b: it may go at block level; or NULL. Hands a copy of the call to the scheduler, behind what the
+ * queue keeps back already. False: it cannot be copied soundly, or not now; nothing has changed
+ * then. */
 bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
-	       const struct sched_launch *l);
+	       const struct sched_launch *l, const struct block_call *b);
 
 #endif

@@ -2,13 +2,16 @@
 #ifndef GBPF_SHIM_KEEP_KERNEL_H
 #define GBPF_SHIM_KEEP_KERNEL_H
 
+#include "shim/block.h"
 #include "shim/gates.h"
 
 struct kept {
 	struct sched_call call; /* first: sched hands this back */
 	const struct shim_call *what;
 	CUcontext ctx;
-	CUevent event; /* recorded by it; NULL: none, or issued */
+	struct shim_queue *q;
+	struct block_call block; /* twin NULL: it cannot go at block level */
+	CUevent event;		 /* recorded by it; NULL: none, or issued */
 	uint64_t a[SHIM_MAX_ARGS];
 	unsigned char blob[] ALIGNED(16); /* what arguments point to */
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/strmap.h"
+#include "shim/twin.h"
 
 #define MAX_NOTES 65536u
 
@@ -16,8 +17,8 @@ static pthread_mutex_t notes_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note */
 
 struct note {
-	const void *owner; /* its module or library */
-	bool is_kernel;
+	const void *owner;
+	enum kernel_kind kind;
 	char name[];
 };
 
@@ -39,7 +40,7 @@ void kernel_refresh(struct shim_thread *t)
 	memset(t->kernels, 0, sizeof(t->kernels));
 }
 
-void kernel_note(const void *handle, const char *name, const void *owner, bool is_kernel)
+void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind)
 {
 	size_t len = strlen(name) + 1;
 	struct note *n = malloc(sizeof(*n) + len);
@@ -48,9 +49,10 @@ void kernel_note(const void *handle, const char *name, const void *owner, bool i
 		return;
 	}
 	n->owner = owner;
-	n->is_kernel = is_kernel;
+	n->kind = kind;
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
+	free(strmap_del(&notes, key_of(handle).text)); /* the handle may have come again */
 	if (notes.live < MAX_NOTES && strmap_add(&notes, key_of(handle).text, n) == 0) {
 		n = NULL;
 	}
@@ -80,9 +82,25 @@ bool kernel_is_library(const void *handle)
 
 	pthread_mutex_lock(&notes_mutex);
 	n = strmap_get(&notes, key_of(handle).text);
-	r = n && n->is_kernel;
+	r = n && n->kind == KERNEL_OF_LIBRARY;
 	pthread_mutex_unlock(&notes_mutex);
 	return r;
+}
+
+bool kernel_origin(const void *handle, struct kernel_origin *ret)
+{
+	const struct note *n;
+
+	ret->name = NULL;
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, key_of(handle).text);
+	if (n) {
+		ret->owner = n->owner;
+		ret->kind = n->kind;
+		ret->name = strdup(n->name);
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	return ret->name != NULL;
 }
 
 /* By name where there is one. Under notes_mutex, since the note may be forgotten. */
@@ -92,7 +110,7 @@ static struct sched_kernel *by_name(const void *handle)
 	const char *name = NULL;
 	CUresult r;
 
-	if (n && n->is_kernel) {
+	if (n && n->kind == KERNEL_OF_LIBRARY) {
 		r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
 	} else {
 		r = shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle);
@@ -107,23 +125,27 @@ static struct sched_kernel *by_name(const void *handle)
 }
 
 /* Into the place that is free, or the second of the two. */
-struct sched_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot)
+const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot)
 {
 	const void *handle = (const void *)(key & ~(uintptr_t)1);
-	struct sched_kernel *k;
+	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
+	struct thread_kernel found = { .key = key };
 	char text[32];
 
 	if (key & 1) {
 		snprintf(text, sizeof(text), "graph:%08x",
 			 (unsigned)hash_bytes(&handle, sizeof(handle)));
-		k = sched_kernel_get(shim.sched, text);
+		found.k = sched_kernel_get(shim.sched, text);
 	} else {
 		pthread_mutex_lock(&notes_mutex);
-		k = by_name(handle);
+		found.k = by_name(handle);
 		pthread_mutex_unlock(&notes_mutex);
+		found.twin = twin_find(handle, &why);
+		if (found.k && why != PTX_BLOCK_UNKNOWN) {
+			sched_kernel_set_block(found.k, (uint8_t)why);
+		}
 	}
 	slot = t->kernels[slot ^ 1].key ? slot : slot ^ 1;
-	t->kernels[slot].key = key;
-	t->kernels[slot].k = k;
-	return k;
+	t->kernels[slot] = found;
+	return &t->kernels[slot];
 }

@@ -4,23 +4,35 @@
 
 #include "shim/thread.h"
 
-/* A CUfunction or CUkernel, or a graph that can be launched. NULL: not told apart from others. */
-static inline struct sched_kernel *kernel_of(struct shim_thread *t, const void *handle,
-					     bool is_graph);
+/* A CUfunction or CUkernel, or a graph that can be launched: what the thread remembers of it. */
+static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
+						    bool is_graph);
 
-/* Remembers the name that a handle was asked for by: older drivers cannot be asked. name is copied;
- * owner is the module or library (is_kernel) that it came from. */
-void kernel_note(const void *handle, const char *name, const void *owner, bool is_kernel);
+enum kernel_kind {
+	KERNEL_OF_MODULE,  /* a CUfunction; its owner is a module */
+	KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
+	KERNEL_FUNCTION,   /* a CUfunction of a library's kernel; its owner is the library */
+};
+/* Remembers the name that a handle was asked for by (older drivers cannot be asked) and where it
+ * came from. name is copied. */
+void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind);
+struct kernel_origin {
+	const void *owner;
+	enum kernel_kind kind;
+	char *name; /* caller frees */
+};
+/* False: the handle did not come through here. */
+bool kernel_origin(const void *handle, struct kernel_origin *ret);
 /* The module or library is gone: its handles may come again with another meaning. */
 void kernel_forget(const void *owner);
 /* The handle came from a library (CUkernel). */
 bool kernel_is_library(const void *handle);
 
-struct sched_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot);
+const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot);
 void kernel_refresh(struct shim_thread *t);
 
-static inline struct sched_kernel *kernel_of(struct shim_thread *t, const void *handle,
-					     bool is_graph)
+static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
+						    bool is_graph)
 {
 	/* Handles are aligned: a graph and a function at the same address are told apart. */
 	uintptr_t key = (uintptr_t)handle | is_graph;
@@ -30,10 +42,10 @@ static inline struct sched_kernel *kernel_of(struct shim_thread *t, const void *
 		kernel_refresh(t);
 	}
 	if (likely(t->kernels[slot].key == key)) {
-		return t->kernels[slot].k;
+		return &t->kernels[slot];
 	}
 	slot ^= 1;
-	return t->kernels[slot].key == key ? t->kernels[slot].k : kernel_find(t, key, slot);
+	return t->kernels[slot].key == key ? &t->kernels[slot] : kernel_find(t, key, slot);
 }
 
 #endif

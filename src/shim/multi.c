@@ -12,7 +12,7 @@ static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_P
 {
 	gate_record(l, GBPF_KIND_KERNEL);
 	l->flags = GBPF_F_COOPERATIVE;
-	l->kernel = kernel_of(t, p->function, false);
+	l->kernel = kernel_of(t, p->function, false)->k;
 	l->blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
 	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
 	l->smem_bytes = p->sharedMemBytes;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shim/device.h"
+#include "shim/block.h"
 #include "shim/wait.h"
 
 #define BUCKETS 1024u
@@ -187,6 +188,7 @@ static void finish(struct shim_queue *q)
 {
 	wait_settle(q);
 	sched_queue_close(q->sched);
+	block_close(q);
 	pthread_mutex_lock(&table_mutex);
 	q->sched = NULL;
 	q->next = free_list;
@@ -236,6 +238,7 @@ void queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
 		close_all(ctx, NULL);
+		block_context_gone(ctx);
 		device_context_gone(ctx);
 	}
 }

@@ -16,8 +16,11 @@ struct shim_queue {
 	const uint8_t *touched;	   /* sched's: there is something to drain */
 	struct gpu_queue dev;	   /* stream and context */
 	enum queue_kind kind;
-	bool blocking;		 /* ordered with the legacy default stream of its context */
-	const void *owner;	 /* thread of a QUEUE_OWN */
+	bool prepared;	     /* block.c: its context has been asked for a flag page */
+	uint32_t launches;   /* [atomic] block.c: at block level, times 2 */
+	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
+	bool blocking;	     /* ordered with the legacy default stream of its context */
+	const void *owner;   /* thread of a QUEUE_OWN */
 	struct shim_queue *next; /* in its bucket, or free */
 	struct shim_queue *next_live;
 };

@@ -9,6 +9,13 @@
 #define THREAD_KERNELS 4096u /* frameworks use hundreds; untouched pages cost nothing */
 
 struct shim_queue;
+struct twin;
+
+struct thread_kernel {
+	uintptr_t key; /* 0: free */
+	struct sched_kernel *k;
+	struct twin *twin; /* NULL: none */
+};
 
 struct shim_thread {
 	uint32_t queue_generation, kernel_generation;
@@ -21,10 +28,7 @@ struct shim_thread {
 		uintptr_t key;
 		struct shim_queue *q;
 	} queues[THREAD_QUEUES];
-	struct {
-		uintptr_t key;
-		struct sched_kernel *k;
-	} kernels[THREAD_KERNELS];
+	struct thread_kernel kernels[THREAD_KERNELS];
 };
 
 extern TLS_FAST struct shim_thread *thread_known;

@@ -14,6 +14,8 @@ struct sched {
 };
 
 void (*double_note)(const char *text);
+bool double_block_wanted;
+uint8_t double_why;
 
 static struct sched double_sched = { .shared = { .active = 1 } };
 
@@ -123,6 +125,16 @@ void sched_queue_close(struct sched_queue *q)
 {
 	issue(q);
 	q->open = false;
+}
+
+bool sched_block_wanted(const struct sched *s)
+{
+	return double_block_wanted;
+}
+
+void sched_kernel_set_block(struct sched_kernel *k, uint8_t why)
+{
+	double_why = why;
 }
 
 struct sched_kernel *sched_kernel_get(struct sched *s, const char *name)

@@ -1,0 +1,221 @@
+/* Found once for each handle, by the names of its owner's image; the shape of launches is asked
+ * once for each change. */
+#include "shim/twin.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strmap.h"
+#include "shim/image.h"
+#include "shim/kernel.h"
+
+#define MAX_TWINS 65536u
+#define MAX_THREADS 4096u
+#define MAX_SMEM (1u << 28)
+#define ASKED UINT64_C(0x8000000000000000)
+
+static pthread_mutex_t twins_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap twins; /* twins_mutex; handle in hexadecimal > struct twin */
+
+struct key {
+	char text[20];
+};
+
+static struct key key_of(const void *handle)
+{
+	struct key k;
+
+	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
+	return k;
+}
+
+/* f$gbpf, of the same kind of handle as f. */
+static CUfunction twin_handle(const struct kernel_origin *o)
+{
+	size_t cap = strlen(o->name) + sizeof(PTX_BLOCK_SUFFIX);
+	char *name = malloc(cap);
+	CUfunction f = NULL;
+	CUkernel k = NULL;
+	CUresult r;
+
+	if (!name) {
+		return NULL;
+	}
+	snprintf(name, cap, "%s" PTX_BLOCK_SUFFIX, o->name);
+	if (o->kind == KERNEL_OF_MODULE) {
+		r = shim_real.cuModuleGetFunction(&f, (CUmodule)(uintptr_t)o->owner, name);
+	} else {
+		r = shim_real.cuLibraryGetKernel(&k, (CUlibrary)(uintptr_t)o->owner, name);
+		f = (CUfunction)(void *)k;
+		if (r == CUDA_SUCCESS && o->kind == KERNEL_FUNCTION) {
+			r = shim_real.cuKernelGetFunction(&f, k);
+		}
+	}
+	free(name);
+	return r == CUDA_SUCCESS ? f : NULL;
+}
+
+static CUresult most_smem(const struct twin *t, CUfunction f, int *ret)
+{
+	CUdevice d = 0;
+
+	if (t->kind != KERNEL_OF_LIBRARY) {
+		return shim_real.cuFuncGetAttribute(
+			ret, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
+	}
+	(void)shim_real.cuCtxGetDevice(&d);
+	return shim_real.cuKernelGetAttribute(ret, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					      (CUkernel)(void *)f, d);
+}
+
+static void set_most_smem(const struct twin *t, int bytes)
+{
+	CUdevice d = 0;
+
+	if (t->kind != KERNEL_OF_LIBRARY) {
+		(void)shim_real.cuFuncSetAttribute(
+			t->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+		return;
+	}
+	(void)shim_real.cuCtxGetDevice(&d);
+	(void)shim_real.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes,
+					     (CUkernel)(void *)t->handle, d);
+}
+
+/* The twin may be given what f may be given, as the program has set it, and the ticket's place
+ * more. Where that is beyond the device, launches that need it go without the twin. */
+static void follow_smem(struct twin *t)
+{
+	int most = 0;
+
+	if (most_smem(t, t->of, &most) == CUDA_SUCCESS && most >= 0 && most < (int)MAX_SMEM) {
+		set_most_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)most));
+	}
+	if (most_smem(t, t->handle, &most) != CUDA_SUCCESS) {
+		most = 0;
+	}
+	store_relaxed(&t->smem_most, most > 0 ? (uint32_t)most : 0);
+	store_relaxed(&t->asked, (uint64_t)0);
+}
+
+static struct twin *make(const void *handle, const struct kernel_origin *o)
+{
+	struct twin *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		return NULL;
+	}
+	t->owner = o->owner;
+	t->kind = o->kind;
+	t->of = (CUfunction)(uintptr_t)handle;
+	t->why = (uint8_t)image_entry(o->owner, o->name, &t->entry);
+	if (t->why == PTX_BLOCK_OK) {
+		t->handle = twin_handle(o);
+		if (t->handle) {
+			follow_smem(t);
+		} else {
+			t->why = PTX_BLOCK_REJECTED;
+		}
+	}
+	return t;
+}
+
+void twin_refresh(const void *owner, const void *handle)
+{
+	pthread_mutex_lock(&twins_mutex);
+	strmap_each (&twins, e) {
+		struct twin *t = e->value;
+
+		if (t->handle && (handle ? (const void *)t->of == handle : t->owner == owner)) {
+			follow_smem(t);
+		}
+	}
+	pthread_mutex_unlock(&twins_mutex);
+}
+
+struct twin *twin_get(const void *handle)
+{
+	struct key k = key_of(handle);
+	struct kernel_origin o;
+	struct twin *t;
+
+	pthread_mutex_lock(&twins_mutex);
+	t = strmap_get(&twins, k.text);
+	if (!t && twins.live < MAX_TWINS && kernel_origin(handle, &o)) {
+		t = make(handle, &o);
+		if (t && strmap_add(&twins, k.text, t) < 0) {
+			free(t);
+			t = NULL;
+		}
+		free(o.name);
+	}
+	pthread_mutex_unlock(&twins_mutex);
+	return t;
+}
+
+struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why)
+{
+	struct twin *t = twin_get(handle);
+
+	*ret_why = t ? (enum ptx_block_why)t->why : PTX_BLOCK_UNKNOWN;
+	return t && t->handle ? t : NULL;
+}
+
+void twin_forget(const void *owner)
+{
+	pthread_mutex_lock(&twins_mutex);
+	strmap_each (&twins, e) {
+		struct twin *t = e->value;
+
+		if (t->owner == owner) {
+			strmap_del(&twins, e->key);
+			free(t);
+		}
+	}
+	pthread_mutex_unlock(&twins_mutex);
+}
+
+/* Blocks that an SM holds at once; 0: the driver refuses such a launch. */
+static int resident(CUfunction f, uint32_t threads, uint32_t smem)
+{
+	int n = 0;
+
+	return shim_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, (int)threads, smem) ==
+			       CUDA_SUCCESS
+		       ? n
+		       : 0;
+}
+
+static uint32_t multiprocessors(void)
+{
+	CUdevice d = 0;
+	int n = 0;
+
+	(void)shim_real.cuCtxGetDevice(&d);
+	(void)shim_real.cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d);
+	return n > 0 ? (uint32_t)n : 0;
+}
+
+bool twin_fits(struct twin *t, uint32_t threads, uint32_t smem)
+{
+	uint64_t shape = ASKED | (uint64_t)threads << 40 | (uint64_t)smem << 1;
+	uint64_t asked = load_relaxed(&t->asked);
+	int n;
+
+	if (!threads || threads > MAX_THREADS || smem > MAX_SMEM) {
+		return false;
+	}
+	if (likely((asked & ~UINT64_C(1)) == shape)) {
+		return asked & 1;
+	}
+	if (PTX_BLOCK_SMEM(smem) > load_relaxed(&t->smem_most)) {
+		return false;
+	}
+	n = resident(t->of, threads, smem);
+	asked = shape | (n > 0 && resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) == n);
+	store_relaxed(&t->resident, (uint32_t)n * multiprocessors());
+	store_relaxed(&t->asked, asked);
+	return asked & 1;
+}

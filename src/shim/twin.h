@@ -1,0 +1,36 @@
+/* Twins of functions: f$gbpf beside f, with what a launch of it must know. */
+#ifndef GBPF_SHIM_TWIN_H
+#define GBPF_SHIM_TWIN_H
+
+#include "ptx/block.h"
+#include "shim/kernel.h"
+
+struct twin {
+	const void *owner;		     /* module or library */
+	CUfunction of;			     /* f, CUfunction or CUkernel */
+	CUfunction handle;		     /* f$gbpf, likewise; NULL: none */
+	const struct ptx_block_entry *entry; /* the owner's */
+	enum kernel_kind kind;
+	uint32_t resident;  /* [atomic] blocks on the whole device, of the last shape */
+	uint32_t smem_most; /* [atomic] dynamic shared memory it may be given */
+	uint64_t asked; /* [atomic] last shape of a launch whose occupancy was asked, and the answer
+			 */
+	uint8_t why;	/* enum ptx_block_why */
+	uint8_t told;	/* [atomic] what the statistics say */
+};
+
+/* The twin of a function handle; NULL: none, and why. Locks; for a thread's first launch. The
+ * owner's context is current. */
+struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why);
+/* The record of a handle with or without a twin; NULL: the handle did not come through here. */
+struct twin *twin_get(const void *handle);
+/* A property of the owner's functions was changed by the program: theirs follow. handle NULL: all
+ * of the owner's. */
+void twin_refresh(const void *owner, const void *handle);
+/* The owner is gone. */
+void twin_forget(const void *owner);
+
+/* A launch with so many threads a block and so much dynamic shared memory keeps its occupancy. */
+bool twin_fits(struct twin *t, uint32_t threads, uint32_t smem);
+
+#endif
