@@ -95,13 +95,18 @@ int engine_load(struct engine *e, const char *ptx, size_t len, const char *name,
 	return err;
 }
 
+void engine_host(struct engine *e, struct exec_host *ret)
+{
+	*ret = (struct exec_host){ .print = collect,
+				   .complain = collect,
+				   .allocate = heap_take,
+				   .release = heap_give,
+				   .arg = e };
+}
+
 enum exec_status engine_run(struct engine *e, const struct engine_launch *l)
 {
-	const struct exec_host host = { .print = collect,
-					.complain = collect,
-					.allocate = heap_take,
-					.release = heap_give,
-					.arg = e };
+	struct exec_host host;
 	struct exec_launch launch = { .dynamic_shared_bytes = l->shared,
 				      .params = l->params,
 				      .space = &e->space,
@@ -113,6 +118,7 @@ enum exec_status engine_run(struct engine *e, const struct engine_launch *l)
 	enum exec_status s = EXEC_DONE;
 	struct exec_block *b;
 
+	engine_host(e, &host);
 	launch.function = l->kernel ? exec_module_function(e->module, l->kernel)
 				    : exec_module_function_at(e->module, 0);
 	memcpy(launch.grid, l->grid, sizeof(launch.grid));

@@ -32,6 +32,9 @@ int engine_load(struct engine *e, const char *ptx, size_t len, const char *name,
 /* Room in the window, with an unreadable page behind it; its address in *ret_address. */
 void *engine_take(struct engine *e, size_t bytes, uint64_t *ret_address);
 
+/* What engine_run gives kernels of the world outside: printing and a heap. */
+void engine_host(struct engine *e, struct exec_host *ret);
+
 struct engine_launch {
 	const char *kernel; /* NULL: the first */
 	uint32_t grid[3], block[3];
