@@ -55,9 +55,10 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 	return 0;
 }
 
-void sched_set_lead(struct sched *s, uint64_t lead_ns)
+void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns)
 {
 	store_relaxed(&s->lead_ns, MIN(lead_ns, (uint64_t)MAX_LEAD_NS));
+	store_relaxed(&s->warm_ns, MIN(warm_ns, (uint64_t)MAX_LEAD_NS));
 }
 
 void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns)
@@ -144,10 +145,30 @@ static void was_wrong(struct sched *s, uint32_t gpu, uint64_t now)
 	store_relaxed(&r->ann.wrong, wrong);
 }
 
+/* Nanoseconds until a kernel is to be launched ahead of a request that comes at that time. */
+static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
+{
+	uint64_t ahead = load_relaxed(&s->warm_ns);
+	struct request *r = &s->req[gpu];
+
+	if (!s->cfg.device->warm || !ahead || load_relaxed(&s->lane) != GBPF_LANE_PROCESS ||
+	    r->ann.warmed_ns == at || now >= at) {
+		return UINT64_MAX;
+	}
+	if (now + ahead < at) {
+		return at - ahead - now;
+	}
+	r->ann.warmed_ns = at;
+	if (load_seqcst(&r->open) == REQUEST_CLOSED && lease_allowed(s, gpu)) {
+		s->cfg.device->warm(s->cfg.dev, gpu);
+	}
+	return UINT64_MAX;
+}
+
 /* Nanoseconds until it is to be looked at again. */
 static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
-	uint64_t lead = load_relaxed(&s->lead_ns), late;
+	uint64_t lead = load_relaxed(&s->lead_ns), late, next;
 	struct request *r = &s->req[gpu];
 
 	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {
@@ -159,7 +180,8 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 			ahead_set(s, gpu, now, false);
 			was_wrong(s, gpu, now);
 		}
-		return at - lead - now;
+		next = warm(s, gpu, at, now);
+		return MIN(next, at - lead - now);
 	}
 	late = load_relaxed(&r->late_ns);
 	if (!r->ann.since_ns) {
@@ -173,7 +195,8 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 		}
 		return UINT64_MAX;
 	}
-	return MIN(at + late - now + 1, (uint64_t)RENEW_NS);
+	next = warm(s, gpu, at, now);
+	return MIN(next, MIN(at + late - now + 1, (uint64_t)RENEW_NS));
 }
 
 uint64_t announce_step(struct sched *s, uint64_t now)

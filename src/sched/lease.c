@@ -9,14 +9,13 @@
  * the last change. docs/SCHEDULING.md argues it. */
 #include "sched/sched_int.h"
 
-static bool in_force(struct sched *s, uint32_t gpu)
+bool lease_allowed(struct sched *s, uint32_t gpu)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
 	const struct sched_directory *dir = load_acquire(&s->dir);
 
-	return s->cfg.device->lease && dir != &s->private_dir && index < SCHED_MAX_GPUS &&
-	       !load_relaxed(&s->off) && !load_relaxed(&dir->off) &&
-	       load_relaxed(&dir->version[index]) != 0;
+	return dir != &s->private_dir && index < SCHED_MAX_GPUS && !load_relaxed(&s->off) &&
+	       !load_relaxed(&dir->off) && load_relaxed(&dir->version[index]) != 0;
 }
 
 static bool wanted(struct sched *s, uint32_t gpu)
@@ -24,7 +23,7 @@ static bool wanted(struct sched *s, uint32_t gpu)
 	const struct request *r = &s->req[gpu];
 
 	return (load_seqcst(&r->open) == REQUEST_OPEN || load_seqcst(&r->ahead)) &&
-	       in_force(s, gpu);
+	       lease_allowed(s, gpu);
 }
 
 static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
@@ -35,7 +34,7 @@ static void put(struct sched *s, uint32_t gpu, uint64_t until_ns)
 
 void lease_raise(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	if (in_force(s, gpu)) {
+	if (s->cfg.device->lease && lease_allowed(s, gpu)) {
 		put(s, gpu, now + LEASE_NS);
 	}
 }
@@ -59,8 +58,12 @@ void lease_settle(struct sched *s, uint32_t gpu, uint64_t now)
 void lease_step(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	uint64_t until = load_relaxed(&s->req[gpu].lease_ns);
-	bool up = wanted(s, gpu);
+	bool up;
 
+	if (!s->cfg.device->lease) {
+		return;
+	}
+	up = wanted(s, gpu);
 	if (up ? until < now + LEASE_NS - RENEW_NS : until != 0) {
 		lease_settle(s, gpu, now);
 	}

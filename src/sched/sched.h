@@ -108,11 +108,12 @@ struct sched_launch {
 	uint32_t threads, smem_bytes;
 	uint32_t resident; /* blocks of it that the device holds at once; 0: not known */
 	bool block_ok;	   /* the device could run it at block level; see level below */
-	bool may_hold; /* false: capture, inside a host function, inside a collective: counted,
-			  never held */
+	bool may_hold;	   /* false: capture, inside a host function, inside a collective: counted,
+			      never held */
 	/* filled by sched_submit, read by sched_submitted */
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
+	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
 	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
 	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
 	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
@@ -183,8 +184,10 @@ static inline bool sched_idle(const struct sched *s)
  * than 10 s ahead; -EPERM: no latency queue here; -EAGAIN: three in a row did not come, so they are
  * ignored for a second. Any thread. */
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
-/* How long before an announced request the leases go up; 500 us to begin with, at most 10 ms. */
-void sched_set_lead(struct sched *s, uint64_t lead_ns);
+/* How long before an announced request the leases go up (500 us to begin with), and, in the process
+ * lane, a kernel is launched that does nothing, so that the switch to this process's context is
+ * over when the request comes (250 us; 0: none). At most 10 ms. */
+void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns);
 /* Announces by itself: by the learned period of the openings, or period_ns after each. */
 enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };
 void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns);

@@ -45,12 +45,25 @@
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
 #define LEAD_NS 500000u /* leases go up so long before an announced request, */
+#define WARM_NS 250000u
 #define MAX_LEAD_NS 10000000u
 #define LATE_NS 5000000u	      /* which may come so much later */
 #define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
 #define WRONG_MOST 3u		      /* wrong ones in a row, */
 #define MUTE_NS 1000000000u	      /* then they are ignored for so long */
 #define DEFAULT_HOLD_NS 1000000u
+#define CHAINED (1u << 31) /* in a queue's `deferred`: it has a chain that may be unfinished */
+#define FIFO_MOST 4096u	   /* deferred calls of a queue, then callers wait */
+#define FIFO_POLL_NS 10000u
+#define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
+#define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
+#define CHAIN_NEAR_NS 50000u	/* whose last request was just now, */
+#define CHAIN_OPEN_NS 15000u	/* and while one is open, */
+#define CHAIN_SPIN_NS 2000u	/* when that has stopped it, for so long: */
+#define CHAIN_SPIN_MOST_NS 2000000u
+#define CHAIN_RECENT_NS 20000000u
+#define GATE_NS 100000u	     /* longest wait for plain launches that are just being submitted */
+#define ACTIVE_NS 50000000u  /* no chains so soon after launches went by unseen */
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
  * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
@@ -83,7 +96,10 @@ struct mark {
 	struct sched_marker end, start; /* start.event NULL: not measured */
 	uint64_t total;			/* the queue's total when it was put */
 	uint64_t begin_ns, est_ns, held_ns, version, hash;
-	struct estimate *est; /* borrowed; where the measurement goes */
+	struct estimate *est;	/* borrowed; where the measurement goes */
+	uint64_t chain;		/* reached when so many launches of the chain are through; 0: not
+				   of a chain */
+	uint32_t interruptions; /* of the chain, as of then */
 };
 
 /* Fields of the call path first. Memory is type-stable: reused by later queues, freed by
@@ -97,12 +113,16 @@ struct sched_queue {
 	uint64_t entered;     /* [atomic] launches of a latency queue that came in ... */
 	uint64_t left;	      /* [atomic] ... and that the driver has taken or refused */
 	uint64_t unmarked_ns; /* [atomic] about */
-	uint32_t deferred;    /* [atomic] calls in the FIFO or being issued */
+	uint32_t deferred;    /* [atomic] calls in the FIFO or being issued, and CHAINED */
+	uint32_t shared;      /* [atomic] more than one thread has submitted to it */
+	uint32_t guests;      /* [atomic] threads without a slot that are just submitting */
+	struct tally threads; /* [atomic] blocks times block size */
 
 	uint32_t ring_lock ALIGNED(64); /* tried, never waited for */
 	uint32_t head, tail;		/* under ring_lock; read anywhere */
 	uint64_t retired;		/* ACC, under ring_lock; read anywhere */
 	uint64_t retired_version, retired_held_ns, retired_hash;
+	uint32_t retired_level, retired_interruptions;
 	struct mark ring[RING];
 
 	uint64_t sync_seq, sync_ns; /* [atomic] a synchronization saw everything up to entered ==
@@ -113,6 +133,7 @@ struct sched_queue {
 	uint32_t marks_all; /* [atomic] a latency queue that needs a marker after each launch */
 	uint64_t linger_ns; /* [atomic] what retire last answered */
 	uint64_t published; /* [L] total as of the last statistics */
+	uint64_t published_threads;
 
 	uint32_t live, closing, users; /* [atomic] who looks at a queue of the table is a user */
 	bool class_fixed;	       /* [L] the policy chose its class */
@@ -122,6 +143,9 @@ struct sched_queue {
 	struct sched_call *first, **last;
 	uint64_t retry_ns; /* under issue_lock: not asked again before */
 	uint32_t asked;	   /* under issue_lock: about the first call */
+	uint64_t chain_ns; /* [atomic] the chain need not be looked at before */
+	uint64_t stopped_ns, held_since_ns; /* under issue_lock: stopped since; share counts from */
+	uint32_t interruptions;		    /* under issue_lock: of the chain, as counted */
 	int error;	   /* [atomic] first of the deferred calls since the last flush */
 	struct sched_queue *next_free;
 };
@@ -151,6 +175,7 @@ struct request {
 		uint64_t since_ns;	/* leases have been up ahead since then; 0: they are not */
 		uint64_t mute_ns;	/* announcements are ignored until then; [atomic] */
 		uint32_t seen, wrong;	/* announcements seen; wrong ones in a row, [atomic] */
+		uint64_t warmed_ns;	/* announced time for which a kernel was launched */
 		uint64_t opened_ns;	/* opening that the rhythm has counted */
 		struct rhythm rhythm;
 	} ann;
@@ -166,6 +191,8 @@ struct sched {
 	uint32_t off, forked;		    /* [atomic] */
 	uint32_t latency_queues;	    /* [atomic] open ones */
 	uint32_t deferred;		    /* [atomic] calls in all FIFOs */
+	uint32_t chains;		    /* [atomic] queues that are CHAINED */
+	uint32_t defers;		    /* [atomic] grows with each deferred call */
 	uint32_t life;			    /* [A] how many gbpfds were lost */
 	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
 	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */
@@ -183,7 +210,12 @@ struct sched {
 	struct board_slot boards[SCHED_MAX_LC];
 	struct prepared prepared[MAX_PREPARED + 1];
 	struct request req[SCHED_MAX_GPUS] ALIGNED(64);
+	uint64_t active_ns; /* [atomic] since when launches do not go by unseen */
+	uint64_t grace_ns;  /* ACTIVE_NS; tests take it away */
+	uint32_t slice_wanted[SCHED_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
+	uint32_t first_queue;		       /* [A] where the next pass over FIFOs begins */
 	uint64_t lead_ns;     /* [atomic] announcements: leases go up so long before */
+	uint64_t warm_ns;     /* [atomic] and a kernel, where contexts are switched; 0: none */
 	uint32_t rhythm_mode; /* [atomic] enum sched_rhythm */
 	uint64_t rhythm_ns;   /* [atomic] SCHED_RHYTHM_PERIOD: the period */
 	struct sched_config cfg;
@@ -213,8 +245,9 @@ struct sched {
 	struct sched_stats private_stats;
 };
 
-/* How deep the agent sleeps: who opens a request or defers a call wakes it from a slow poll too. */
-enum agent_sleep { AGENT_SOON, AGENT_SLOW, AGENT_ASLEEP };
+/* How deep the agent sleeps: who opens a request or defers a call wakes it from a near one too, who
+ * begins a chain from a slow poll. */
+enum agent_sleep { AGENT_SOON, AGENT_NEAR, AGENT_SLOW, AGENT_ASLEEP };
 
 enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
@@ -232,6 +265,8 @@ struct ask {
 	const uint32_t *word; /* board to wait on, NULL: no request of others is open */
 	uint32_t seq;	      /* its value from before the ask */
 	uint32_t lc_open;
+	uint32_t pieces; /* level: blocks of a piece, 0 not said */
+	uint8_t level;	 /* GBPF_LEVEL_BLOCK when the launch can and the policy wants it */
 	uint8_t verdict; /* GBPF_GO, GBPF_HOLD, GBPF_DEFER */
 	uint8_t bad;	 /* enum ask_bad */
 };
@@ -247,7 +282,7 @@ void hook_queue_destroy(struct sched_queue *q, uint64_t launches);
 uint64_t hook_dispatch(struct sched_queue *q, const struct sched_launch *l, uint64_t now);
 struct retired {
 	uint64_t hash, duration_ns, held_ns, version;
-	uint32_t count, flags;
+	uint32_t count, flags, level, interrupted;
 };
 uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t now); /* linger_ns */
 /* Some policy is in force on the queue's GPU. */
@@ -280,6 +315,9 @@ struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu);
 
 /* ---- lease.c ---- */
 
+/* A policy is in force on that GPU, and there is a gbpfd: others look at our board. Inside a pin,
+ * or the agent. */
+bool lease_allowed(struct sched *s, uint32_t gpu);
 /* Makes the leases what the request's state asks for, whatever other threads do meanwhile. Inside a
  * pin, or the agent. */
 void lease_settle(struct sched *s, uint32_t gpu, uint64_t now);
@@ -325,10 +363,43 @@ void hold_caller(struct sched_queue *q, struct sched_launch *l, struct ask *a);
 void hold_account(struct sched_queue *q, const struct sched_launch *l, uint32_t why,
 		  uint64_t held_ns);
 uint32_t hold_why(const struct ask *a, uint64_t inflight);
+/* Short sleeps of this thread as short as asked (the default rounds up by 50 us): the GPU runs dry
+ * meanwhile. What to restore with prctl(PR_SET_TIMERSLACK). */
+int sharp_timers(void);
+
+/* ---- chain.c: queues whose last launches can be stopped between blocks; see there ---- */
+
+/* The launch is at the queue's gate: a chain that begins waits for it or is seen by it. */
+void gate_enter(struct sched_queue *q);
+void gate_leave(struct sched_queue *q);
+/* issue_lock is held. True: until chain_end the queue is CHAINED, and no plain launch is between
+ * its look at that and the driver. False: one is; do without. */
+bool chain_begin(struct sched_queue *q);
+/* issue_lock is held. Looks after the chain, ends it when it is through. In how many nanoseconds
+ * again; UINT64_MAX: there is none. waited: somebody waits for its end. */
+uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited);
+/* A chain that has no unfinished launch is ended, unless somebody else is at the queue. True: the
+ * queue has none. */
+bool chain_try_end(struct sched_queue *q);
+/* issue_lock is held; the chain takes a launch now. */
+bool chain_has_room(struct sched_queue *q);
+/* A launch at block level, issue_lock is held: fills what the gate needs. */
+void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a);
+static inline bool chain_here(const struct sched_queue *q)
+{
+	return load_acquire(&q->deferred) & CHAINED;
+}
+static inline uint32_t fifo_here(const struct sched_queue *q)
+{
+	return load_acquire(&q->deferred) & ~CHAINED;
+}
 
 /* ---- defer.c ---- */
 
 uint64_t deferred_step(struct sched *s, uint64_t now);
+/* Issues what may go of the queue and looks after its chain, waiting until `most` calls are left
+ * and, for 0, the chain is through. */
+void queue_drain_fifo(struct sched_queue *q, uint32_t most);
 void queue_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that were never issued */
 
 /* ---- queue.c ---- */

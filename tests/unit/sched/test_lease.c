@@ -1,0 +1,291 @@
+/* Leases follow requests: up before the first launch may go, renewed, down before anybody is woken;
+ * only while a policy is in force. What does not end is cut. */
+#include "lease_rig.h"
+
+static void up_before_the_first_launch_goes_and_before_the_board(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	assert_int_equal(sched_submit(o.q, &o.l), SCHED_GO);
+	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
+	assert_int_equal(gpu.calls, 1);
+	assert_int_equal(gpu.board_then, 0);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	sched_submitted(o.q, &o.l, true);
+	go(o.q, &o.fq, &o.l); /* the next launches of the request cost nothing */
+	assert_int_equal(gpu.calls, 1);
+	one_finish(&o);
+}
+
+static void renewed_while_open_and_down_before_the_board_closes(void **state)
+{
+	uint64_t last;
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	for (int i = 0; i < 50; i++) {
+		last = fake_now;
+		live_until(&o, last + 2000000);
+		assert_true(gpu.until_ns >= fake_now + LEASE_NS - RENEW_NS - 1000000);
+	}
+	assert_true(gpu.calls <= 1 + 100000000 / RENEW_NS + 1);
+	fake_finish(&o.fq);
+	live_until(&o, fake_now + 1000000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	assert_int_equal(gpu.board_then, 1);
+	assert_int_equal(o.r.s->req[0].lease_ns, 0);
+	one_finish(&o);
+}
+
+static void without_a_policy_nothing_is_raised(void **state)
+{
+	struct one o;
+
+	one_init(&o, false);
+	go(o.q, &o.fq, &o.l);
+	(void)step(&o);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	assert_int_equal(gpu.calls, 0);
+	o.r.dir.version[0] = 1; /* it comes in the middle of the request */
+	(void)step(&o);
+	assert_int_equal(gpu.until_ns, fake_now + LEASE_NS);
+	o.r.dir.off = 1;
+	(void)step(&o);
+	assert_int_equal(gpu.until_ns, 0);
+	o.r.dir.off = 0;
+	(void)step(&o);
+	assert_int_not_equal(gpu.until_ns, 0);
+	o.r.dir.version[0] = 0;
+	(void)step(&o);
+	assert_int_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
+static void without_gbpfd_they_fall(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	assert_int_not_equal(gpu.until_ns, 0);
+	sched_set_pages(o.r.s, NULL, &o.r.own, &o.r.stats, NULL);
+	(void)step(&o);
+	assert_int_equal(gpu.until_ns, 0);
+	sched_set_pages(o.r.s, &o.r.dir, &o.r.own, &o.r.stats, NULL);
+	(void)step(&o);
+	assert_int_not_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
+static void with_no_linger_the_synchronizing_thread_closes(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	request(&o, 30000); /* the agent learns here that no linger is wanted */
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		go(o.q, &o.fq, &o.l);
+		(void)step(&o);
+		assert_int_equal(o.r.own.gpu[0].open, 1);
+		fake_now += 30000;
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, o.q);
+		assert_int_equal(o.r.own.gpu[0].open, 0);
+		assert_int_equal(o.r.own.gpu[0].seq, 2 + i);
+		assert_int_equal(gpu.until_ns, 0);
+		assert_int_equal(gpu.board_then, 1);
+		fake_now += 500000;
+	}
+	assert_int_equal(o.r.stats.requests, 4);
+	assert_int_equal(o.r.stats.request_ns, 4 * 30000);
+	assert_int_equal(o.r.stats.syncs, 4);
+	one_finish(&o);
+}
+
+static void a_synchronization_that_saw_a_part_closes_nothing(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	request(&o, 30000);
+	go(o.q, &o.fq, &o.l);
+	sched_drained(o.r.s, o.q); /* returned for what was before */
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	assert_int_not_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
+static void a_thread_torn_away_while_closing_holds_nobody_up(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	o.r.s->req[0].closing = 1;
+	fake_finish(&o.fq);
+	live_until(&o, fake_now + 50000000);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	live_until(&o, fake_now + 60000000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
+static void a_request_in_which_nothing_moves_is_cut(void **state)
+{
+	uint64_t begin;
+	struct one o;
+
+	one_init(&o, true);
+	begin = fake_now;
+	go(o.q, &o.fq, &o.l);
+	live_until(&o, begin + STALL_NS - 1000000);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	go(o.q, &o.fq, &o.l); /* it moves */
+	live_until(&o, begin + 2 * (uint64_t)STALL_NS - 10000000);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	live_until(&o, begin + 2 * (uint64_t)STALL_NS + 1000000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	assert_int_equal(o.r.stats.requests_cut, 1);
+	assert_int_equal(o.r.notes, 1);
+	assert_true(step(&o) >= CUT_POLL_NS); /* no more than a look now and then */
+	go(o.q, &o.fq, &o.l);		      /* still the same request */
+	(void)step(&o);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	o.r.own.gpu[0].open = 1; /* as by a thread that was stopped between its two stores */
+	(void)step(&o);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	fake_finish(&o.fq);
+	live_until(&o, fake_now + 2 * CUT_POLL_NS);
+	assert_int_equal(o.r.stats.requests, 1);
+	go(o.q, &o.fq, &o.l); /* drained once: the next one counts again */
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	assert_int_not_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
+static void a_request_without_a_pause_is_cut_after_ten_seconds(void **state)
+{
+	uint64_t begin;
+	struct one o;
+
+	one_init(&o, true);
+	begin = fake_now;
+	while (fake_now < begin + REQUEST_MOST_NS - 100000000) {
+		go(o.q, &o.fq, &o.l);
+		live_until(&o, fake_now + 50000000);
+		assert_int_equal(o.r.own.gpu[0].open, 1);
+	}
+	for (int i = 0; i < 4; i++) {
+		go(o.q, &o.fq, &o.l);
+		live_until(&o, fake_now + 50000000);
+	}
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(o.r.stats.requests_cut, 1);
+	one_finish(&o);
+}
+
+static void the_gap_inside_requests_is_learned(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	for (int i = 0; i < 40; i++) {
+		go(o.q, &o.fq, &o.l);
+		fake_now += 20000;
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, o.q);
+		fake_now += i % 10 == 9 ? 3000000 : 7000; /* longer ones lie between requests */
+	}
+	assert_in_range(o.r.s->req[0].gap_ns, 6000, 8000);
+	one_finish(&o);
+}
+
+/* Threads open requests and synchronize, the agent closes and renews, another announces: whatever
+ * the order of their stores, in the end leases are up if and only if a request is open. */
+struct racer {
+	struct one *o;
+	uint32_t rounds;
+	uint64_t down_inside;
+};
+
+static void *race(void *arg)
+{
+	struct racer *t = arg;
+
+	for (uint32_t i = 0; i < t->rounds; i++) {
+		struct sched_launch l = kernel_launch(NULL);
+
+		(void)sched_submit(t->o->q, &l);
+		for (int tries = 0; !load_seqcst(&gpu.until_ns); tries++) {
+			if (tries > 50000000) { /* down for a moment is allowed, for good is not */
+				t->down_inside++;
+				break;
+			}
+		}
+		sched_submitted(t->o->q, &l, true);
+		sched_drained(t->o->r.s, t->o->q);
+		if (i % 4 == 0) {
+			(void)sched_announce(t->o->r.s, 0, clock_now_ns() + (i % 3) * 100000, 0);
+		}
+	}
+	return NULL;
+}
+
+static void never_down_while_a_launch_is_inside_and_never_up_for_good(void **state)
+{
+	struct racer t[2];
+	pthread_t th[2];
+	struct one o;
+
+	one_init(&o, true);
+	clock_set_source(NULL);
+	gpu.board = NULL;
+	o.fq.eager = 1;
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 2; i++) {
+			t[i] = (struct racer){ .o = &o, .rounds = 1000 };
+			pthread_create(&th[i], NULL, race, &t[i]);
+		}
+		for (uint64_t want = 2000 * (round + 1); load_acquire(&o.q->left) < want;) {
+			(void)sched_agent_step(o.r.s);
+		}
+		for (int i = 0; i < 2; i++) {
+			pthread_join(th[i], NULL);
+			assert_int_equal(t[i].down_inside, 0);
+		}
+		while (load_seqcst(&o.r.own.gpu[0].open) || load_seqcst(&o.r.s->req[0].next_ns) ||
+		       load_seqcst(&o.r.s->req[0].ann.since_ns)) {
+			(void)sched_agent_step(o.r.s);
+		}
+		assert_int_equal(load_seqcst(&gpu.until_ns), 0);
+		assert_int_equal(o.r.s->req[0].lease_ns, 0);
+	}
+	assert_true(o.r.stats.requests > 20);
+	one_finish(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(up_before_the_first_launch_goes_and_before_the_board),
+		cmocka_unit_test(renewed_while_open_and_down_before_the_board_closes),
+		cmocka_unit_test(without_a_policy_nothing_is_raised),
+		cmocka_unit_test(without_gbpfd_they_fall),
+		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
+		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
+		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
+		cmocka_unit_test(a_request_in_which_nothing_moves_is_cut),
+		cmocka_unit_test(a_request_without_a_pause_is_cut_after_ten_seconds),
+		cmocka_unit_test(the_gap_inside_requests_is_learned),
+		cmocka_unit_test(never_down_while_a_launch_is_inside_and_never_up_for_good),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
