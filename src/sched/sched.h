@@ -114,7 +114,6 @@ struct sched_launch {
 	uint64_t version, est_ns, held_ns, begin_ns;
 	struct sched_marker sample; /* start marker when this launch is measured */
 	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
-	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
 	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
 	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
 	uint8_t phase;
