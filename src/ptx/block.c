@@ -247,7 +247,8 @@ static int judge_all(struct block_pass *p, struct ptx_block_entry *list, bool *a
 		if (err < 0) {
 			return err;
 		}
-		*any = *any || list[n++].why == PTX_BLOCK_OK;
+		*any = *any || list[n].why == PTX_BLOCK_OK;
+		n++;
 	}
 	return 0;
 }
