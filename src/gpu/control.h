@@ -22,7 +22,7 @@ enum gpu_control {
 	GPU_CONTROL_PREEMPTION_MODE, /* value 0 wait, 1 block, 2 instruction: compute preemption */
 	GPU_CONTROL_INTERLEAVE,	     /* value 0-2; needs rights */
 	GPU_CONTROL_COUNTERS,	     /* *ret: context saves */
-	GPU_CONTROL_FLAG,	     /* not called: flag pages can be had */
+	GPU_CONTROL_FLAG, /* not called; in capable, by who made one: flag pages can be had */
 	GPU_CONTROLS
 };
 const char *gpu_control_name(enum gpu_control c); /* "time slice" ... */
@@ -37,8 +37,14 @@ struct gpu_handles {
 	uint32_t kind; /* enum gpu_control_kind */
 	uint32_t client, subdevice, n_groups, n_channels;
 	uint32_t capable; /* bit for each gpu_control that the owner's self-test found */
+	uint32_t more;	  /* bits of enum gpu_handles_more */
 	uint32_t group[GPU_MAX_GROUPS];
 	uint32_t channel[GPU_MAX_CHANNELS];
+	uint16_t slice_us[GPU_MAX_GROUPS]; /* each group's before any of ours; 0: not known */
+};
+enum gpu_handles_more {
+	GPU_MORE_GROUPS = 1,   /* than there is room for: slices do not reach all of it */
+	GPU_MORE_CHANNELS = 2, /* whole groups are switched off instead */
 };
 int gpu_handles_check(const struct gpu_handles *h); /* 0 or -EPROTO */
 
@@ -49,6 +55,13 @@ int gpu_control(const struct gpu_handles *h, int fd, enum gpu_control what, uint
 		uint64_t *ret);
 void gpu_control_soft_library(const char *path); /* for gbpfd: which libcuda is the soft GPU's */
 
+/* What the context switches away from it were: at the end of work, at the end of blocks, in the
+ * middle of instructions. Errors as gpu_control. */
+struct gpu_switches {
+	uint64_t saves, restores, idle, block, instruction;
+};
+int gpu_control_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret);
+
 /* ---- the owner's side (shim) ---- */
 
 /* Stands in the import slot of ioctl of the library that handle (dlopen's) names. 0; -ENOENT: it
@@ -58,6 +71,9 @@ int gpu_learn_install(void *handle);
  * descriptor (borrowed; -1: none). 0, -EAGAIN: no context there yet, -ENOTSUP. */
 int gpu_learn(const struct cuabi_table *real, uint32_t gpu, CUcontext ctx, struct gpu_handles *ret,
 	      int *ret_fd);
+/* Grows when contexts come or go, and when the driver library sets slices of its own: then learn
+ * again, send what changed, and set the slice again. A load. */
+uint32_t gpu_learn_generation(void);
 /* Tries each control harmlessly and fills h->capable. */
 void gpu_self_test(struct gpu_handles *h, int fd);
 

@@ -43,7 +43,11 @@ const struct cuabi_soft_table *gpu_soft_table(const struct cuabi_table *real)
 static void why(struct gpu_device *d, const char *what, int number)
 {
 	pthread_mutex_lock(&d->lock);
-	snprintf(d->flag_why, sizeof(d->flag_why), number ? "%s (%d)" : "%s", what, number);
+	if (number) {
+		snprintf(d->flag_why, sizeof(d->flag_why), "%s 0x%x", what, (unsigned)number);
+	} else {
+		snprintf(d->flag_why, sizeof(d->flag_why), "%s", what);
+	}
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -71,7 +75,7 @@ static int from_soft(struct gpu_flag *f)
 	f->bytes = GPU_FLAG_BYTES;
 	if (e != CUDA_SUCCESS) {
 		f->fd = -1;
-		why(f->device, "the soft GPU gives no flag page", (int)e);
+		why(f->device, "the soft GPU gives no flag page: CUDA error", (int)e);
 		return e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO;
 	}
 	return 0;
@@ -114,7 +118,7 @@ static int from_driver(struct gpu_flag *f)
 	}
 	f->memory = x.memory;
 	f->fd = x.fd;
-	if (x.fd < 0) {
+	if (x.why) {
 		why(f->device, x.why, x.error);
 	}
 	e = map_device(f, device);

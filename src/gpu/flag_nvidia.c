@@ -1,17 +1,149 @@
-/* Device memory that other processes can map, on NVIDIA's driver. */
+/* Device memory that other processes can map, on NVIDIA's driver. CUDA's allocation makes one
+ * memory object at the resource manager; its first page is mapped with the driver's ordinary call,
+ * and the descriptor with which it is mapped can be passed on.
+ *
+ * A device descriptor is tied to a control descriptor and keeps that open: everything that the
+ * control descriptor's clients have lives until the last process has let go of the page. So the
+ * page gets a client of its own, which has a duplicate of the memory object and nothing else.
+ * Whoever holds the page then keeps two megabytes, not all the memory and channels of a program
+ * that has died; and its mapping holds as long as somebody has it, so a store never lands in memory
+ * that has become another's. Through a device descriptor the driver takes neither controls nor
+ * mappings, only new memory and events for the client that it is tied to (escape.c), which is the
+ * page's own.
+ *
+ * Where that client is refused, the page is mapped through CUDA's: good for the same stores, but
+ * then it does keep the dead program's memory, and flag_why says so. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "gpu/control_int.h"
 #include "gpu/flag_int.h"
 #include "gpu/gpu_int.h"
+#include "gpu/learn.h"
+#include "gpu/rm.h"
+
+static int open_gpu(int number)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/nvidia%d", number);
+	fd = rm_os.open(path);
+	if (fd >= 0 && !rm_os.is(fd, number)) {
+		close(fd);
+		return -ENODEV;
+	}
+	return fd;
+}
+
+/* A client with the device and the memory, mapped by device_fd. */
+static int fill_client(int control, int device_fd, const struct learn_watch *w)
+{
+	struct rm_device_params p = { .device_id = w->device_id };
+	uint32_t client = 0, device = 0, memory = 0;
+	int err = rm_register(device_fd, control);
+
+	err = err ? err : rm_alloc(control, 0, 0, &client, RM_CLASS_CLIENT, NULL, 0);
+	p.client_share = client;
+	err = err ? err
+		  : rm_alloc(control, client, client, &device, RM_CLASS_DEVICE, &p, sizeof(p));
+	err = err ? err : rm_dup(control, client, device, &memory, w->last.root, w->last.object);
+	return err ? err
+		   : rm_map_memory(control, client, device, memory, GPU_FLAG_BYTES, device_fd);
+}
+
+/* Descriptor or -errno. */
+static int by_own_client(int number, const struct learn_watch *w)
+{
+	int control = rm_os.open("/dev/nvidiactl"), device_fd, err;
+
+	if (control < 0) {
+		return control;
+	}
+	device_fd = open_gpu(number);
+	err = device_fd < 0 ? device_fd : fill_client(control, device_fd, w);
+	if (err && device_fd >= 0) {
+		close(device_fd);
+	}
+	close(control); /* the device descriptor keeps it */
+	return err ? err : device_fd;
+}
+
+static int by_their_client(int number, const struct learn_watch *w)
+{
+	int device_fd = open_gpu(number), err;
+
+	if (device_fd < 0) {
+		return device_fd;
+	}
+	err = rm_register(device_fd, w->last.fd);
+	err = err ? err
+		  : rm_map_memory(w->last.fd, w->last.root, w->last.parent, w->last.object,
+				  GPU_FLAG_BYTES, device_fd);
+	if (err) {
+		close(device_fd);
+	}
+	return err ? err : device_fd;
+}
+
+static void refused(struct gpu_exported *x, const char *why, int err)
+{
+	x->why = why;
+	x->error = rm_last_status() ? (int)rm_last_status() : -err;
+}
+
+static void export(const struct cuabi_table *real, CUdevice d, const struct learn_watch *w,
+		   struct gpu_exported *x)
+{
+	int number;
+
+	if (!learn_installed()) {
+		refused(x, "calls of the driver library are not seen", 0);
+		return;
+	}
+	if (w->n == 0) {
+		refused(x, "the driver library made no memory object of its own", 0);
+		return;
+	}
+	number = control_nvidia_minor(real, d, w->last.fd);
+	if (number < 0) {
+		refused(x, "the device's number is not known: status", number);
+		return;
+	}
+	x->fd = w->device_id == LEARN_NO_ID ? -ENODEV : by_own_client(number, w);
+	if (x->fd >= 0) {
+		return;
+	}
+	refused(x, "the flag page has no client of its own: status", x->fd);
+	x->fd = by_their_client(number, w);
+	if (x->fd < 0) {
+		refused(x, "device memory cannot be mapped: status", x->fd);
+		x->fd = -1;
+	}
+}
 
 CUresult gpu_export_new(struct gpu_device *d, CUcontext ctx, size_t bytes, struct gpu_exported *ret)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+	struct learn_watch w = { .class_id = RM_CLASS_MEMORY };
 	CUdevice device = 0;
-	CUresult e = d->real->cuCtxGetDevice(&device);
+	CUresult e;
 
-	*ret = (struct gpu_exported){
-		.fd = -1, .why = "this build does not map device memory for other processes"
-	};
+	(void)ctx;
+	*ret = (struct gpu_exported){ .fd = -1 };
+	e = d->real->cuCtxGetDevice(&device);
+	if (e != CUDA_SUCCESS) {
+		return e;
+	}
 	prop.location.id = device;
-	return e ? e : d->real->cuMemCreate(&ret->memory, bytes, &prop, 0);
+	learn_watch_begin(&w);
+	e = d->real->cuMemCreate(&ret->memory, bytes, &prop, 0);
+	learn_watch_end(&w);
+	if (e == CUDA_SUCCESS) {
+		export(d->real, device, &w, ret);
+	}
+	return e;
 }

@@ -3,29 +3,20 @@
  * or shared memory that nobody can cut off under our stores. */
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "base/shm.h"
 #include "gpu/flag.h"
+#include "gpu/rm.h"
 #include "ptx/block.h"
 
-#define NVIDIA_MAJOR 195u
-#define NVIDIA_LAST_GPU 253u /* 254 is the mode setting device, 255 the control device */
 #define MAX_PAGE_BYTES (64u << 10)
 
 static int check(int fd)
 {
-	struct stat st;
 	long bytes;
 
-	if (fstat(fd, &st) < 0) {
-		return -errno;
-	}
-	if (S_ISCHR(st.st_mode)) {
-		return major(st.st_rdev) == NVIDIA_MAJOR && minor(st.st_rdev) <= NVIDIA_LAST_GPU
-			       ? 0
-			       : -EBADF;
+	if (rm_os.is(fd, RM_ANY_GPU)) {
+		return 0;
 	}
 	bytes = shm_checked_size(fd, MAX_PAGE_BYTES);
 	if (bytes < 0) {

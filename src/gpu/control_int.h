@@ -1,0 +1,29 @@
+/* The controls' two back ends; for the files of this room. */
+#ifndef GBPF_GPU_CONTROL_INT_H
+#define GBPF_GPU_CONTROL_INT_H
+
+#include <stdbool.h>
+
+#include "cuabi/private.h"
+#include "gpu/control.h"
+
+int control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
+		   uint64_t *ret);
+int control_nvidia_switches(const struct gpu_handles *h, int fd, struct gpu_switches *ret);
+void control_nvidia_test(struct gpu_handles *h, int fd);
+int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
+			 int *ret_fd);
+
+/* N of the GPU's /dev/nvidiaN; fd: a control descriptor. Or as rm_errno. */
+int control_nvidia_minor(const struct cuabi_table *real, CUdevice d, int fd);
+
+int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret);
+int control_soft_switches(int fd, struct gpu_switches *ret);
+void control_soft_test(struct gpu_handles *h, int fd);
+int control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx, struct gpu_handles *ret,
+		       int *ret_fd);
+
+/* Did slot.c find a slot? */
+bool learn_installed(void);
+
+#endif

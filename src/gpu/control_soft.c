@@ -1,0 +1,203 @@
+/* Controls of the soft GPU: its private table, which works on a descriptor in any process. The
+ * owner has the table from its own driver; gbpfd, which is no client of the device, opens the
+ * library only for it. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/fd.h"
+#include "gpu/control_int.h"
+
+#define MAX_CONTEXTS 64u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct cuabi_soft_table *soft; /* set once; read without the lock */
+
+/* Control descriptors of contexts of this process, under lock. */
+static struct {
+	CUcontext ctx;
+	int fd;
+} known[MAX_CONTEXTS];
+static uint32_t n_known;
+
+typedef CUresult export_fn(const void **ret, const CUuuid *id);
+
+void gpu_control_soft_library(const char *path)
+{
+	static const CUuuid id = CUABI_SOFT_UUID;
+	const struct cuabi_soft_table *table = NULL;
+	const void *found = NULL;
+	export_fn *ask;
+	void *lib;
+
+	pthread_mutex_lock(&lock);
+	lib = soft ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	ask = lib ? (export_fn *)(uintptr_t)dlsym(lib, "cuGetExportTable") : NULL;
+	if (ask && ask(&found, &id) == CUDA_SUCCESS && found) {
+		table = found;
+	}
+	if (table && table->size >= sizeof(*table)) {
+		store_release(&soft, table);
+	} else if (lib) {
+		dlclose(lib);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static int error(CUresult e)
+{
+	switch (e) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_INVALID_VALUE:
+		return -EINVAL;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -ENOTSUP;
+	case CUDA_ERROR_NOT_PERMITTED:
+		return -EPERM;
+	case CUDA_ERROR_NOT_READY:
+		return -ETIMEDOUT;
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_DEINITIALIZED:
+		return -ENODEV;
+	default:
+		return -EIO;
+	}
+}
+
+int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
+{
+	static const int8_t verbs[GPU_CONTROLS] = {
+		[GPU_CONTROL_SLICE_SET] = CUABI_SOFT_SLICE_SET,
+		[GPU_CONTROL_SLICE_GET] = CUABI_SOFT_SLICE_GET,
+		[GPU_CONTROL_PREEMPT] = CUABI_SOFT_PREEMPT,
+		[GPU_CONTROL_SCHEDULE] = CUABI_SOFT_SCHEDULE,
+		[GPU_CONTROL_PREEMPTION_MODE] = -1,
+		[GPU_CONTROL_INTERLEAVE] = -1,
+		[GPU_CONTROL_COUNTERS] = -1,
+		[GPU_CONTROL_FLAG] = -1,
+	};
+	const struct cuabi_soft_table *table = load_acquire(&soft);
+	struct gpu_switches s;
+	int err;
+
+	if (!table) {
+		return -ENOTSUP;
+	}
+	if (what == GPU_CONTROL_COUNTERS) {
+		err = control_soft_switches(fd, &s);
+		*ret = s.saves;
+		return err;
+	}
+	return verbs[what] < 0 ? -ENOTSUP
+			       : error(table->control(fd, (enum cuabi_soft_control)verbs[what],
+						      value, ret));
+}
+
+int control_soft_switches(int fd, struct gpu_switches *ret)
+{
+	const struct cuabi_soft_table *table = load_acquire(&soft);
+	struct cuabi_soft_counters c = { 0 };
+	int err = table ? error(table->control_counters(fd, &c)) : -ENOTSUP;
+
+	*ret = (struct gpu_switches){ .saves = c.preempted, .restores = c.switches_in };
+	return err;
+}
+
+void control_soft_test(struct gpu_handles *h, int fd)
+{
+	uint64_t slice = 0, nothing;
+
+	h->capable |= 1u << GPU_CONTROL_FLAG;
+	if (control_soft(fd, GPU_CONTROL_SLICE_GET, 0, &slice) == 0) {
+		h->capable |= 1u << GPU_CONTROL_SLICE_GET;
+		if (control_soft(fd, GPU_CONTROL_SLICE_SET, slice, &nothing) == 0) {
+			h->capable |= 1u << GPU_CONTROL_SLICE_SET;
+		}
+	}
+	if (control_soft(fd, GPU_CONTROL_PREEMPT, 0, &nothing) == 0) {
+		h->capable |= 1u << GPU_CONTROL_PREEMPT;
+	}
+	if (control_soft(fd, GPU_CONTROL_SCHEDULE, 1, &nothing) == 0) {
+		h->capable |= 1u << GPU_CONTROL_SCHEDULE;
+	}
+	if (control_soft(fd, GPU_CONTROL_COUNTERS, 0, &nothing) == 0) {
+		h->capable |= 1u << GPU_CONTROL_COUNTERS;
+	}
+}
+
+/* ---- the owner ---- */
+
+/* Of a context that has ended, maybe another one at the same address: asked by a question that
+ * every descriptor answers. */
+static bool alive(const struct cuabi_soft_table *table, int fd)
+{
+	struct cuabi_soft_counters c;
+
+	return table->control_counters(fd, &c) == CUDA_SUCCESS;
+}
+
+/* Under lock. */
+static void drop_dead(const struct cuabi_soft_table *table)
+{
+	for (uint32_t i = 0; i < n_known;) {
+		if (alive(table, known[i].fd)) {
+			i++;
+		} else {
+			fd_close(known[i].fd);
+			known[i] = known[--n_known];
+		}
+	}
+}
+
+static int descriptor(const struct cuabi_soft_table *table, CUcontext ctx)
+{
+	CUresult e;
+	int fd = -1;
+
+	drop_dead(table);
+	for (uint32_t i = 0; i < n_known; i++) {
+		if (known[i].ctx == ctx) {
+			return known[i].fd;
+		}
+	}
+	if (n_known == MAX_CONTEXTS) {
+		return -ENOTSUP;
+	}
+	e = table->control_open(ctx, &fd);
+	if (e != CUDA_SUCCESS) {
+		return error(e) == -ENODEV ? -EAGAIN : error(e);
+	}
+	known[n_known].ctx = ctx;
+	known[n_known++].fd = fd;
+	return fd;
+}
+
+int control_soft_learn(const struct cuabi_soft_table *table, CUcontext ctx, struct gpu_handles *ret,
+		       int *ret_fd)
+{
+	int fd;
+
+	if (!ctx) {
+		return -EAGAIN;
+	}
+	pthread_mutex_lock(&lock);
+	if (!soft) {
+		store_release(&soft, table);
+	}
+	fd = descriptor(table, ctx);
+	pthread_mutex_unlock(&lock);
+	if (fd < 0) {
+		return fd;
+	}
+	ret->kind = GPU_KIND_SOFT;
+	*ret_fd = fd;
+	return 0;
+}

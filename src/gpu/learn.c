@@ -1,0 +1,323 @@
+/* The table of handles. Everything in it comes from calls that the driver library made and that the
+ * driver granted; what does not look like such a call is passed over. Memory objects, of which a
+ * process can have any number, are not kept, only shown to a watch. */
+#include "gpu/learn.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "gpu/rm.h"
+
+#define SET_SLICE 0xa06c0103u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct learn_object objects[LEARN_OBJECTS]; /* under lock, as is n_objects */
+static uint32_t n_objects;
+static uint32_t generation;
+static TLS_FAST struct learn_watch *watch;
+
+bool learn_is_channel(uint32_t class_id)
+{
+	static const uint16_t classes[] = { 0xb06f, 0xc06f, 0xc36f, 0xc46f, 0xc56f,
+					    0xc86f, 0xc96f, 0xca6f, 0xcb6f };
+
+	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+		if (classes[i] == class_id) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool kept(uint32_t class_id)
+{
+	return class_id == RM_CLASS_DEVICE || class_id == RM_CLASS_SUBDEVICE ||
+	       class_id == RM_CLASS_GROUP || learn_is_channel(class_id);
+}
+
+static bool schedules(uint32_t class_id)
+{
+	return class_id == RM_CLASS_GROUP || learn_is_channel(class_id);
+}
+
+/* ---- the table; the lock is held ---- */
+
+static struct learn_object *find(uint32_t root, uint32_t object)
+{
+	for (uint32_t i = 0; i < n_objects; i++) {
+		if (objects[i].object == object && objects[i].root == root) {
+			return &objects[i];
+		}
+	}
+	return NULL;
+}
+
+static void drop(struct learn_object *o)
+{
+	if (schedules(o->class_id)) {
+		(void)add_relaxed(&generation, 1u);
+	}
+	*o = objects[--n_objects];
+}
+
+static void keep(const struct learn_object *o)
+{
+	struct learn_object *at = find(o->root, o->object);
+
+	if (at) {
+		drop(at);
+	}
+	if (n_objects == LEARN_OBJECTS) {
+		return;
+	}
+	objects[n_objects++] = *o;
+	if (schedules(o->class_id)) {
+		(void)add_relaxed(&generation, 1u);
+	}
+}
+
+/* Devices have groups, groups have channels: three levels are all there is of what is kept. An
+ * object that moves into the place of a dropped one is looked at in turn. */
+static void drop_children(uint32_t root, uint32_t parent, int level)
+{
+	for (uint32_t i = 0; i < n_objects;) {
+		struct learn_object o = objects[i];
+
+		if (o.root != root || o.parent != parent || o.object == parent) {
+			i++;
+			continue;
+		}
+		drop(&objects[i]);
+		if (level > 0) {
+			drop_children(root, o.object, level - 1);
+			i = 0;
+		}
+	}
+}
+
+static void drop_client(uint32_t root)
+{
+	for (uint32_t i = 0; i < n_objects;) {
+		if (objects[i].root == root) {
+			drop(&objects[i]);
+		} else {
+			i++;
+		}
+	}
+}
+
+static void forget(uint32_t root, uint32_t object)
+{
+	struct learn_object *o;
+
+	if (object == root) {
+		drop_client(root);
+		return;
+	}
+	o = find(root, object);
+	if (o) {
+		drop(o);
+		drop_children(root, object, 2);
+	}
+}
+
+static bool device_of(const struct learn_object *from, struct learn_object *ret)
+{
+	struct learn_object o = *from;
+
+	for (int level = 0; level < 4; level++) {
+		struct learn_object *up;
+
+		if (o.class_id == RM_CLASS_DEVICE) {
+			*ret = o;
+			return true;
+		}
+		up = find(o.root, o.parent);
+		if (!up) {
+			return false;
+		}
+		o = *up;
+	}
+	return false;
+}
+
+/* ---- calls ---- */
+
+/* The parameters lie where the driver library has put them; they are read as a stranger would, so
+ * that an address that does not hold cannot hurt. */
+static uint32_t device_id(uint64_t params, uint32_t bytes)
+{
+	uint32_t id = LEARN_NO_ID;
+	struct iovec to = { &id, sizeof(id) }, from = { (void *)(uintptr_t)params, sizeof(id) };
+
+	if (!params || (bytes && bytes < sizeof(id)) ||
+	    process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)sizeof(id)) {
+		return LEARN_NO_ID;
+	}
+	return id;
+}
+
+static void made(struct learn_object *o, uint64_t params, uint32_t bytes)
+{
+	struct learn_watch *w = watch;
+	struct learn_object device;
+
+	if (o->class_id == RM_CLASS_DEVICE) {
+		o->id = device_id(params, bytes);
+	}
+	if (w && w->class_id == o->class_id) {
+		w->n++;
+		w->last = *o;
+		pthread_mutex_lock(&lock);
+		w->device_id = device_of(o, &device) ? device.id : LEARN_NO_ID;
+		pthread_mutex_unlock(&lock);
+	}
+	if (kept(o->class_id)) {
+		pthread_mutex_lock(&lock);
+		keep(o);
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+static void on_alloc(int fd, const void *argument, uint32_t bytes)
+{
+	struct learn_object o = { .fd = fd, .id = LEARN_NO_ID };
+	struct rm_alloc_rights b;
+	struct rm_alloc a;
+
+	/* Both begin alike. */
+	memcpy(&a, argument, sizeof(a));
+	o.root = a.root;
+	o.parent = a.parent;
+	o.object = a.object;
+	o.class_id = a.class_id;
+	if (bytes == sizeof(a) && a.status == 0) {
+		made(&o, a.params, a.params_bytes);
+	} else if (bytes == sizeof(b)) {
+		memcpy(&b, argument, sizeof(b));
+		if (b.status == 0) {
+			made(&o, b.params, b.params_bytes);
+		}
+	}
+}
+
+static void on_free(const void *argument)
+{
+	struct rm_free f;
+
+	memcpy(&f, argument, sizeof(f));
+	if (f.status == 0) {
+		pthread_mutex_lock(&lock);
+		forget(f.root, f.object);
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+/* The library sets slices of its own, also of groups that have had one of ours. */
+static void on_control(const void *argument)
+{
+	struct rm_control c;
+
+	memcpy(&c, argument, sizeof(c));
+	if (c.status == 0 && c.command == SET_SLICE) {
+		pthread_mutex_lock(&lock);
+		if (find(c.client, c.object)) {
+			(void)add_relaxed(&generation, 1u);
+		}
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+static void one_call(int fd, unsigned number, uint32_t bytes, const void *argument)
+{
+	if (number == RM_NR_ALLOC &&
+	    (bytes == sizeof(struct rm_alloc) || bytes == sizeof(struct rm_alloc_rights))) {
+		on_alloc(fd, argument, bytes);
+	} else if (number == RM_NR_FREE && bytes == sizeof(struct rm_free)) {
+		on_free(argument);
+	} else if (number == RM_NR_CONTROL && bytes == sizeof(struct rm_control)) {
+		on_control(argument);
+	}
+}
+
+void learn_call(int fd, unsigned long request, const void *argument, int result)
+{
+	if (_IOC_TYPE(request) == 'F' && result >= 0 && argument) {
+		one_call(fd, _IOC_NR(request), _IOC_SIZE(request), argument);
+	}
+}
+
+/* ---- questions ---- */
+
+void learn_watch_begin(struct learn_watch *w)
+{
+	w->n = 0;
+	w->device_id = LEARN_NO_ID;
+	watch = w;
+}
+
+void learn_watch_end(struct learn_watch *w)
+{
+	(void)w;
+	watch = NULL;
+}
+
+uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max)
+{
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < n_objects; i++) {
+		if (class_id == LEARN_CHANNELS ? learn_is_channel(objects[i].class_id)
+					       : objects[i].class_id == class_id) {
+			if (n < max) {
+				ret[n] = objects[i];
+			}
+			n++;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+bool learn_device_of(const struct learn_object *o, struct learn_object *ret)
+{
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	found = device_of(o, ret);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void learn_slice(uint32_t root, uint32_t object, uint32_t slice_us)
+{
+	struct learn_object *o;
+
+	pthread_mutex_lock(&lock);
+	o = find(root, object);
+	if (o && !o->slice_us) {
+		o->slice_us = slice_us;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t learn_generation(void)
+{
+	return load_acquire(&generation);
+}
+
+/* In a child after fork the parent's handles are nobody's, and its threads may have held the lock.
+ */
+void learn_forget_all(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	n_objects = 0;
+	watch = NULL;
+	(void)add_relaxed(&generation, 1u);
+}

@@ -1,0 +1,206 @@
+/* Which of the learned handles belong to a GPU of the process. Groups lie under a device object;
+ * the driver says which GPU that is by its PCI place, and so does CUDA of its ordinal. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "gpu/control_int.h"
+#include "gpu/learn.h"
+#include "gpu/rm.h"
+
+#define SUBDEVICE_GPU_ID 0x20800142u
+#define GROUP_SLICE_GET 0xa06c0104u
+#define MAX_SUBDEVICES 64u
+#define MAX_FOUND 256u
+
+struct place {
+	int domain, bus, slot;
+};
+
+static bool place_of(const struct cuabi_table *real, CUdevice d, struct place *p)
+{
+	return real->cuDeviceGetAttribute(&p->domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, d) ==
+		       CUDA_SUCCESS &&
+	       real->cuDeviceGetAttribute(&p->bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, d) ==
+		       CUDA_SUCCESS &&
+	       real->cuDeviceGetAttribute(&p->slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, d) ==
+		       CUDA_SUCCESS;
+}
+
+static bool card_at(const struct rm_card *c, const struct place *p)
+{
+	return c->valid && c->domain == (uint32_t)p->domain && c->bus == p->bus &&
+	       c->slot == p->slot;
+}
+
+int control_nvidia_minor(const struct cuabi_table *real, CUdevice d, int fd)
+{
+	struct rm_card cards[RM_CARDS];
+	struct place p;
+	int err = place_of(real, d, &p) ? rm_cards(fd, cards) : -ENOTSUP;
+
+	for (int i = 0; !err && i < RM_CARDS; i++) {
+		if (card_at(&cards[i], &p)) {
+			return cards[i].minor <= RM_LAST_GPU ? (int)cards[i].minor : -EPROTO;
+		}
+	}
+	return err ? err : -ENODEV;
+}
+
+static uint32_t subdevice_of(const struct learn_object *device)
+{
+	struct learn_object s[MAX_SUBDEVICES];
+	uint32_t n = MIN(learn_find(RM_CLASS_SUBDEVICE, s, MAX_SUBDEVICES), MAX_SUBDEVICES);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (s[i].root == device->root && s[i].parent == device->object) {
+			return s[i].object;
+		}
+	}
+	return 0;
+}
+
+/* 1: it is that GPU, 0: it is not, -errno: cannot be said. */
+static int same_gpu(const struct learn_object *device, uint32_t subdevice, const struct place *p)
+{
+	struct rm_card cards[RM_CARDS];
+	uint32_t id = 0;
+	int err = subdevice ? rm_control(device->fd, device->root, subdevice, SUBDEVICE_GPU_ID, &id,
+					 sizeof(id))
+			    : -ENODEV;
+
+	err = err ? err : rm_cards(device->fd, cards);
+	for (int i = 0; !err && i < RM_CARDS; i++) {
+		if (cards[i].valid && cards[i].gpu_id == id) {
+			return card_at(&cards[i], p);
+		}
+	}
+	return err ? err : -ENODEV;
+}
+
+static bool only_gpu(const struct cuabi_table *real)
+{
+	int n = 0;
+
+	return real->cuDeviceGetCount(&n) == CUDA_SUCCESS && n == 1;
+}
+
+static uint32_t under(const struct learn_object *all, uint32_t n, const struct learn_object *device)
+{
+	struct learn_object d;
+	uint32_t found = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		found += learn_device_of(&all[i], &d) && d.root == device->root &&
+			 d.object == device->object;
+	}
+	return found;
+}
+
+/* The device object of that GPU under which most groups lie: the driver library may have others
+ * that it only asks. */
+static int choose(const struct cuabi_table *real, uint32_t gpu, const struct learn_object *groups,
+		  uint32_t n, struct learn_object *ret)
+{
+	uint32_t best = 0, count;
+	struct learn_object d;
+	CUdevice ordinal;
+	struct place p;
+	int err = -EAGAIN, same;
+
+	if (real->cuDeviceGet(&ordinal, (int)gpu) != CUDA_SUCCESS || !place_of(real, ordinal, &p)) {
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (!learn_device_of(&groups[i], &d) ||
+		    (best && d.root == ret->root && d.object == ret->object)) {
+			continue;
+		}
+		same = same_gpu(&d, subdevice_of(&d), &p);
+		if (same < 0) {
+			same = only_gpu(real);
+			err = same ? err : -ENOTSUP;
+		}
+		count = same ? under(groups, n, &d) : 0;
+		if (count > best) {
+			best = count;
+			*ret = d;
+		}
+	}
+	return best ? 0 : err;
+}
+
+static void read_slice(struct learn_object *group)
+{
+	uint64_t us = 0;
+
+	if (!group->slice_us && rm_control(group->fd, group->root, group->object, GROUP_SLICE_GET,
+					   &us, sizeof(us)) == 0) {
+		group->slice_us = us < UINT16_MAX ? (uint32_t)us : 0;
+		learn_slice(group->root, group->object, group->slice_us);
+	}
+}
+
+static bool belongs(const struct learn_object *o, const struct learn_object *device)
+{
+	struct learn_object d;
+
+	return learn_device_of(o, &d) && d.root == device->root && d.object == device->object;
+}
+
+static void fill_groups(struct gpu_handles *h, struct learn_object *groups, uint32_t n,
+			const struct learn_object *device)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (!belongs(&groups[i], device)) {
+			continue;
+		}
+		if (h->n_groups == GPU_MAX_GROUPS) {
+			h->more |= GPU_MORE_GROUPS;
+			return;
+		}
+		read_slice(&groups[i]);
+		h->slice_us[h->n_groups] = (uint16_t)groups[i].slice_us;
+		h->group[h->n_groups++] = groups[i].object;
+	}
+}
+
+static void fill_channels(struct gpu_handles *h, const struct learn_object *device)
+{
+	struct learn_object c[MAX_FOUND];
+	uint32_t n = learn_find(LEARN_CHANNELS, c, MAX_FOUND);
+
+	if (n > MAX_FOUND) {
+		h->more |= GPU_MORE_CHANNELS;
+		n = MAX_FOUND;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (!belongs(&c[i], device)) {
+			continue;
+		}
+		if (h->n_channels == GPU_MAX_CHANNELS) {
+			h->more |= GPU_MORE_CHANNELS;
+			return;
+		}
+		h->channel[h->n_channels++] = c[i].object;
+	}
+}
+
+int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gpu_handles *ret,
+			 int *ret_fd)
+{
+	struct learn_object groups[MAX_FOUND], device;
+	uint32_t n = MIN(learn_find(RM_CLASS_GROUP, groups, MAX_FOUND), MAX_FOUND);
+	int err = choose(real, gpu, groups, n, &device);
+
+	if (err) {
+		return err;
+	}
+	ret->kind = GPU_KIND_NVIDIA;
+	ret->client = device.root;
+	ret->subdevice = subdevice_of(&device);
+	fill_groups(ret, groups, n, &device);
+	fill_channels(ret, &device);
+	*ret_fd = device.fd;
+	return 0;
+}

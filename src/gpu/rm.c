@@ -1,0 +1,188 @@
+/* Calls of NVIDIA's resource manager, and what its answers mean. */
+#include "gpu/rm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+
+_Static_assert(sizeof(struct rm_alloc) == 32 && sizeof(struct rm_alloc_rights) == 48, "nvos.h");
+_Static_assert(sizeof(struct rm_control) == 32 && sizeof(struct rm_dup) == 28, "nvos.h");
+_Static_assert(sizeof(struct rm_map) == 56 && sizeof(struct rm_transfer) == 16, "wrappers");
+_Static_assert(sizeof(struct rm_card) == 72 && offsetof(struct rm_card, gpu_id) == 16 &&
+		       offsetof(struct rm_card, registers) == 24 &&
+		       offsetof(struct rm_card, minor) == 56,
+	       "nv-ioctl.h");
+_Static_assert(sizeof(struct rm_device_params) == 56, "cl0080.h");
+
+#define REQUEST(number, bytes) _IOC(_IOC_READ | _IOC_WRITE, 'F', number, bytes)
+
+#define MAX_TRIES 100
+
+static TLS_FAST uint32_t last_status;
+
+static int os_ioctl(int fd, unsigned long request, void *argument)
+{
+	return ioctl(fd, request, argument);
+}
+
+static int os_open(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* statx without synchronizing: a file system that a stranger runs could let fstat wait. */
+static bool os_is(int fd, int number)
+{
+	struct statx st;
+
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == RM_MAJOR &&
+	       (number == RM_ANY_GPU ? st.stx_rdev_minor <= RM_LAST_GPU
+				     : st.stx_rdev_minor == (unsigned)number);
+}
+
+struct rm_os rm_os = { os_ioctl, os_open, os_is };
+
+/* nvstatuscodes.h. A handle that is not there any more and one that is not ours are answered alike.
+ */
+int rm_errno(uint32_t status)
+{
+	switch (status) {
+	case 0x00:
+		return 0;
+	case 0x1b: /* insufficient permissions */
+	case 0x6b: /* security violation */
+	case 0x16: /* illegal action */
+		return -EPERM;
+	case 0x24: /* invalid command */
+	case 0x2a: /* invalid function */
+	case 0x22: /* invalid class */
+	case 0x30: /* invalid method */
+	case 0x56: /* not supported */
+	case 0x6d: /* feature not enabled */
+		return -ENOTSUP;
+	case 0x05: /* card not present */
+	case 0x0f: /* GPU is lost */
+	case 0x12: /* GPU not found */
+	case 0x21: /* invalid channel */
+	case 0x23: /* invalid client: gone, or of another descriptor */
+	case 0x26: /* invalid device */
+	case 0x31: /* invalid object */
+	case 0x33: /* invalid object handle */
+	case 0x35: /* invalid object, old */
+	case 0x36: /* invalid parent */
+	case 0x57: /* object not found */
+	case 0x6e: /* resource lost */
+		return -ENODEV;
+	case 0x65: /* timeout */
+	case 0x66: /* timeout, try again */
+		return -ETIMEDOUT;
+	case 0x1a: /* insufficient resources */
+	case 0x51: /* no memory */
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+uint32_t rm_last_status(void)
+{
+	return last_status;
+}
+
+/* status lies in the argument. */
+static int call(int fd, unsigned number, void *argument, unsigned bytes, const uint32_t *status)
+{
+	last_status = 0;
+	if (!rm_os.is(fd, RM_CONTROL_MINOR)) {
+		return -EBADF;
+	}
+	for (int tries = 0; rm_os.ioctl(fd, REQUEST(number, bytes), argument) < 0; tries++) {
+		if ((errno != EINTR && errno != EAGAIN) || tries == MAX_TRIES) {
+			return errno == EACCES || errno == EPERM ? -EPERM : -EIO;
+		}
+	}
+	last_status = status ? *status : 0;
+	return rm_errno(last_status);
+}
+
+int rm_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+	       uint32_t bytes)
+{
+	struct rm_control c = { .client = client,
+				.object = object,
+				.command = command,
+				.params = (uintptr_t)params,
+				.params_bytes = bytes,
+				.status = UINT32_MAX };
+
+	return call(fd, RM_NR_CONTROL, &c, sizeof(c), &c.status);
+}
+
+int rm_alloc(int fd, uint32_t root, uint32_t parent, uint32_t *object, uint32_t class_id,
+	     void *params, uint32_t bytes)
+{
+	struct rm_alloc a = { .root = root,
+			      .parent = parent,
+			      .object = *object,
+			      .class_id = class_id,
+			      .params = (uintptr_t)params,
+			      .params_bytes = bytes,
+			      .status = UINT32_MAX };
+	int err = call(fd, RM_NR_ALLOC, &a, sizeof(a), &a.status);
+
+	*object = a.object;
+	return err;
+}
+
+int rm_dup(int fd, uint32_t client, uint32_t parent, uint32_t *object, uint32_t from_client,
+	   uint32_t from_object)
+{
+	struct rm_dup d = { .client = client,
+			    .parent = parent,
+			    .object = *object,
+			    .from_client = from_client,
+			    .from_object = from_object,
+			    .status = UINT32_MAX };
+	int err = call(fd, RM_NR_DUP, &d, sizeof(d), &d.status);
+
+	*object = d.object;
+	return err;
+}
+
+int rm_map_memory(int fd, uint32_t client, uint32_t device, uint32_t memory, uint64_t bytes,
+		  int map_fd)
+{
+	struct rm_map m = { .client = client,
+			    .device = device,
+			    .memory = memory,
+			    .length = bytes,
+			    .status = UINT32_MAX,
+			    .fd = map_fd };
+
+	return call(fd, RM_NR_MAP_MEMORY, &m, sizeof(m), &m.status);
+}
+
+int rm_register(int device_fd, int control_fd)
+{
+	int32_t fd = control_fd;
+
+	last_status = 0;
+	if (!rm_os.is(device_fd, RM_ANY_GPU) || !rm_os.is(control_fd, RM_CONTROL_MINOR)) {
+		return -EBADF;
+	}
+	return rm_os.ioctl(device_fd, REQUEST(RM_NR_REGISTER_FD, sizeof(fd)), &fd) < 0 ? -EIO : 0;
+}
+
+int rm_cards(int fd, struct rm_card cards[RM_CARDS])
+{
+	memset(cards, 0, sizeof(*cards) * RM_CARDS);
+	return call(fd, RM_NR_CARD_INFO, cards, sizeof(*cards) * RM_CARDS, NULL);
+}
