@@ -171,7 +171,7 @@ static bool name_is_free(const struct block_pass *p, const char *name)
 	return !taken;
 }
 
-/* Refuses whose twin's or copy's name is taken, before the graph is looked at. */
+/* Refuses those whose twin's or copy's name is taken. */
 static void check_names(struct block_pass *p)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
@@ -279,8 +279,8 @@ static int run(struct block_pass *p, struct ptx_block_entry **ret)
 	list = ptx_arena_array(&p->m->arena, p->n_entries, sizeof(*list));
 	err = !list ? -ENOMEM : choose_stem(p);
 	if (err == 0 && p->why == PTX_BLOCK_UNKNOWN) {
-		err = block_scan(p);
 		check_names(p);
+		err = block_scan(p);
 		err = err ? err : block_graph(p);
 	}
 	err = err ? err : judge_all(p, list, &any);
