@@ -1,0 +1,347 @@
+/* The block pass over images: which PTX is taken, that it is rewritten once, and that nothing in an
+ * image is believed. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fatbin_make.h"
+#include "ptx/block_image.h"
+
+/* A kernel with a name of its own for each version and target. */
+static const char *ptx_for(char *out, size_t cap, const char *version, const char *target)
+{
+	snprintf(out, cap,
+		 ".version %s\n.target %s\n.address_size 64\n.visible .entry on_%s(.param .u64 p)\n"
+		 "{\n\tret;\n}\n",
+		 version, target, target);
+	return out;
+}
+
+static void add_ptx(struct buf *b, unsigned arch, const char *version, const char *target)
+{
+	char text[256];
+
+	ptx_for(text, sizeof(text), version, target);
+	make_entry(b, FATBIN_PTX, arch, text, strlen(text), FATBIN_LZ4);
+}
+
+static const struct ptx_block_image *open_image(const void *image, size_t bytes, unsigned arch)
+{
+	const struct ptx_block_image *i = NULL;
+
+	assert_int_equal(ptx_block_image_open(&i, image, bytes, arch, "t"), 0);
+	assert_non_null(i);
+	return i;
+}
+
+static void assert_taken(const void *image, size_t bytes, unsigned arch, const char *kernel,
+			 bool native)
+{
+	const struct ptx_block_image *i = open_image(image, bytes, arch);
+	const struct ptx_block_entry *e = ptx_block_image_entry(i, kernel);
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s$gbpf(", kernel);
+	assert_int_equal(i->why, PTX_BLOCK_OK);
+	assert_string_equal(i->reason, "");
+	if (!e || !i->text || !strstr(i->text, name)) {
+		fail_msg("no %s in:\n%s", kernel, i->text ? i->text : "nothing");
+	}
+	assert_int_equal(e->why, PTX_BLOCK_OK);
+	assert_int_equal(e->arg_offset, 8);
+	assert_int_equal(e->param_bytes[0], 8);
+	assert_int_equal(i->text[i->bytes], 0);
+	assert_int_equal(strlen(i->text), i->bytes);
+	assert_int_equal(i->native, native);
+	assert_null(ptx_block_image_entry(i, "other"));
+	ptx_block_image_close(i);
+}
+
+static void assert_not(const void *image, size_t bytes, unsigned arch, enum ptx_block_why why,
+		       bool native)
+{
+	const struct ptx_block_image *i = open_image(image, bytes, arch);
+
+	assert_int_equal(i->why, why);
+	assert_null(i->text);
+	assert_int_equal(i->n_entries, 0);
+	assert_int_equal(i->native, native);
+	assert_int_equal(*i->reason != 0, why == PTX_BLOCK_UNREADABLE);
+	ptx_block_image_close(i);
+}
+
+static void text_is_rewritten(void **state)
+{
+	char text[256];
+
+	(void)state;
+	ptx_for(text, sizeof(text), "6.0", "sm_70");
+	assert_taken(text, 0, 90, "on_sm_70", false);
+	assert_taken(text, strlen(text), 90, "on_sm_70", false);
+	assert_taken(text, strlen(text) + 1, 70, "on_sm_70", false);
+	assert_not(text, 0, 61, PTX_BLOCK_NO_PTX, false);
+	ptx_for(text, sizeof(text), "10.0", "sm_70");
+	assert_not(text, 0, 90, PTX_BLOCK_NO_PTX, false);
+	ptx_for(text, sizeof(text), "8.0", "sm_90a");
+	assert_taken(text, 0, 90, "on_sm_90a", false);
+	assert_not(text, 0, 100, PTX_BLOCK_NO_PTX, false);
+	ptx_for(text, sizeof(text), "8.8", "sm_100f");
+	assert_taken(text, 0, 103, "on_sm_100f", false);
+	assert_not(text, 0, 120, PTX_BLOCK_NO_PTX, false);
+	assert_not("", 0, 90, PTX_BLOCK_NO_PTX, false);
+	assert_not("abc", 0, 90, PTX_BLOCK_NO_PTX, false);
+	assert_not("hello, world", 0, 90, PTX_BLOCK_NO_PTX, false);
+	ptx_for(text, sizeof(text), "8.0", "sm_90");
+	memcpy(strstr(text, "ret;"), "ret ", 4);
+	assert_not(text, 0, 90, PTX_BLOCK_UNREADABLE, false);
+}
+
+static void without_twins_the_original_is_loaded(void **state)
+{
+	static const char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+				   ".entry k() { griddepcontrol.wait; ret; }\n";
+	const struct ptx_block_image *i = open_image(text, 0, 90);
+
+	(void)state;
+	assert_int_equal(i->why, PTX_BLOCK_OK);
+	assert_null(i->text);
+	assert_int_equal(i->n_entries, 1);
+	assert_int_equal(i->n_twins, 0);
+	assert_int_equal(ptx_block_image_entry(i, "k")->why, PTX_BLOCK_DEPENDENT);
+	assert_int_equal(ptx_block_image_entry(i, "k")->line, 4);
+	ptx_block_image_close(i);
+}
+
+static void the_best_of_a_fat_binary_is_taken(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, FATBIN_CUBIN, 80, "machine code", 12, 0);
+	add_ptx(&b, 70, "7.0", "sm_70");
+	add_ptx(&b, 90, "8.0", "sm_90");
+	add_ptx(&b, 90, "8.0", "sm_90a");
+	add_ptx(&b, 100, "8.7", "sm_100");
+	add_ptx(&b, 86, "11.0", "sm_86");
+	make_end(&b, at);
+	for (unsigned with = 0; with < 2; with++) {
+		size_t bytes = with ? b.len : 0;
+
+		assert_taken(b.data, bytes, 90, "on_sm_90a", false);
+		assert_taken(b.data, bytes, 75, "on_sm_70", false);
+		assert_taken(b.data, bytes, 87, "on_sm_70", true); /* 86 is too new, code of 80 */
+		assert_taken(b.data, bytes, 89, "on_sm_70", true);
+		assert_taken(b.data, bytes, 99, "on_sm_90", false);
+		assert_taken(b.data, bytes, 120, "on_sm_100", false);
+		assert_not(b.data, bytes, 60, PTX_BLOCK_NO_PTX, false);
+	}
+	buf_finish(&b);
+}
+
+static void machine_code_alone_has_no_twins(void **state)
+{
+	uint8_t elf[64] = { 0x7f, 'E', 'L', 'F', 2 };
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	make_entry(&b, FATBIN_CUBIN, 90, "machine code", 12, 0);
+	make_end(&b, at);
+	assert_not(b.data, 0, 90, PTX_BLOCK_NO_PTX, true);
+	assert_not(b.data, 0, 100, PTX_BLOCK_NO_PTX, false);
+	assert_not(elf, 0, 90, PTX_BLOCK_NO_PTX, true);
+	buf_finish(&b);
+}
+
+static void wrappers_are_followed(void **state)
+{
+	static const char part_a[] =
+		".version 8.0\n.target sm_90\n.address_size 64\n"
+		".extern .func g();\n.entry a(.param .u64 p) { call g; ret; }\n";
+	static const char part_b[] =
+		".version 8.0\n.target sm_90\n.address_size 64\n"
+		".visible .func g() { .reg .b32 %r; mov.u32 %r, %ctaid.x; ret; }\n";
+	struct buf x = { 0 }, y = { 0 };
+	size_t at = make_begin(&x);
+	const void *list[3] = { NULL };
+	struct fatbin_wrapper w = { .magic = FATBIN_WRAPPER_MAGIC, .version = 1 };
+
+	(void)state;
+	make_entry(&x, FATBIN_PTX, 90, part_a, sizeof(part_a), FATBIN_ZSTD);
+	make_end(&x, at);
+	at = make_begin(&y);
+	make_entry(&y, FATBIN_PTX, 90, part_b, sizeof(part_b), 0);
+	make_end(&y, at);
+	w.data = y.data;
+	{
+		const struct ptx_block_image *i = open_image(&w, 0, 90);
+
+		assert_int_equal(i->why, PTX_BLOCK_OK);
+		assert_int_equal(i->n_entries, 0);
+		ptx_block_image_close(i);
+	}
+	list[0] = x.data;
+	list[1] = y.data;
+	w.version = 2;
+	w.more = list;
+	assert_taken(&w, 0, 90, "a", false);
+	/* A part that nobody has. */
+	list[1] = NULL;
+	{
+		const struct ptx_block_image *i = open_image(&w, 0, 90);
+
+		assert_int_equal(i->why, PTX_BLOCK_OK);
+		assert_int_equal(ptx_block_image_entry(i, "a")->why, PTX_BLOCK_EXTERN);
+		ptx_block_image_close(i);
+	}
+	w.version = 1;
+	w.data = NULL;
+	assert_not(&w, 0, 90, PTX_BLOCK_UNREADABLE, false);
+	w.data = "no container at all";
+	assert_not(&w, 0, 90, PTX_BLOCK_UNREADABLE, false);
+	assert_not(&w, 8, 90, PTX_BLOCK_UNREADABLE, false);
+	buf_finish(&x);
+	buf_finish(&y);
+}
+
+static void no_size_is_believed(void **state)
+{
+	struct buf b = { 0 };
+	size_t at = make_begin(&b);
+
+	(void)state;
+	add_ptx(&b, 90, "8.0", "sm_90");
+	make_end(&b, at);
+	for (size_t n = 1; n < b.len; n++) {
+		void *cut = malloc(n);
+		const struct ptx_block_image *i;
+
+		memcpy(cut, b.data, n);
+		i = open_image(cut, n, 90);
+		assert_null(i->text);
+		ptx_block_image_close(i);
+		free(cut);
+	}
+	for (size_t n = 0; n < b.len * 8; n++) {
+		const struct ptx_block_image *i;
+
+		b.data[n / 8] ^= (char)(1 << n % 8);
+		i = open_image(b.data, b.len, 90);
+		ptx_block_image_close(i);
+		b.data[n / 8] ^= (char)(1 << n % 8);
+	}
+	buf_finish(&b);
+}
+
+static uint64_t passes(void)
+{
+	struct ptx_block_image_counts c;
+
+	ptx_block_image_counts(&c);
+	return c.passes;
+}
+
+static void an_image_is_rewritten_once(void **state)
+{
+	char text[256], other[256];
+	const struct ptx_block_image *a, *b;
+	uint64_t before = passes();
+
+	(void)state;
+	ptx_for(text, sizeof(text), "8.1", "sm_80");
+	ptx_for(other, sizeof(other), "8.2", "sm_80");
+	a = open_image(text, 0, 90);
+	b = open_image(text, 0, 90);
+	assert_ptr_equal(a, b);
+	assert_int_equal(passes(), before + 1);
+	ptx_block_image_close(b);
+	assert_ptr_equal(ptx_block_image_ref(a), a);
+	ptx_block_image_close(a);
+	ptx_block_image_close(a);
+	b = open_image(text, 0, 90); /* it was idle */
+	assert_int_equal(passes(), before + 1);
+	a = open_image(other, 0, 90);
+	assert_ptr_not_equal(a, b);
+	assert_int_equal(passes(), before + 2);
+	ptx_block_image_close(a);
+	/* What is open stays while idle ones go. */
+	for (unsigned i = 0; i < 200; i++) {
+		snprintf(other, sizeof(other),
+			 ".version 8.0\n.target sm_80\n.address_size 64\n.entry k%u() { ret; }\n",
+			 i);
+		ptx_block_image_close(open_image(other, 0, 90));
+	}
+	assert_non_null(strstr(b->text, "on_sm_80$gbpf"));
+	a = open_image(text, 0, 90);
+	assert_ptr_equal(a, b);
+	ptx_block_image_close(a);
+	ptx_block_image_close(b);
+	before = passes();
+	ptx_block_image_close(open_image(other, 0, 90)); /* a late one is kept, an early one not */
+	assert_int_equal(passes(), before);
+	ptx_block_image_close(open_image(
+		".version 8.0\n.target sm_80\n.address_size 64\n.entry k0() { ret; }\n", 0, 90));
+	assert_int_equal(passes(), before + 1);
+	assert_null(ptx_block_image_ref(NULL));
+	ptx_block_image_close(NULL);
+}
+
+static void *open_many(void *arg)
+{
+	char text[256];
+
+	for (unsigned i = 0; i < 300; i++) {
+		const struct ptx_block_image *a;
+		char name[32];
+
+		snprintf(name, sizeof(name), "k%u$gbpf", (i + *(unsigned *)arg) % 100);
+		snprintf(text, sizeof(text),
+			 ".version 8.3\n.target sm_80\n.address_size 64\n.entry k%u() { ret; }\n",
+			 (i + *(unsigned *)arg) % 100);
+		if (ptx_block_image_open(&a, text, 0, 90, "t") != 0 || !a->text ||
+		    !strstr(a->text, name)) {
+			return arg;
+		}
+		ptx_block_image_close(a);
+	}
+	return NULL;
+}
+
+static void threads_may_load_at_once(void **state)
+{
+	pthread_t t[4];
+	unsigned n[4];
+	void *bad;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		n[i] = i / 2;
+		assert_int_equal(pthread_create(&t[i], NULL, open_many, &n[i]), 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(pthread_join(t[i], &bad), 0);
+		assert_null(bad);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_is_rewritten),
+		cmocka_unit_test(without_twins_the_original_is_loaded),
+		cmocka_unit_test(the_best_of_a_fat_binary_is_taken),
+		cmocka_unit_test(machine_code_alone_has_no_twins),
+		cmocka_unit_test(wrappers_are_followed),
+		cmocka_unit_test(no_size_is_believed),
+		cmocka_unit_test(an_image_is_rewritten_once),
+		cmocka_unit_test(threads_may_load_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
