@@ -241,6 +241,16 @@ void gpu_warm(void *dev, uint32_t gpu)
 	pthread_mutex_unlock(&l->lock);
 }
 
+void gpu_leases_set_offset(struct gpu_device *d, uint32_t gpu, int64_t offset_ns)
+{
+	struct on_gpu *g = &d->leases->gpu[gpu];
+
+	if (offset_ns != UNKNOWN) {
+		store_seqcst(&g->offset_ns, offset_ns);
+		follow(d->leases, gpu, load_seqcst(&g->until_ns));
+	}
+}
+
 static void measure(struct gpu_device *d, uint32_t gpu, uint64_t now)
 {
 	struct gpu_leases *l = d->leases;
@@ -252,10 +262,9 @@ static void measure(struct gpu_device *d, uint32_t gpu, uint64_t now)
 	err = g->ctx ? gpu_clock_offset(d, g->ctx, &offset) : -EAGAIN;
 	pthread_mutex_unlock(&l->lock);
 	store_relaxed(&g->due_ns, now + (err ? RETRY_NS : MEASURE_NS));
-	if (!err && offset != UNKNOWN) {
+	if (!err) {
 		g->measured_ns = now;
-		store_seqcst(&g->offset_ns, offset);
-		follow(l, gpu, load_seqcst(&g->until_ns));
+		gpu_leases_set_offset(d, gpu, offset);
 	}
 }
 

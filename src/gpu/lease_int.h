@@ -8,6 +8,9 @@ int gpu_leases_create(struct gpu_device *d); /* 0 or -ENOMEM */
 void gpu_leases_destroy(struct gpu_device *d);
 /* Waits until nothing of ours is being done in it. d->lock is not held. */
 void gpu_leases_context_gone(struct gpu_device *d, CUcontext ctx);
+/* The GPU's clock minus ours has been measured: leases that wait for that stand from now on. Agent.
+ */
+void gpu_leases_set_offset(struct gpu_device *d, uint32_t gpu, int64_t offset_ns);
 
 /* A kernel that does nothing, on a stream of its own: the context that it brings onto the hardware
  * is the one that the request will need. All zero: not made yet. It goes with its context. */

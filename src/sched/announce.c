@@ -116,14 +116,15 @@ static void follow_rhythm(struct sched *s, uint32_t gpu, uint64_t now)
 	}
 }
 
-static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, bool up)
+/* at: the time announced; 0: the leases fall, unless the request is open. */
+static void ahead_set(struct sched *s, uint32_t gpu, uint64_t now, uint64_t at)
 {
 	struct request *r = &s->req[gpu];
 
-	r->ann.since_ns = up ? now : 0;
-	store_seqcst(&r->ahead, up ? 1u : 0u);
+	r->ann.since_ns = at ? now : 0;
+	store_seqcst(&r->ahead, at ? 1u : 0u);
 	fence_seqcst();
-	if (up && !load_seqcst(&r->next_ns)) { /* it has come this moment */
+	if (at && load_seqcst(&r->next_ns) != at) { /* it has come this moment */
 		store_seqcst(&r->ahead, 0u);
 	}
 	lease_settle(s, gpu, now);
@@ -177,7 +178,7 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 	}
 	if (now + lead < at) {
 		if (r->ann.since_ns) { /* put off after others had made way for it */
-			ahead_set(s, gpu, now, false);
+			ahead_set(s, gpu, now, 0);
 			was_wrong(s, gpu, now);
 		}
 		next = warm(s, gpu, at, now);
@@ -185,12 +186,12 @@ static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 	}
 	late = load_relaxed(&r->late_ns);
 	if (!r->ann.since_ns) {
-		ahead_set(s, gpu, now, true);
+		ahead_set(s, gpu, now, at);
 	}
 	if (now > at + late || now > r->ann.since_ns + lead + late) {
 		if (cas_acqrel(&r->next_ns, &at, 0u)) {
 			on_board(s, gpu, 0, 0);
-			ahead_set(s, gpu, now, false);
+			ahead_set(s, gpu, now, 0);
 			was_wrong(s, gpu, now);
 		}
 		return UINT64_MAX;
@@ -209,12 +210,13 @@ uint64_t announce_step(struct sched *s, uint64_t now)
 
 		r->ann.seen = load_seqcst(&r->announced);
 		follow_rhythm(s, g, now);
+		if (!load_seqcst(&r->ahead)) { /* it has come, if there was one */
+			r->ann.since_ns = 0;
+		}
 		at = load_acquire(&r->next_ns);
 		if (at) {
 			again = follow(s, g, at, now);
 			sleep = MIN(sleep, again);
-		} else if (r->ann.since_ns) { /* it has come */
-			ahead_set(s, g, now, false);
 		}
 		lease_step(s, g, now);
 	}

@@ -19,6 +19,7 @@
 #include "gpu/lease.h"
 #include "gpu/lease_int.h"
 #include "ptx/block.h"
+#include "sched/pages.h"
 #include "sched/pin.h"
 
 #define PAGES 6
