@@ -205,8 +205,6 @@ static bool parse_one(struct client *c, const char *name, const char *text)
 		c->block_us[1] = number(name, text);
 	} else if (strcmp(name, "--rate") == 0) {
 		c->rate = number(name, text);
-	} else if (strcmp(name, "--offset-ms") == 0) {
-		c->offset_ms = number(name, text);
 	} else if (strcmp(name, "--load") == 0) {
 		c->load = text;
 	} else if (strcmp(name, "--priority") == 0) {
@@ -246,6 +244,7 @@ int main(int argc, char **argv)
 		{ "calibrate", client_calibrate },
 		{ "latency", client_latency },
 		{ "batch", client_batch },
+		{ "model", client_model },
 	};
 
 	parent = getppid();

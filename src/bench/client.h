@@ -27,7 +27,7 @@ struct client {
 	bool (*hint)(uint64_t in_ns);
 	/* of the load of a model (client_model.c) */
 	const char *load;
-	double rate, offset_ms;
+	double rate;
 	unsigned trace;
 
 	CUdevice device;
@@ -102,6 +102,7 @@ void block_work_check(struct block_work *w);
 void client_calibrate(struct client *c);
 void client_latency(struct client *c);
 void client_batch(struct client *c);
+void client_model(struct client *c);
 
 extern const char ptx_bench_kernels[];
 

@@ -171,24 +171,6 @@ static void set_defaults(struct lcbe *b, int argc, char **argv)
 	b->world.bench = "lcbe";
 }
 
-static int fail(struct lcbe *b)
-{
-	json_t *doc;
-
-	if (!b->world.json) {
-		fprintf(stderr, "gbpf: bench lcbe: %s. See: gbpf doctor\n", b->world.error);
-		return 1;
-	}
-	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
-			"bench", "exit", 1, "message", b->world.error, "hint", "See: gbpf doctor");
-	if (doc) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(doc);
-	return 1;
-}
-
 int main(int argc, char **argv)
 {
 	static struct lcbe b;
@@ -212,7 +194,7 @@ int main(int argc, char **argv)
 		err = lcbe_report(&b, stdout);
 	}
 	if (err) {
-		fail(&b);
+		world_complain(&b.world);
 	}
 	lcbe_finish(&b);
 	return err || b.failed || fflush(stdout) ? 1 : 0;

@@ -33,6 +33,7 @@ struct bench_page {
 	/* the command */
 	uint32_t op, kind, n, reserved;
 	uint64_t seed, limit_ns;
+	uint64_t epoch_ns, offset_ns; /* of a schedule */
 
 	/* of a client that is ready */
 	uint32_t sms, threads_per_sm, mps, warnings;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -43,6 +44,25 @@ int world_fail(struct world *w, const char *fmt, ...)
 	vsnprintf(w->error, sizeof(w->error), fmt, ap);
 	va_end(ap);
 	return -1;
+}
+
+void world_complain(const struct world *w)
+{
+	char text[600];
+	json_t *doc;
+
+	snprintf(text, sizeof(text), "bench %s: %s", w->bench, w->error);
+	if (!w->json) {
+		fprintf(stderr, "gbpf: %s. See: gbpf doctor\n", text);
+		return;
+	}
+	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
+			"bench", "exit", 1, "message", text, "hint", "See: gbpf doctor");
+	if (doc) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(doc);
 }
 
 void world_progress(struct world *w, const char *fmt, ...)

@@ -45,6 +45,8 @@ void world_finish(struct world *w);
 bool world_interrupted(void);
 /* Sets error; returns -1. */
 int world_fail(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Prints error, as a document with --json. */
+void world_complain(const struct world *w);
 /* What happens now, on standard error. */
 void world_progress(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

@@ -13,4 +13,20 @@ int bench_exec(struct cli *c, const char *verb, char **argv);
 /* Appends to an argument vector that is long enough, and ends it with NULL. */
 void bench_push(char **argv, int *n, const char *flag, const char *value);
 
+/* bench_world.c: for programs that start clients on a GPU. */
+#define BENCH_ARGS 96
+/* Pushes where everything lies that they need; device and policy may be NULL. CLI_OK, or an exit
+ * code after a message. */
+int bench_world(struct cli *c, const char *what, const char *device, const char *policy,
+		char **argv, int *n);
+struct bench_number {
+	int option;
+	uint64_t min, max;
+};
+int bench_check_numbers(struct cli *c, const struct bench_number *numbers, size_t n);
+/* Every word of a list with commas must be one of the names, which end with NULL. */
+int bench_check_list(struct cli *c, const char *what, int option, const char *const *names);
+/* Pushes the verb's options that were given, but not these (ends with -1). */
+void bench_push_options(struct cli *c, char **argv, int *n, const int *not_these);
+
 #endif

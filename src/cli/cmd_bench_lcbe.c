@@ -1,14 +1,6 @@
 /* `gbpf bench lcbe`: requests beside batch work under several ways of sharing. The program of
  * src/bench does it; here its settings are checked and the files that it needs are found. */
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/paths.h"
 #include "cli/bench.h"
-#include "cli/policy_file.h"
-#include "cli/run_env.h"
 #include "cli/verbs.h"
 
 enum {
@@ -58,10 +50,7 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
-static const struct {
-	int option;
-	uint64_t min, max;
-} numbers[] = {
+static const struct bench_number numbers[] = {
 	{ L_REQUESTS, 1, 1000000 }, { L_REPEATS, 1, 64 },     { L_BLOCK, 1, 1000000 },
 	{ L_GRID, 1, 1u << 24 },    { L_THREADS, 1, 1024 },   { L_CLIENTS, 1, 16 },
 	{ L_STREAMS, 1, 64 },	    { L_DEPTH, 1, 64 },	      { L_KERNELS, 1, 1000 },
@@ -74,125 +63,21 @@ static const char *const conditions[] = { "alone",     "default",   "short",
 					  "gbpf",      "gbpf-hint", "gbpf-shared",
 					  NULL };
 
-/* Every word of a list with commas must be one of the names. */
-static int check_list(struct cli *c, int option, const char *const *names)
-{
-	const char *p = c->opt[option];
-
-	while (p && *p) {
-		size_t n = strcspn(p, ","), k = 0;
-
-		while (names[k] && (strlen(names[k]) != n || strncmp(names[k], p, n) != 0)) {
-			k++;
-		}
-		if (!names[k]) {
-			struct buf all;
-			int code;
-
-			buf_init(&all);
-			for (k = 0; names[k]; k++) {
-				buf_printf(&all, " %s", names[k]);
-			}
-			buf_printf(&all, " (with commas between them)");
-			code = cli_fail(c, CLI_USAGE, "usage", NULL,
-					"bench lcbe: --%s: '%.*s' is not one of%s",
-					options[option].name, (int)n, p, buf_text(&all));
-			buf_finish(&all);
-			return code;
-		}
-		p += n + (p[n] == ',');
-	}
-	return CLI_OK;
-}
-
-static int check(struct cli *c)
-{
-	char what[40];
-	uint64_t v;
-
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		const char *text = c->opt[numbers[i].option];
-
-		snprintf(what, sizeof(what), "--%s", options[numbers[i].option].name);
-		if (text && cli_number(c, what, text, numbers[i].min, numbers[i].max, &v)) {
-			return CLI_USAGE;
-		}
-	}
-	if (check_list(c, L_KINDS, kinds)) {
-		return CLI_USAGE;
-	}
-	return check_list(c, L_CONDITIONS, conditions);
-}
-
-static int find_policy(struct cli *c, char path[PATH_MAX], const char **ret_name)
-{
-	*ret_name = c->opt[L_POLICY];
-	if (!*ret_name) {
-		*ret_name = path_lib(path, PATH_MAX, "policies/auto.bpf.o") == 0 &&
-					    access(path, R_OK) == 0
-				    ? "auto"
-				    : "lc_first";
-	}
-	return cli_policy_find(c, "bench lcbe", *ret_name, path, PATH_MAX);
-}
-
-static void push_settings(struct cli *c, char **argv, int *n)
-{
-	char flag[40];
-
-	for (int i = 0; options[i].name; i++) {
-		if (!c->opt[i] || i == L_POLICY || i == L_DEVICE) {
-			continue;
-		}
-		snprintf(flag, sizeof(flag), "--%s", options[i].name);
-		bench_push(argv, n, strdup(flag), options[i].arg ? c->opt[i] : NULL);
-	}
-}
-
 static int cmd_lcbe(struct cli *c)
 {
-	char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[BENCH_PATH],
-		policy[PATH_MAX];
-	const char *name = NULL;
-	struct run_device d;
-	struct report r;
-	char *argv[96];
-	int n = 0, code = check(c);
+	char *argv[BENCH_ARGS];
+	int n = 0;
+	int code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	if (code) {
-		return code;
-	}
-	code = find_policy(c, policy, &name);
-	report_init(&r);
-	if (!code && run_choose_device(c->opt[L_DEVICE], &d, &r) < 0) {
-		code = cli_fail_report(c, CLI_NOT_FOUND, "bench lcbe", &r);
-	}
-	report_finish(&r);
-	code = code ? code : bench_program(c, "bench-client", client);
-	if (code) {
-		return code;
-	}
-	if (path_program(gbpf, sizeof(gbpf), "gbpf") < 0 ||
-	    path_program(gbpfd, sizeof(gbpfd), "gbpfd") < 0 ||
-	    path_program(server, sizeof(server), "gbpf-softgpu") < 0) {
-		return cli_fail(c, CLI_FAILED, "install", NULL,
-				"bench lcbe: the path of gBPF is too long");
-	}
+	code = code ? code : bench_check_list(c, "bench lcbe", L_KINDS, kinds);
+	code = code ? code : bench_check_list(c, "bench lcbe", L_CONDITIONS, conditions);
 	bench_push(argv, &n, "bench-lcbe", NULL);
-	if (d.soft) {
-		bench_push(argv, &n, "--soft", NULL);
+	code = code ? code
+		    : bench_world(c, "bench lcbe", c->opt[L_DEVICE], c->opt[L_POLICY], argv, &n);
+	if (code) {
+		return code;
 	}
-	bench_push(argv, &n, "--libcuda", d.libcuda);
-	bench_push(argv, &n, "--gbpf", gbpf);
-	bench_push(argv, &n, "--gbpfd", gbpfd);
-	bench_push(argv, &n, "--server", server);
-	bench_push(argv, &n, "--client", client);
-	bench_push(argv, &n, "--policy", policy);
-	bench_push(argv, &n, "--policy-name", name);
-	push_settings(c, argv, &n);
-	if (c->json) {
-		bench_push(argv, &n, "--json", NULL);
-	}
+	bench_push_options(c, argv, &n, (const int[]){ L_POLICY, L_DEVICE, -1 });
 	return bench_exec(c, "lcbe", argv);
 }
 

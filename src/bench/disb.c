@@ -1,0 +1,153 @@
+/* `gbpf bench disb`: the workloads of DISB under several ways of sharing. This file: arguments and
+ * the document. It is started by gbpf, which has checked what a person typed. */
+#include "bench/disb.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool parse_text(struct disb *b, const char *name, const char *text)
+{
+	const struct {
+		const char *name;
+		const char **at;
+	} table[] = {
+		{ "--libcuda", &b->world.libcuda },   { "--gbpf", &b->world.gbpf },
+		{ "--gbpfd", &b->world.gbpfd },	      { "--server", &b->world.server },
+		{ "--client", &b->world.client },     { "--policy", &b->policy },
+		{ "--policy-name", &b->policy_name }, { "--conditions", &b->conditions },
+		{ "--workloads", &b->workloads },     { "--save", &b->save },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (strcmp(table[i].name, name) == 0) {
+			*table[i].at = text;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool parse_one(struct disb *b, const char *name, const char *text, int *i)
+{
+	++*i;
+	if (parse_text(b, name, text)) {
+		return true;
+	}
+	if (strcmp(name, "--seconds") == 0) {
+		b->seconds = strtod(text, NULL);
+	} else if (strcmp(name, "--repeats") == 0) {
+		b->rounds = (unsigned)strtoul(text, NULL, 10);
+	} else if (strcmp(name, "--be") == 0) {
+		b->periodic = strcmp(text, "periodic") == 0;
+	} else {
+		--*i;
+		if (strcmp(name, "--soft") == 0) {
+			b->world.soft = true;
+		} else if (strcmp(name, "--json") == 0) {
+			b->world.json = true;
+		} else if (strcmp(name, "--progress") == 0) {
+			b->world.progress = true;
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool parse(struct disb *b, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (!parse_one(b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i)) {
+			return false;
+		}
+	}
+	return b->seconds > 0 && b->seconds <= 3600 && b->rounds >= 1 && b->rounds <= DISB_ROUNDS &&
+	       b->policy && b->world.libcuda && b->world.gbpf && b->world.client;
+}
+
+static json_t *models_json(const struct disb *b)
+{
+	json_t *a = json_array();
+
+	for (unsigned m = 0; m < DISB_MODELS; m++) {
+		if (b->alone_ms[m] > 0) {
+			json_array_append_new(
+				a,
+				json_pack("{s:s, s:s, s:f, s:f, s:i}", "model", disb_models[m].name,
+					  "is", disb_models[m].doc, "reference_ms",
+					  disb_models[m].ms, "alone_ms", b->alone_ms[m], "kernels",
+					  (int)MAX(disb_models[m].kernels / b->divide, 1)));
+		}
+	}
+	return a;
+}
+
+static void print_models(const struct disb *b)
+{
+	printf("%s, policy %s, %g s a measurement, %u rounds, batch %s. Models alone:", b->device,
+	       b->policy_name, b->seconds, b->rounds, b->periodic ? "periodic" : "in closed loops");
+	for (unsigned m = 0; m < DISB_MODELS; m++) {
+		if (b->alone_ms[m] > 0) {
+			printf(" %s %.2f ms", disb_models[m].name, b->alone_ms[m]);
+		}
+	}
+	putchar('\n');
+}
+
+static int put_document(struct disb *b)
+{
+	int err = 0;
+
+	json_object_set_new(b->document, "device", json_string(b->device));
+	json_object_set_new(b->document, "models", models_json(b));
+	if (b->world.json) {
+		json_dumpf(b->document, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	if (b->save && json_dump_file(b->document, b->save, JSON_INDENT(2)) < 0) {
+		err = world_fail(&b->world, "%s: cannot be written", b->save);
+	}
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct disb b = { .rounds = 1,
+				 .seconds = 10,
+				 .workloads = "A,B,C,D,E,REAL,Y,Z",
+				 .policy_name = "",
+				 .divide = 1,
+				 .blocks = 2 };
+	int err;
+
+	b.world.bench = "disb";
+	if (!parse(&b, argc, argv)) {
+		fputs("gbpf: bench disb: started with arguments that make no sense. Use: gbpf "
+		      "bench "
+		      "disb\n",
+		      stderr);
+		return 2;
+	}
+	b.soft = b.world.soft;
+	b.threads = b.soft ? 64 : 256;
+	b.blocks = b.soft ? 1 : 2;
+	b.divide = b.soft ? 8 : 1;
+	b.world.progress |= isatty(2) != 0;
+	b.results = json_array();
+	b.document =
+		json_pack("{s:s, s:s, s:f, s:i, s:b, s:o}", "schema", "gbpf.bench.disb/1", "policy",
+			  b.policy_name, "seconds", b.seconds, "rounds", (int)b.rounds,
+			  "periodic_batch", (int)b.periodic, "workloads", b.results);
+	err = disb_run(&b);
+	if (!err && !b.world.json) {
+		print_models(&b);
+	}
+	err = err ? err : put_document(&b);
+	if (err) {
+		world_complain(&b.world);
+	}
+	disb_finish(&b);
+	return err || b.failed || fflush(stdout) ? 1 : 0;
+}

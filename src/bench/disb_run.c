@@ -1,0 +1,393 @@
+/* The runs of `gbpf bench disb`: how long the models' kernels must spin, then for each workload its
+ * rounds, in which every condition gets a turn. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bench/disb.h"
+
+#define READY_NS 120000000000ull
+#define ANSWER_NS 60000000000ull
+#define LEAD_NS 50000000ull /* from the command to the first request */
+#define UNIT_US 20.0	    /* block that is calibrated; models are multiples */
+#define ALONE_REQUESTS 30u
+
+const struct disb_def disb_defs[DISB_CONDITIONS] = {
+	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false },
+	{ "default", "all tasks, contexts of their own, the device's time slices", LANE_OWN, true },
+	{ "rt-mps", "real-time tasks alone, MPS clients", LANE_MPS, false },
+	{ "mps", "all tasks, MPS clients", LANE_MPS, true },
+	{ "gbpf", "all tasks, gBPF, process lane", LANE_GBPF, true },
+	{ "gbpf-shared", "all tasks, gBPF, shared lane", LANE_GBPF_SHARED, true },
+};
+
+static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+
+static unsigned kernels_of(const struct disb *b, unsigned model)
+{
+	return MAX(disb_models[model].kernels / b->divide, 1);
+}
+
+static void model_options(const struct disb *b, unsigned model, struct world_command *k)
+{
+	command_add(k, "--grid");
+	command_add(k, "%u", b->grid);
+	command_add(k, "--threads");
+	command_add(k, "%u", b->threads);
+	command_add(k, "--kernels");
+	command_add(k, "%u", kernels_of(b, model));
+	command_add(k, "--iterations");
+	command_add(k, "%d", b->iterations[model]);
+}
+
+/* ---- lengths ---- */
+
+static int calibrate(struct disb *b)
+{
+	struct world_client c;
+	struct world_command k;
+	int err;
+
+	command_init(&k);
+	command_add(&k, "--threads");
+	command_add(&k, "%u", b->threads);
+	command_add(&k, "--lc-us");
+	command_add(&k, "%g", UNIT_US);
+	command_add(&k, "--block-us");
+	command_add(&k, "%g", UNIT_US);
+	if (b->soft) {
+		command_add(&k, "--at-once");
+		command_add(&k, "1");
+	}
+	err = client_start(&b->world, &c, "calibrate", &own, "calibrate", &k);
+	command_finish(&k);
+	err = err ? err : client_await(&c, READY_NS);
+	if (!err) {
+		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
+		b->sms = b->soft ? 1 : c.page->sms;
+		b->grid = b->sms * b->blocks;
+		for (unsigned m = 0; m < DISB_MODELS; m++) {
+			double us = disb_models[m].ms * 1000 / kernels_of(b, m);
+
+			b->iterations[m] =
+				(int)MAX(us / c.page->block_us[0] * c.page->iterations[0], 1);
+		}
+	}
+	client_stop(&c);
+	return err;
+}
+
+/* Mean of one inference after the other, milliseconds. */
+static int time_model(struct disb *b, unsigned model, double *ret_ms)
+{
+	struct world_client c;
+	struct world_command k;
+	double sum = 0;
+	int err;
+
+	command_init(&k);
+	model_options(b, model, &k);
+	err = client_start(&b->world, &c, "alone", &own, "model", &k);
+	command_finish(&k);
+	err = err ? err : client_await(&c, READY_NS);
+	if (!err) {
+		c.page->kind = KIND_ONE;
+		c.page->n = ALONE_REQUESTS;
+		client_send(&c, PAGE_REQUESTS);
+		err = client_await(&c, ANSWER_NS);
+		for (unsigned i = 0; i < c.page->samples[0]; i++) {
+			sum += (double)c.page->us[0][i];
+		}
+		*ret_ms = sum / MAX(c.page->samples[0], 1) / 1000;
+	}
+	client_stop(&c);
+	return err;
+}
+
+/* Launches cost too, and blocks of a kernel may share a multiprocessor: the second measurement
+ * stands. */
+static int fit_models(struct disb *b, const bool *used)
+{
+	int err = 0;
+
+	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
+		double ms = 0;
+
+		if (!used[m]) {
+			continue;
+		}
+		world_progress(&b->world, "disb: length of %s", disb_models[m].name);
+		err = time_model(b, m, &ms);
+		if (!err) {
+			double spin = b->iterations[m] * disb_models[m].ms / MAX(ms, 0.001);
+
+			b->iterations[m] = (int)MAX(MIN(spin, 1e8), 1);
+			err = time_model(b, m, &b->alone_ms[m]);
+		}
+	}
+	return err;
+}
+
+/* ---- conditions ---- */
+
+static bool named(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int prepare(struct disb *b, struct disb_condition *c)
+{
+	if (c->def->lane == LANE_MPS) {
+		return world_mps(&b->world);
+	}
+	if (c->def->lane == LANE_OWN) {
+		return 0;
+	}
+	if (c->def->lane == LANE_GBPF_SHARED && !world_run_offers(&b->world, "--lane")) {
+		return world_fail(&b->world, "this gbpf run has no --lane");
+	}
+	c->daemon = world_gbpfd(&b->world, b->policy);
+	return c->daemon ? 0 : -1;
+}
+
+static void choose(struct disb *b)
+{
+	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
+		struct disb_condition *c = &b->condition[i];
+
+		c->def = &disb_defs[i];
+		c->chosen = !b->conditions || named(b->conditions, c->def->name);
+		c->available = c->chosen && prepare(b, c) == 0;
+		if (c->chosen && !c->available) {
+			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+		}
+	}
+}
+
+/* ---- a turn ---- */
+
+struct turn {
+	struct world_client client[DISB_TASKS];
+	bool used[DISB_TASKS];
+};
+
+static int start_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
+		       struct turn *t)
+{
+	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
+	int err = 0;
+
+	for (unsigned i = 0; i < w->tasks && !err; i++) {
+		const struct disb_task *task = &w->task[i];
+		struct world_place place = { .lane = c->def->lane,
+					     .daemon = c->daemon,
+					     .class_name = task->rt ? "latency" : "batch",
+					     .mps_priority = -1 };
+		struct world_command k;
+		char name[48];
+
+		t->used[i] = task->rt || c->def->batch;
+		if (!t->used[i]) {
+			continue;
+		}
+		snprintf(name, sizeof(name), "%s-%s%u", disb_models[task->model].name,
+			 task->rt ? "rt" : "be", i);
+		command_init(&k);
+		model_options(b, task->model, &k);
+		command_add(&k, "--load");
+		command_add(&k, "%s", loads[task->load]);
+		command_add(&k, "--rate");
+		command_add(&k, "%g", task->rate);
+		command_add(&k, "--trace");
+		command_add(&k, "%u", disb_models[task->model].trace);
+		err = client_start(&b->world, &t->client[i], name, &place, "model", &k);
+		command_finish(&k);
+	}
+	for (unsigned i = 0; i < w->tasks && !err; i++) {
+		err = t->used[i] ? client_await(&t->client[i], READY_NS) : 0;
+	}
+	return err;
+}
+
+static int check_lane(struct disb *b, struct disb_condition *c, const struct bench_page *p)
+{
+	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
+
+	if (shared == (p->mps != 0)) {
+		return 0;
+	}
+	c->available = false;
+	return world_fail(&b->world, shared ? "CUDA says that the process is no client of MPS"
+					    : "CUDA says that the process is a client of MPS");
+}
+
+static int keep(struct disb *b, struct disb_row *r, const struct bench_page *p, unsigned round)
+{
+	unsigned n = MIN(p->samples[0], PAGE_SAMPLES);
+	double *grown = realloc(r->us, (r->n + n + 1) * sizeof(double)), *mine;
+
+	if (!grown) {
+		return world_fail(&b->world, "no memory");
+	}
+	r->us = grown;
+	mine = r->us + r->n;
+	for (unsigned i = 0; i < n; i++) {
+		mine[i] = (double)p->us[0][i];
+	}
+	stats_sort(mine, n);
+	r->round_mean[round] = stats_mean(mine, n);
+	r->round_p99[round] = stats_quantile(mine, n, 0.99);
+	r->round_rate[round] = n / b->seconds;
+	r->n += n;
+	r->dropped += p->dropped;
+	r->seconds += b->seconds;
+	return p->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
+				     (unsigned long long)p->wrong, (unsigned long long)p->checked)
+			: 0;
+}
+
+static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
+		     struct turn *t, unsigned round)
+{
+	uint64_t offset[DISB_TASKS], limit = (uint64_t)(b->seconds * 1e9);
+	uint64_t epoch = clock_now_ns() + LEAD_NS;
+	int err = 0;
+
+	disb_offsets(w, b->alone_ms, offset);
+	for (unsigned i = 0; i < w->tasks; i++) {
+		if (t->used[i]) {
+			struct bench_page *p = t->client[i].page;
+
+			p->kind = KIND_QUEUED;
+			p->epoch_ns = epoch;
+			p->limit_ns = limit;
+			p->offset_ns = offset[i];
+			p->seed = 1 + i + 100 * round;
+			client_send(&t->client[i], PAGE_REQUESTS);
+		}
+	}
+	for (unsigned i = 0; i < w->tasks && !err; i++) {
+		if (t->used[i]) {
+			err = client_await(&t->client[i], limit + ANSWER_NS);
+			err = err ? err : keep(b, &c->row[i], t->client[i].page, round);
+		}
+	}
+	return err;
+}
+
+static int turn(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
+		unsigned round)
+{
+	static struct turn t;
+	int err;
+
+	memset(&t, 0, sizeof(t));
+	world_progress(&b->world, "disb: workload %s, round %u of %u: %s", w->name, round + 1,
+		       b->rounds, c->def->name);
+	err = start_tasks(b, w, c, &t);
+	err = err ? err : check_lane(b, c, t.client[0].page);
+	err = err ? err : run_tasks(b, w, c, &t, round);
+	for (unsigned i = 0; i < w->tasks; i++) {
+		if (t.client[i].w) {
+			client_stop(&t.client[i]);
+		}
+	}
+	c->rounds += !err;
+	return err;
+}
+
+static void forget_rows(struct disb *b)
+{
+	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
+		struct disb_condition *c = &b->condition[i];
+
+		for (unsigned k = 0; k < DISB_TASKS; k++) {
+			free(c->row[k].us);
+		}
+		memset(c->row, 0, sizeof(c->row));
+		c->rounds = 0;
+		c->broken = false;
+	}
+}
+
+static int run_workload(struct disb *b, const struct disb_workload *w)
+{
+	forget_rows(b);
+	for (unsigned r = 0; r < b->rounds; r++) {
+		for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
+			struct disb_condition *c = &b->condition[(i + r) % DISB_CONDITIONS];
+
+			if (!c->available || c->broken || turn(b, w, c, r) == 0) {
+				continue;
+			}
+			if (world_interrupted()) {
+				return world_fail(&b->world, "interrupted");
+			}
+			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
+			c->broken = c->available;
+			b->failed |= c->broken;
+		}
+	}
+	return disb_report(b, w);
+}
+
+static int each_workload(struct disb *b,
+			 int (*visit)(struct disb *b, const struct disb_workload *w, void *arg),
+			 void *arg)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < DISB_WORKLOADS && !err; i++) {
+		struct disb_workload w;
+
+		if (named(b->workloads, disb_names[i]) &&
+		    disb_workload(disb_names[i], b->periodic, &w) == 0) {
+			err = visit(b, &w, arg);
+		}
+	}
+	return err;
+}
+
+static int note_models(struct disb *b, const struct disb_workload *w, void *used)
+{
+	for (unsigned i = 0; i < w->tasks; i++) {
+		((bool *)used)[w->task[i].model] = true;
+	}
+	return 0;
+}
+
+static int measure(struct disb *b, const struct disb_workload *w, void *arg)
+{
+	return run_workload(b, w);
+}
+
+int disb_run(struct disb *b)
+{
+	bool used[DISB_MODELS] = { false };
+
+	if (world_init(&b->world) < 0 || calibrate(b) < 0) {
+		return -1;
+	}
+	each_workload(b, note_models, used);
+	if (fit_models(b, used) < 0) {
+		return -1;
+	}
+	choose(b);
+	return each_workload(b, measure, NULL);
+}
+
+void disb_finish(struct disb *b)
+{
+	forget_rows(b);
+	json_decref(b->document);
+	world_finish(&b->world);
+}

@@ -1,0 +1,133 @@
+/* What the verbs of `gbpf bench` that start clients on a GPU share: the files that their programs
+ * need, and the check of numbers and lists. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "cli/bench.h"
+#include "cli/policy_file.h"
+#include "cli/run_env.h"
+
+static int find_policy(struct cli *c, const char *what, char path[PATH_MAX], const char **name)
+{
+	if (!*name) {
+		*name = path_lib(path, PATH_MAX, "policies/auto.bpf.o") == 0 &&
+					access(path, R_OK) == 0
+				? "auto"
+				: "lc_first";
+	}
+	return cli_policy_find(c, what, *name, path, PATH_MAX);
+}
+
+int bench_world(struct cli *c, const char *what, const char *device, const char *policy,
+		char **argv, int *n)
+{
+	/* the vector points into them until exec */
+	static char gbpf[PATH_MAX], gbpfd[PATH_MAX], server[PATH_MAX], client[BENCH_PATH];
+	static char object[PATH_MAX];
+	static struct run_device d;
+	struct report r;
+	int code;
+
+	code = find_policy(c, what, object, &policy);
+	report_init(&r);
+	if (!code && run_choose_device(device, &d, &r) < 0) {
+		code = cli_fail_report(c, CLI_NOT_FOUND, what, &r);
+	}
+	report_finish(&r);
+	code = code ? code : bench_program(c, "bench-client", client);
+	if (code) {
+		return code;
+	}
+	if (path_program(gbpf, sizeof(gbpf), "gbpf") < 0 ||
+	    path_program(gbpfd, sizeof(gbpfd), "gbpfd") < 0 ||
+	    path_program(server, sizeof(server), "gbpf-softgpu") < 0) {
+		return cli_fail(c, CLI_FAILED, "install", NULL, "%s: the path of gBPF is too long",
+				what);
+	}
+	if (d.soft) {
+		bench_push(argv, n, "--soft", NULL);
+	}
+	bench_push(argv, n, "--libcuda", d.libcuda);
+	bench_push(argv, n, "--gbpf", gbpf);
+	bench_push(argv, n, "--gbpfd", gbpfd);
+	bench_push(argv, n, "--server", server);
+	bench_push(argv, n, "--client", client);
+	bench_push(argv, n, "--policy", object);
+	bench_push(argv, n, "--policy-name", policy);
+	if (c->json) {
+		bench_push(argv, n, "--json", NULL);
+	}
+	return CLI_OK;
+}
+
+int bench_check_numbers(struct cli *c, const struct bench_number *numbers, size_t n)
+{
+	char what[40];
+	uint64_t v;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *text = c->opt[numbers[i].option];
+
+		snprintf(what, sizeof(what), "--%s", c->verb->options[numbers[i].option].name);
+		if (text && cli_number(c, what, text, numbers[i].min, numbers[i].max, &v)) {
+			return CLI_USAGE;
+		}
+	}
+	return CLI_OK;
+}
+
+static int not_one_of(struct cli *c, const char *what, int option, const char *word, size_t len,
+		      const char *const *names)
+{
+	struct buf all;
+	int code;
+
+	buf_init(&all);
+	for (size_t k = 0; names[k]; k++) {
+		buf_printf(&all, " %s", names[k]);
+	}
+	code = cli_fail(c, CLI_USAGE, "usage", "Several go with commas between them",
+			"%s: --%s: '%.*s' is not one of%s", what, c->verb->options[option].name,
+			(int)len, word, buf_text(&all));
+	buf_finish(&all);
+	return code;
+}
+
+int bench_check_list(struct cli *c, const char *what, int option, const char *const *names)
+{
+	const char *p = c->opt[option];
+
+	while (p && *p) {
+		size_t n = strcspn(p, ","), k = 0;
+
+		while (names[k] && (strlen(names[k]) != n || strncmp(names[k], p, n) != 0)) {
+			k++;
+		}
+		if (!names[k]) {
+			return not_one_of(c, what, option, p, n, names);
+		}
+		p += n + (p[n] == ',');
+	}
+	return CLI_OK;
+}
+
+void bench_push_options(struct cli *c, char **argv, int *n, const int *not_these)
+{
+	static char flag[CLI_MAX_OPTIONS][40];
+	const struct cli_option *o = c->verb->options;
+
+	for (int i = 0; o[i].name; i++) {
+		bool skip = !c->opt[i];
+
+		for (const int *s = not_these; *s >= 0; s++) {
+			skip |= *s == i;
+		}
+		if (!skip) {
+			snprintf(flag[i], sizeof(flag[i]), "--%s", o[i].name);
+			bench_push(argv, n, flag[i], o[i].arg ? c->opt[i] : NULL);
+		}
+	}
+}

@@ -1,0 +1,59 @@
+/* `gbpf bench disb`: the workloads of DISB. The program of src/bench does it. */
+#include "cli/bench.h"
+#include "cli/verbs.h"
+
+enum {
+	D_WORKLOADS,
+	D_SECONDS,
+	D_REPEATS,
+	D_BE,
+	D_CONDITIONS,
+	D_POLICY,
+	D_SAVE,
+	D_PROGRESS,
+	D_DEVICE
+};
+
+static const struct cli_option options[] = {
+	[D_WORKLOADS] = { "workloads", 'w', "LIST", "of A,B,C,D,E,REAL,Y,Z (default all)" },
+	[D_SECONDS] = { "seconds", 't', "S", "of each measurement (default 10)" },
+	[D_REPEATS] = { "repeats", 'r', "N", "rounds (default 1)" },
+	[D_BE] = { "be", 0, "closed|periodic", "how batch requests come (default closed)" },
+	[D_CONDITIONS] = { "conditions", 'c', "LIST", "which (default all)" },
+	[D_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
+	[D_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
+	[D_PROGRESS] = { "progress", 0, NULL, "say what is being done, also without a terminal" },
+	[D_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const struct bench_number numbers[] = { { D_SECONDS, 1, 3600 }, { D_REPEATS, 1, 16 } };
+static const char *const workloads[] = { "A", "B", "C", "D", "E", "REAL", "Y", "Z", "micro", NULL };
+static const char *const conditions[] = { "rt",	  "default",	 "rt-mps", "mps",
+					  "gbpf", "gbpf-shared", NULL };
+
+static int cmd_disb(struct cli *c)
+{
+	char *argv[BENCH_ARGS];
+	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+
+	code = code ? code : bench_check_list(c, "bench disb", D_WORKLOADS, workloads);
+	code = code ? code : bench_check_list(c, "bench disb", D_CONDITIONS, conditions);
+	bench_push(argv, &n, "bench-disb", NULL);
+	code = code ? code
+		    : bench_world(c, "bench disb", c->opt[D_DEVICE], c->opt[D_POLICY], argv, &n);
+	if (code) {
+		return code;
+	}
+	bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_DEVICE, -1 });
+	return bench_exec(c, "disb", argv);
+}
+
+const struct cli_verb verb_bench_disb = {
+	.name = "disb",
+	.args = "",
+	.doc = "the workloads of DISB, under each way of sharing",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.run = cmd_disb,
+};
