@@ -17,26 +17,47 @@ void wake_agent(struct sched *s, uint32_t depth)
 /* Work that does not allow this depth of sleep has come meanwhile. (A launch adds itself to
  * inflight, calls the driver, whose locks are full barriers, and then looks whether the agent
  * sleeps.) */
-static bool work_came(struct sched *s, uint32_t depth)
+static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 {
-	return requests_any(s) || announce_came(s) || load_seqcst(&s->deferred) ||
+	return requests_any(s) || announce_came(s) || load_seqcst(&s->defers) != defers ||
+	       (depth >= AGENT_SLOW && load_seqcst(&s->chains)) ||
 	       (depth == AGENT_ASLEEP && ACC_COUNT(tally_sum(&s->inflight)));
+}
+
+/* What queue_create asked for; a control that takes milliseconds. */
+static void set_slices(struct sched *s)
+{
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		uint32_t slice = load_relaxed(&s->slice_wanted[g]);
+
+		if (unlikely(slice)) {
+			slice = xchg_acqrel(&s->slice_wanted[g], 0u);
+			if (s->cfg.device->slice &&
+			    s->cfg.device->slice(s->cfg.dev, g, slice - 1) < 0) {
+				note(s, "slice",
+				     "the time slice that queue_create chose was refused");
+			}
+		}
+	}
 }
 
 uint64_t sched_agent_step(struct sched *s)
 {
-	uint64_t now = clock_now_ns(), sleep, announced;
-	uint32_t depth;
+	uint64_t now = clock_now_ns(), sleep, announced, deferred, inflight;
+	uint32_t depth, defers;
 
 	if (load_relaxed(&s->forked)) {
 		return UINT64_MAX;
 	}
 	store_seqcst(&s->agent_asleep, (uint32_t)AGENT_SOON);
+	defers = load_seqcst(&s->defers);
+	set_slices(s);
 	sleep = requests_step(s, now);
 	announced = announce_step(s, now);
 	sleep = MIN(sleep, announced);
-	sleep = MIN(sleep, deferred_step(s, now));
-	sleep = MIN(sleep, inflight_step(s, now));
+	deferred = deferred_step(s, now);
+	inflight = inflight_step(s, now);
+	sleep = MIN(MIN(sleep, deferred), inflight);
 	if (sleep > OPEN_POLL_NS || now - s->last_stats_ns >= STEADY_NS) {
 		s->last_stats_ns = now;
 		stats_publish(s, now);
@@ -44,10 +65,12 @@ uint64_t sched_agent_step(struct sched *s)
 	if (sleep <= OPEN_POLL_NS) {
 		return sleep;
 	}
-	depth = sleep == UINT64_MAX ? AGENT_ASLEEP : AGENT_SLOW;
+	depth = sleep == UINT64_MAX	 ? AGENT_ASLEEP
+		: sleep > CHAIN_QUIET_NS ? AGENT_SLOW
+					 : AGENT_NEAR;
 	store_seqcst(&s->agent_asleep, depth);
 	fence_seqcst();
-	if (work_came(s, depth)) {
+	if (work_came(s, depth, defers)) {
 		store_relaxed(&s->agent_asleep, (uint32_t)AGENT_SOON);
 		return OPEN_POLL_NS;
 	}

@@ -1,30 +1,44 @@
 /* Deferred calls: one FIFO a queue, issued by the agent when the hook says GO, in the order of the
  * queue; `dispatch` ranks the queues. Whoever issues holds the queue's issue_lock from looking at
  * the first call until the driver has it, so the agent and a thread that flushes never swap two
- * calls. Locks are allowed here: this is not the GO path. */
+ * calls. While the queue's chain is unfinished only calls that join it are issued. Locks are
+ * allowed here: this is not the GO path. The agent must not wait here for anything. */
 #include "sched/sched_int.h"
 
+#include <sys/prctl.h>
+
 #include "base/clock.h"
+
+static void wait_for_place(struct sched_queue *q);
 
 void sched_defer(struct sched_queue *q, struct sched_call *c)
 {
 	struct sched *s = q->s;
 
+	if (unlikely(fifo_here(q) >= FIFO_MOST)) {
+		wait_for_place(q);
+	}
 	c->next = NULL;
 	(void)__atomic_fetch_add(&s->deferred, 1u, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&q->fifo_lock);
 	*q->last = c;
 	q->last = &c->next;
 	(void)add_acqrel(&q->deferred, 1u);
+	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
+	store_relaxed(&q->chain_ns, UINT64_C(0)); /* somebody waits for its end now */
+	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
 	update_active(s);
 	stat_add(s, deferred, 1u);
-	wake_agent(s, AGENT_SLOW);
+	wake_agent(s, AGENT_NEAR);
 }
 
-bool sched_queue_deferred(const struct sched_queue *q)
+bool sched_queue_deferred(struct sched_queue *q)
 {
-	return load_acquire(&q->deferred) != 0 && !load_relaxed(&q->s->forked);
+	if (likely(!load_acquire(&q->deferred)) || load_relaxed(&q->s->forked)) {
+		return false;
+	}
+	return fifo_here(q) || !chain_try_end(q);
 }
 
 static struct sched_call *first_call(struct sched_queue *q)
@@ -68,10 +82,25 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	c->free(c);
 	q->asked = 0;
 	q->retry_ns = 0;
+	q->plain_next = false;
 	(void)sub_acqrel(&q->deferred, 1u);
+	store_release(&q->issued, q->issued + 1);
 	if (__atomic_sub_fetch(&s->deferred, 1u, __ATOMIC_SEQ_CST) == 0) {
 		update_active(s);
 	}
+}
+
+/* The launch may go: at which level, if the chain allows any. issue_lock is held. */
+static bool choose_level(struct sched_queue *q, struct sched_call *c, const struct ask *a)
+{
+	struct sched_launch *l = &c->launch;
+
+	if (c->chains && chain_allowed(q, l, a) && chain_begin(q)) {
+		chain_prepare(q, l, a);
+		return true;
+	}
+	q->plain_next = chain_here(q);
+	return !q->plain_next;
 }
 
 /* May the first call go now? issue_lock is held. Fills q->retry_ns when not. */
@@ -82,8 +111,12 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	uint32_t why;
 
 	*a = (struct ask){ .verdict = GBPF_GO };
+	if (chain_here(q) && (!c->is_launch || !c->chains || !l->block_ok || q->plain_next ||
+			      load_acquire(&q->draining) || !chain_has_room(q))) {
+		return false;
+	}
 	if (!c->is_launch || load_relaxed(&s->off)) {
-		return true;
+		return !chain_here(q);
 	}
 	if (now < q->retry_ns) {
 		return false;
@@ -103,6 +136,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	if (a->verdict == GBPF_GO && q->asked > 1) {
 		share_given(s);
 	}
+	if (!choose_level(q, c, a)) {
+		return false;
+	}
 	l->version = a->version;
 	l->held_ns = since_ns(l->begin_ns, now);
 	hold_account(q, l, why, l->held_ns);
@@ -118,6 +154,9 @@ static unsigned issue_some(struct sched_queue *q, unsigned most, bool force)
 
 	while (n < most && (c = first_call(q))) {
 		if (force) {
+			if (chain_here(q)) {
+				break;
+			}
 			a = (struct ask){ .verdict = GBPF_GO };
 		} else if (!may_issue(q, c, clock_now_ns(), &a)) {
 			break;
@@ -132,6 +171,11 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 {
 	struct sched_launch head = { 0 };
 	struct sched_call *c;
+
+	if (!fifo_here(q)) {
+		return UINT32_MAX; /* a chain only: what is on the device comes before what is not
+				    */
+	}
 
 	pthread_mutex_lock(&q->fifo_lock); /* the call stays while the list is locked; an issuer may
 					      be writing others */
@@ -150,16 +194,19 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[PASS_QUEUES])
 {
 	uint64_t ranks[PASS_QUEUES];
+	uint32_t first = s->first_queue;
 	unsigned n = 0;
 
-	queues_each(s, q)
-	{
+	for (uint32_t k = 0, m = load_acquire(&s->n_queues); k < m && n < PASS_QUEUES; k++) {
+		uint32_t at = (first + k) % m;
+		struct sched_queue *q = load_acquire(&s->queues[at]);
 		uint64_t r;
 		unsigned i;
 
-		if (n == PASS_QUEUES || !load_acquire(&q->deferred) || !queue_use(q)) {
+		if (!q || !load_acquire(&q->deferred) || !queue_use(q)) {
 			continue;
 		}
+		s->first_queue = at + 1;
 		r = rank(q, now);
 		for (i = n++; i > 0 && ranks[i - 1] < r; i--) {
 			ranks[i] = ranks[i - 1];
@@ -171,62 +218,145 @@ static unsigned collect(struct sched *s, uint64_t now, struct sched_queue *list[
 	return n;
 }
 
+/* In how many nanoseconds the queue wants the next look; issue_lock is held. */
+static uint64_t attend(struct sched_queue *q, uint64_t now)
+{
+	uint64_t ns = chain_care(q, now, false);
+
+	(void)issue_some(q, 16, false);
+	if (!fifo_here(q)) {
+		return chain_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
+	}
+	/* What waits for the chain waits for nothing else. */
+	return chain_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : OPEN_POLL_NS;
+}
+
 uint64_t deferred_step(struct sched *s, uint64_t now)
 {
 	struct sched_queue *list[PASS_QUEUES];
+	uint64_t sleep = UINT64_MAX;
 	unsigned n;
 
-	if (!load_seqcst(&s->deferred)) {
+	if (!load_seqcst(&s->deferred) && !load_seqcst(&s->chains)) {
 		return UINT64_MAX;
 	}
 	(void)retire_all(s);
 	n = collect(s, now, list);
 	for (unsigned i = 0; i < n; i++) {
+		uint64_t ns = OPEN_POLL_NS;
+
 		if (pthread_mutex_trylock(&list[i]->issue_lock) == 0) {
-			(void)issue_some(list[i], 16, false);
+			ns = attend(list[i], clock_now_ns());
 			pthread_mutex_unlock(&list[i]->issue_lock);
 		}
+		sleep = MIN(sleep, ns);
 		queue_unuse(list[i]);
 	}
-	return load_seqcst(&s->deferred) ? OPEN_POLL_NS : UINT64_MAX;
+	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)OPEN_POLL_NS) : sleep;
 }
 
-/* One queue until its calls at this time are gone. */
-static void flush_queue(struct sched_queue *q, uint64_t begin)
+static void rest(struct sched_queue *q, uint64_t ns, bool *sharp, int *slack)
+{
+	if (!*sharp) {
+		*sharp = true;
+		*slack = sharp_timers();
+	}
+	clock_sleep_ns(MIN(ns, (uint64_t)OPEN_POLL_NS));
+	(void)retire_all(q->s);
+}
+
+/* One round of helping. begin: since when the caller waits. */
+static void help(struct sched_queue *q, uint64_t begin, bool *sharp, int *slack)
 {
 	struct sched *s = q->s;
+	uint64_t now = clock_now_ns(), ns;
+	bool force = now - begin >= load_relaxed(&s->limit_ns);
+	unsigned n;
 
-	while (load_acquire(&q->deferred)) {
-		uint64_t limit = load_relaxed(&s->limit_ns);
-		bool force = clock_now_ns() - begin >= limit;
-		unsigned n;
-
-		pthread_mutex_lock(&q->issue_lock);
-		n = issue_some(q, 1024, force);
-		pthread_mutex_unlock(&q->issue_lock);
-		if (force && n) {
-			stat_add(s, limit_hits, 1u);
-			note(s, "hold-limit",
-			     "deferred calls went after the hold limit: something waited for them");
-		} else if (!n && load_acquire(&q->deferred)) {
-			clock_sleep_ns(OPEN_POLL_NS);
-			(void)retire_all(s);
-		}
+	pthread_mutex_lock(&q->issue_lock);
+	ns = chain_care(q, now, true);
+	n = issue_some(q, 64, force);
+	pthread_mutex_unlock(&q->issue_lock);
+	if (force && n) {
+		stat_add(s, limit_hits, 1u);
+		note(s, "hold-limit",
+		     "deferred calls went after the hold limit: something waited for them");
 	}
+	if (!n && load_acquire(&q->deferred)) {
+		rest(q, ns, sharp, slack);
+	}
+}
+
+static void blunt(int slack)
+{
+	if (slack > 0) {
+		(void)prctl(PR_SET_TIMERSLACK, slack);
+	}
+}
+
+static void wait_for_place(struct sched_queue *q)
+{
+	uint64_t begin = clock_now_ns();
+	bool sharp = false;
+	int slack = -1;
+
+	while (fifo_here(q) >= FIFO_MOST) {
+		help(q, begin, &sharp, &slack);
+	}
+	blunt(slack);
+}
+
+/* What other threads put on the queue meanwhile is not waited for. */
+static bool settled(struct sched_queue *q, uint64_t calls, uint64_t launches)
+{
+	struct sched_chain c;
+
+	if (!load_acquire(&q->deferred)) {
+		return true;
+	}
+	if (load_acquire(&q->issued) < calls) {
+		return false;
+	}
+	if (!chain_here(q)) {
+		return true;
+	}
+	chain_look(q, &c);
+	return c.done >= launches;
+}
+
+void queue_settle(struct sched_queue *q)
+{
+	uint64_t begin = clock_now_ns(), calls = load_acquire(&q->put);
+	struct sched_chain c = { .launched = 0 };
+	bool sharp = false, counted = false;
+	int slack = -1;
+
+	while (!counted || !settled(q, calls, c.launched)) {
+		/* Of the calls some join the chain: its launches are counted when they are there.
+		 */
+		if (!counted && load_acquire(&q->issued) >= calls) {
+			counted = true;
+			if (chain_here(q)) {
+				chain_look(q, &c);
+			}
+			continue;
+		}
+		help(q, begin, &sharp, &slack);
+	}
+	blunt(slack);
 }
 
 int sched_flush(struct sched *s, struct sched_queue *only)
 {
-	uint64_t begin;
 	int err = 0;
 
 	if (load_relaxed(&s->forked)) {
 		return 0;
 	}
-	if (!load_acquire(&s->deferred) && (!only || !load_relaxed(&only->error))) {
+	if (!load_acquire(&s->deferred) && !load_acquire(&s->chains) &&
+	    (!only || !load_relaxed(&only->error))) {
 		return 0;
 	}
-	begin = clock_now_ns();
 	queues_each(s, q)
 	{
 		int e;
@@ -234,7 +364,7 @@ int sched_flush(struct sched *s, struct sched_queue *only)
 		if ((only && q != only) || !queue_use(q)) {
 			continue;
 		}
-		flush_queue(q, begin);
+		queue_settle(q);
 		e = xchg_acqrel(&q->error, 0);
 		err = err ? err : e;
 		queue_unuse(q);

@@ -152,9 +152,7 @@ static void wait_to_ask(struct sched_queue *q, const struct ask *a, uint64_t now
 	}
 }
 
-/* Short sleeps of this thread as short as asked (the default rounds up by 50 us): the GPU runs dry
- * meanwhile. Returns what to restore. */
-static int sharp_timers(void)
+int sharp_timers(void)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);
 

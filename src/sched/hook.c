@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/point.h"
 
-#define SPLIT_TEXT "SPLIT needs the block level, which is not offered: the launch goes whole"
+#define SPLIT_TEXT "SPLIT needs the block level, which this launch does not have: it goes whole"
 
 /* What the agent has mapped and touched is in none of this core's translation buffers and caches
  * yet. The program would fetch it piece by piece, each after the one before; loads for which nobody
@@ -153,7 +153,7 @@ static inline void fill_submit(struct gbpf_submit_ctx *c, struct sched_queue *q,
 	c->inflight = ACC_COUNT(inflight);
 	c->level = GBPF_LEVEL_HOLD;
 	c->split_blocks = 0;
-	c->block_ns = 0;
+	c->block_ns = l->block_ns;
 	c->deadline_ns = load_relaxed(&s->req[q->gpu].deadline_ns);
 	c->block_ok = l->block_ok;
 	c->lane = load_relaxed(&s->lane);
@@ -173,6 +173,8 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	a->word = NULL;
 	a->lc_open = 0;
 	a->verdict = GBPF_GO;
+	a->level = GBPF_LEVEL_HOLD;
+	a->pieces = 0;
 	a->bad = ASK_FINE;
 	p = is_off(s) ? NULL : policy_now(s, q->gpu);
 	if (!p) {
@@ -190,6 +192,11 @@ void ask_submit_pinned(struct sched_queue *q, const struct sched_launch *l, uint
 	POINT("sched.submit.pinned");
 	verdict = run(p, SCHED_HOOK_submit, &c, &helper) & 0xffffffffu;
 	POINT("sched.submit.ran");
+	if (l->block_ok && !helper && (c.level == GBPF_LEVEL_BLOCK || verdict == GBPF_SPLIT)) {
+		a->level = GBPF_LEVEL_BLOCK;
+		a->pieces = verdict == GBPF_SPLIT ? c.split_blocks : 0;
+		verdict = verdict == GBPF_SPLIT ? GBPF_GO : verdict;
+	}
 	if (unlikely(helper || verdict > GBPF_DEFER)) {
 		a->bad = outlived(p)		 ? ASK_OUTLIVED
 			 : helper		 ? ASK_HELPER
@@ -255,6 +262,7 @@ void hook_queue_create(struct sched_queue *q)
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	struct ask a = { .bad = ASK_FINE };
 	bool helper;
+	uint32_t slice = 0;
 
 	if (p && p->policy.insns[SCHED_HOOK_queue_create]) {
 		a.version = p->policy.version;
@@ -266,9 +274,14 @@ void hook_queue_create(struct sched_queue *q)
 			q->class_fixed = c.class_id != q->class_id;
 			store_relaxed(&q->class_id, c.class_id);
 			q->priority = c.priority;
+			slice = c.slice_us ? MIN(c.slice_us, UINT32_MAX - 1) + 1 : 0;
 		}
 	}
 	pin_leave(pin);
+	if (slice) {
+		store_release(&q->s->slice_wanted[q->gpu], slice);
+		wake_agent(q->s, AGENT_NEAR);
+	}
 	if (a.bad) {
 		stat_add(q->s, verdict_errors, 1u);
 		note(q->s, "policy-error",
@@ -330,6 +343,8 @@ uint64_t hook_retire(struct sched_queue *q, const struct retired *r, uint64_t no
 				     .weight = load_relaxed(&q->s->weight),
 				     .count = r->count,
 				     .flags = r->flags,
+				     .level = r->level,
+				     .interrupted = r->interrupted,
 				     .linger_ns = DEFAULT_LINGER_NS,
 				     .gap_ns = load_relaxed(&q->s->req[q->gpu].gap_ns) };
 	struct pin_slot *pin = pin_enter();

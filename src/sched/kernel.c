@@ -153,6 +153,7 @@ void kernels_publish(struct sched *s, struct sched_stats *st)
 		store_relaxed(&st->kernel_block[i], load_relaxed(&k->block_why));
 		store_relaxed(&st->kernel[i].count, load_relaxed(&k->count));
 		store_relaxed(&st->kernel[i].est_ns, main_estimate(k));
+		store_relaxed(&st->kernel_block_ns[i], load_relaxed(&k->block_ns));
 	}
 	pthread_mutex_unlock(&s->lock);
 }

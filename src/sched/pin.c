@@ -47,6 +47,7 @@ static void thread_gone(void *slot)
 	struct pin_slot *p = slot;
 
 	pin_mine = NULL;
+	store_release(&p->gate, (const void *)NULL);
 	store_release(&p->seq, (load_relaxed(&p->seq) + 1) &
 				       ~(uint64_t)1); /* even, even after a cancellation */
 	store_release(&p->used, 0u);
@@ -222,13 +223,9 @@ static bool wait_slot(struct pin_slot *p, unsigned *patience)
 	return true;
 }
 
-bool pin_wait_all(void)
+/* A full barrier in every running thread of the process. */
+static void barrier_all(void)
 {
-	unsigned patience = PATIENCE;
-	bool all = true;
-	int saved = errno;
-	uint32_t n;
-
 	fence_seqcst();
 	if (!load_relaxed(&pin_fenced) && membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
 		/* Taken away after set-up (a seccomp filter): from now on fences, and until then
@@ -236,6 +233,36 @@ bool pin_wait_all(void)
 		store_seqcst(&pin_fenced, 1u);
 		clock_sleep_ns(20000000);
 	}
+}
+
+bool pin_gates_clear(const void *gate, uint64_t patience_ns)
+{
+	uint64_t until = clock_now_ns() + patience_ns;
+	int saved = errno;
+	uint32_t n;
+
+	barrier_all();
+	errno = saved;
+	n = load_acquire(&slots_used);
+	for (uint32_t i = 0; i < n; i++) {
+		while (&slots[i] != pin_mine && load_acquire(&slots[i].gate) == gate) {
+			if (clock_now_ns() >= until) {
+				return false;
+			}
+			cpu_relax();
+		}
+	}
+	return true;
+}
+
+bool pin_wait_all(void)
+{
+	unsigned patience = PATIENCE;
+	bool all = true;
+	int saved = errno;
+	uint32_t n;
+
+	barrier_all();
 	n = load_acquire(&slots_used);
 	for (uint32_t i = 0; i < n; i++) {
 		all &= wait_slot(&slots[i], &patience);
@@ -256,6 +283,7 @@ void pin_after_fork_child(void)
 	for (uint32_t i = 0; i < slots_used; i++) {
 		if (&slots[i] != pin_mine) {
 			slots[i].seq &= ~(uint64_t)1;
+			slots[i].gate = NULL;
 			slots[i].used = 0;
 		}
 	}

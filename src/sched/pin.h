@@ -25,6 +25,7 @@ struct pin_slot {
 	uint32_t tid;		/* of that thread */
 	uint64_t stuck;		/* a seq that did not change for too long; who waits writes */
 	uintptr_t alt, alt_end; /* the thread's alternate signal stack, as of its first pin */
+	const void *gate; /* queue to which its thread is just submitting; its thread writes */
 } ALIGNED(64);
 
 extern TLS_FAST struct pin_slot *pin_mine;
@@ -42,6 +43,9 @@ struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp);
  * (longjmp out of a signal handler) and sleeps; the caller is not inside. False: somebody was still
  * there after half a second; what they may be looking at must stay. */
 bool pin_wait_all(void);
+/* Whether no thread is at that gate any more, after patience_ns at most. Whoever comes to it later
+ * sees what the caller has stored before. */
+bool pin_gates_clear(const void *gate, uint64_t patience_ns);
 /* fork: the other threads do not exist here. */
 void pin_after_fork_child(void);
 
@@ -75,6 +79,32 @@ static inline void pin_leave(struct pin_slot *p)
 		return;
 	}
 	store_release(&p->seq, load_relaxed(&p->seq) + 1);
+}
+
+/* The thread is at that gate until pin_gate_leave: what it reads in between, it reads after whoever
+ * waits for the gate can see it. False: it has no slot, and cannot be seen. */
+static inline bool pin_gate_enter(const void *gate)
+{
+	struct pin_slot *p = pin_mine;
+
+	if (unlikely(!p)) {
+		return false;
+	}
+	store_relaxed(&p->gate, gate);
+	if (unlikely(load_relaxed(&pin_fenced))) {
+		fence_seqcst();
+	}
+	compiler_barrier(); /* pin_gates_clear's membarrier is the other half */
+	return true;
+}
+
+static inline void pin_gate_leave(void)
+{
+	struct pin_slot *p = pin_mine;
+
+	if (likely(p)) {
+		store_release(&p->gate, (const void *)NULL);
+	}
 }
 
 #endif

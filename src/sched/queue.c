@@ -58,6 +58,11 @@ static void reset_entry(struct sched_queue *q, void *dev_queue, uint32_t gpu, in
 	q->class_fixed = false;
 	store_relaxed(&q->class_id, load_relaxed(&q->s->class_id));
 	tally_set(&q->total, 0);
+	tally_set(&q->threads, 0);
+	q->published_threads = 0;
+	store_relaxed(&q->shared, 0u);
+	q->retired_level = q->retired_interruptions = q->interruptions = 0;
+	q->plain_next = false;
 	store_relaxed(&q->entered, (uint64_t)0);
 	store_relaxed(&q->left, (uint64_t)0);
 	store_relaxed(&q->unmarked_ns, (uint64_t)0);
@@ -121,7 +126,7 @@ void sched_queue_close(struct sched_queue *q)
 	if (load_relaxed(&s->forked)) {
 		return; /* the parent's, and its locks may have been held */
 	}
-	if (load_acquire(&q->deferred)) {
+	while (load_acquire(&q->deferred)) {
 		(void)sched_flush(s, q);
 	}
 	hook_queue_destroy(q, ACC_COUNT(tally_sum(&q->total)));

@@ -3,7 +3,11 @@
  *
  * The ring's lock is only ever tried: who does not get it leaves the work to who has it, so nobody
  * waits for a thread that is inside the driver. A snapshot of the queue's total is taken before the
- * marker is put, so a marker that is reached proves at least that much finished. */
+ * marker is put, so a marker that is reached proves at least that much finished.
+ *
+ * Behind launches at block level a marker proves nothing: the stream may have run past them while
+ * blocks were missing. There the chain says how far it is, and markers only measure; what they
+ * measured counts if the chain was not interrupted meanwhile. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -37,6 +41,7 @@ static void take_into_account(struct sched_queue *q, const struct sched_launch *
 
 	tally_add(&q->s->inflight, acc);
 	tally_add(&q->total, acc);
+	tally_add(&q->threads, l->blocks * l->threads);
 }
 
 static void take_back(struct sched_queue *q, const struct sched_launch *l)
@@ -45,6 +50,15 @@ static void take_back(struct sched_queue *q, const struct sched_launch *l)
 
 	tally_sub(&q->total, acc);
 	tally_sub(&q->s->inflight, acc);
+}
+
+/* All of the chain is on the device, so what is put behind it begins when it ends. */
+static bool chain_measures(struct sched_queue *q)
+{
+	struct sched_chain c;
+
+	chain_look(q, &c);
+	return !c.feeding && !c.stopped;
 }
 
 void launch_start(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
@@ -58,7 +72,8 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 		return; /* latency queues are measured rarely */
 	}
 	e = estimate_of(s, l);
-	if (!e || !l->may_hold || a->lc_open || !a->version || !estimate_due(e)) {
+	if (!e || !l->may_hold || a->lc_open || !a->version ||
+	    (l->level == GBPF_LEVEL_BLOCK && !chain_measures(q)) || !estimate_due(e)) {
 		return;
 	}
 	if (s->cfg.device->mark(s->cfg.dev, q->dev_queue, &l->sample) < 0) {
@@ -72,6 +87,20 @@ static uint64_t mark_distance(const struct sched_queue *q, uint64_t est_ns)
 	uint64_t least = est_ns < MARK_NS ? MARK_SHORT_NS : MARK_NS;
 
 	return least << ((load_relaxed(&q->head) - load_relaxed(&q->tail)) / 8);
+}
+
+/* The mark belongs to the newest launch of the queue's chain. False: no event is needed. */
+static bool mark_chain(struct sched_queue *q, struct mark *m)
+{
+	struct sched_chain c;
+
+	chain_look(q, &c);
+	m->chain = c.launched;
+	m->interruptions = c.interruptions;
+	if (m->start.event && (c.feeding || c.stopped)) {
+		release(q->s, &m->start);
+	}
+	return m->start.event != NULL;
 }
 
 static void put_mark(struct sched_queue *q, struct sched_launch *l)
@@ -92,7 +121,8 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 	}
 	m.total = tally_sum(&q->total);
 	if (q->head - q->tail == RING ||
-	    s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0) {
+	    ((l->level != GBPF_LEVEL_BLOCK || mark_chain(q, &m)) &&
+	     s->cfg.device->mark(s->cfg.dev, q->dev_queue, &m.end) < 0)) {
 		release(s, &m.start);
 	} else {
 		q->ring[q->head % RING] = m;
@@ -102,14 +132,11 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 	ring_leave(q);
 }
 
-void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 {
 	struct sched *s = q->s;
 	uint64_t since;
 
-	if (l->phase == PHASE_PASS) {
-		return;
-	}
 	store_relaxed(&s->touched[q->index], (uint8_t)1);
 	if (unlikely(!ok)) {
 		take_back(q, l);
@@ -118,7 +145,7 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 			store_relaxed(&l->kernel->count, load_relaxed(&l->kernel->count) + 1);
 		}
 		if (l->kind != GBPF_KIND_KERNEL) {
-			stats_count_kind(q, l->kind);
+			stats_count_kind(q, l->kind, l->bytes);
 		}
 	}
 	if (l->phase == PHASE_LATENCY) {
@@ -154,24 +181,61 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	}
 }
 
+void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
+{
+	if (l->phase == PHASE_PASS) {
+		return;
+	}
+	if (likely(!l->owns)) {
+		gate_leave(q);
+		submitted(q, l, ok);
+		return;
+	}
+	submitted(q, l, ok);
+	(void)chain_over(q); /* it was refused, or is through already */
+	pthread_mutex_unlock(&q->issue_lock);
+}
+
+static bool reached(struct sched_queue *q, const struct mark *m, const struct sched_chain *c)
+{
+	if (m->chain && (int64_t)(c->done - m->chain) < 0) {
+		return false;
+	}
+	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
+}
+
 /* Takes what the ring says has finished into r; the ring's lock is held. */
 static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples,
 			 unsigned *n_samples)
 {
 	struct sched *s = q->s;
 	uint64_t upto = q->retired, done;
+	struct sched_chain c = { .done = 0 };
+	bool looked = false;
 
 	while (q->tail != q->head) {
 		struct mark *m = &q->ring[q->tail % RING];
 
-		if (s->cfg.device->mark_done(s->cfg.dev, &m->end) == 0) {
+		if (m->chain && !looked) {
+			chain_look(q, &c);
+			looked = true;
+		}
+		if (!reached(q, m, &c)) {
 			break;
 		}
 		upto = m->total;
 		q->retired_hash = m->hash;
 		q->retired_version = m->version;
 		q->retired_held_ns = m->held_ns;
-		if (m->start.event) {
+		q->retired_level = m->chain ? GBPF_LEVEL_BLOCK : GBPF_LEVEL_HOLD;
+		if (m->chain) {
+			r->interrupted += c.interruptions - q->retired_interruptions;
+			q->retired_interruptions = c.interruptions;
+		}
+		if (m->start.event && m->chain && c.interruptions != m->interruptions) {
+			release(s, &m->start); /* what it took says nothing */
+			release(s, &m->end);
+		} else if (m->start.event) {
 			samples[(*n_samples)++] = *m;
 		} else {
 			release(s, &m->end);
@@ -246,6 +310,7 @@ static bool retire(struct sched_queue *q, bool idle, uint64_t total)
 	r.hash = q->retired_hash;
 	r.version = q->retired_version;
 	r.held_ns = q->retired_held_ns;
+	r.level = q->retired_level;
 	ring_leave(q);
 	if (some || n) {
 		tell(q, &r, samples, n, clock_now_ns());
@@ -291,7 +356,8 @@ void queue_mark_end(struct sched_queue *q)
 	m.hash = q->retired_hash;
 	m.version = q->retired_version;
 	if (q->head - q->tail < RING &&
-	    q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0) {
+	    (chain_here(q) ? !mark_chain(q, &m)
+			   : q->s->cfg.device->mark(q->s->cfg.dev, q->dev_queue, &m.end) == 0)) {
 		q->ring[q->head % RING] = m;
 		store_release(&q->head, q->head + 1);
 		store_relaxed(&q->unmarked_ns, (uint64_t)0);

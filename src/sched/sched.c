@@ -37,6 +37,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->stats = &s->private_stats;
 	s->agent_asleep = AGENT_ASLEEP;
 	s->wait_cap_ns = WAIT_CAP_NS;
+	s->grace_ns = ACTIVE_NS;
 	s->lead_ns = LEAD_NS;
 	s->warm_ns = WARM_NS;
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
@@ -91,9 +92,12 @@ void update_active_locked(struct sched *s)
 	for (uint32_t i = 0; i < MAX_PREPARED; i++) {
 		prepared |= load_relaxed(&s->prepared[i].version) != 0;
 	}
-	active = load_seqcst(&s->deferred) ||
+	active = load_seqcst(&s->deferred) || load_seqcst(&s->chains) ||
 		 (!load_relaxed(&s->off) && (prepared || load_relaxed(&s->latency_queues) ||
 					     load_relaxed(&s->class_id) == GBPF_CLASS_LATENCY));
+	if (active && !load_relaxed(&s->shared.active)) {
+		store_relaxed(&s->active_ns, clock_now_ns() + s->grace_ns);
+	}
 	store_seqcst(&s->shared.active, active && !load_relaxed(&s->forked));
 }
 
@@ -176,7 +180,7 @@ void sched_set_off(struct sched *s, bool off)
 {
 	store_seqcst(&s->off, off ? 1u : 0u);
 	update_active(s);
-	wake_agent(s, AGENT_SLOW);
+	wake_agent(s, AGENT_NEAR);
 }
 
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)

@@ -116,6 +116,7 @@ struct sched_launch {
 	uint64_t block_ns;	    /* learned duration of one block; 0: not known */
 	uint32_t piece_blocks;	    /* level GBPF_LEVEL_BLOCK: blocks of a piece, 0: gpu's choice */
 	uint8_t level; /* GBPF_LEVEL_*: at GBPF_LEVEL_BLOCK the gate launches it as preemptible */
+	bool owns;     /* the queue is this thread's until sched_submitted */
 	uint8_t phase;
 };
 
@@ -150,13 +151,16 @@ struct sched_call {
 	bool chains;	/* may follow an unfinished chain: run launches at block level when
 			   launch.level says so, and only then */
 };
-void sched_defer(struct sched_queue *q, struct sched_call *c); /* takes c */
-/* True while calls of this queue are waiting: whatever is ordered behind them must be deferred or
- * flush first. */
-bool sched_queue_deferred(const struct sched_queue *q);
+/* Takes c. While 4096 calls wait in the queue it waits, as a full hardware queue would. */
+void sched_defer(struct sched_queue *q, struct sched_call *c);
+/* True while calls of this queue are waiting, or blocks of its last launches may have to be
+ * launched again: whatever is ordered behind them must be deferred or flush first. */
+bool sched_queue_deferred(struct sched_queue *q);
 /* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued
- * to the driver; bounded by the hold limit, after which they are issued in order whatever the
- * policy says. Returns the first error that a deferred call met since the last flush, or 0. */
+ * to the driver, and all blocks of launches at block level have begun; helps meanwhile. Bounded by
+ * the hold limit, after which calls are issued in order whatever the policy says, and blocks that
+ * are missing by the minimum share. Returns the first error that a deferred call, or a launch that
+ * had to be repeated, met since the last flush, or 0. */
 int sched_flush(struct sched *s, struct sched_queue *q);
 
 /* A byte that is 0 while sched_drained would have nothing to do for the queue: a process has dozens

@@ -62,8 +62,8 @@
 #define CHAIN_SPIN_NS 2000u	/* when that has stopped it, for so long: */
 #define CHAIN_SPIN_MOST_NS 2000000u
 #define CHAIN_RECENT_NS 20000000u
-#define GATE_NS 100000u	     /* longest wait for plain launches that are just being submitted */
-#define ACTIVE_NS 50000000u  /* no chains so soon after launches went by unseen */
+#define GATE_NS 20000u	    /* longest wait for plain launches that are just being submitted */
+#define ACTIVE_NS 50000000u /* no chains so soon after launches went by unseen */
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
  * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
@@ -81,6 +81,7 @@ struct sched_kernel {
 	uint64_t hash;
 	uint64_t count; /* relaxed; two threads that launch it at once may lose one */
 	struct estimate est[EST_CLASSES];
+	uint64_t block_ns; /* [atomic] learned duration of one block; 0: not known */
 	uint8_t block_why; /* [atomic] enum ptx_block_why */
 	char name[SCHED_KERNEL_NAME];
 };
@@ -141,12 +142,15 @@ struct sched_queue {
 	pthread_mutex_t fifo_lock;  /* the list */
 	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
 	struct sched_call *first, **last;
-	uint64_t retry_ns; /* under issue_lock: not asked again before */
-	uint32_t asked;	   /* under issue_lock: about the first call */
-	uint64_t chain_ns; /* [atomic] the chain need not be looked at before */
+	uint64_t put, issued; /* [atomic] calls that ever came and went */
+	uint32_t draining;    /* [atomic] threads that wait for the chain's end: nothing joins it */
+	bool plain_next;      /* under issue_lock: the first call waits for the chain's end */
+	uint64_t retry_ns;    /* under issue_lock: not asked again before */
+	uint32_t asked;	      /* under issue_lock: about the first call */
+	uint64_t chain_ns;    /* [atomic] the chain need not be looked at before */
 	uint64_t stopped_ns, held_since_ns; /* under issue_lock: stopped since; share counts from */
 	uint32_t interruptions;		    /* under issue_lock: of the chain, as counted */
-	int error;	   /* [atomic] first of the deferred calls since the last flush */
+	int error; /* [atomic] first of the deferred calls since the last flush */
 	struct sched_queue *next_free;
 };
 
@@ -383,6 +387,12 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited);
 bool chain_try_end(struct sched_queue *q);
 /* issue_lock is held; the chain takes a launch now. */
 bool chain_has_room(struct sched_queue *q);
+/* What the policy answered allows the launch to join the queue's chain, or to begin one. */
+bool chain_allowed(const struct sched_queue *q, const struct sched_launch *l, const struct ask *a);
+/* issue_lock is held. False: it is unfinished. */
+bool chain_over(struct sched_queue *q);
+/* Takes the device's error, if any, for the next flush. */
+void chain_look(struct sched_queue *q, struct sched_chain *ret);
 /* A launch at block level, issue_lock is held: fills what the gate needs. */
 void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a);
 static inline bool chain_here(const struct sched_queue *q)
@@ -397,9 +407,9 @@ static inline uint32_t fifo_here(const struct sched_queue *q)
 /* ---- defer.c ---- */
 
 uint64_t deferred_step(struct sched *s, uint64_t now);
-/* Issues what may go of the queue and looks after its chain, waiting until `most` calls are left
- * and, for 0, the chain is through. */
-void queue_drain_fifo(struct sched_queue *q, uint32_t most);
+/* Waits until everything that was put on the queue before is with the driver, and its chain's
+ * launches of then are through. Helps meanwhile. */
+void queue_settle(struct sched_queue *q);
 void queue_fifo_drop(struct sched_queue *q); /* sched_destroy: frees calls that were never issued */
 
 /* ---- queue.c ---- */
@@ -422,7 +432,7 @@ void queue_unuse(struct sched_queue *q);
 void stat_max(uint64_t *word, uint64_t v);
 void stats_publish(struct sched *s, uint64_t now);
 void stats_publish_queue(struct sched_queue *q); /* s->lock is held */
-void stats_count_kind(struct sched_queue *q, uint32_t kind);
+void stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
 
 /* ---- sched.c ---- */
 

@@ -32,7 +32,7 @@ void stat_max(uint64_t *word, uint64_t v)
 	}
 }
 
-void stats_count_kind(struct sched_queue *q, uint32_t kind)
+void stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes)
 {
 	struct pin_slot *pin = pin_enter();
 	struct sched_stats *st = load_acquire(&q->s->stats);
@@ -44,13 +44,21 @@ void stats_count_kind(struct sched_queue *q, uint32_t kind)
 	if (word) {
 		(void)add_relaxed(word, 1u);
 	}
+	if (kind == GBPF_KIND_COPY || kind == GBPF_KIND_MEMSET) {
+		(void)add_relaxed(&st->bytes, bytes);
+	}
 	pin_leave(pin);
 }
 
 void stats_publish_queue(struct sched_queue *q)
 {
 	uint64_t total = tally_sum(&q->total), n = ACC_COUNT(total - q->published);
+	uint64_t threads = tally_sum(&q->threads);
 
+	if (threads != q->published_threads) {
+		stat_add(q->s, threads, threads - q->published_threads);
+		q->published_threads = threads;
+	}
 	q->published = total;
 	if (n) {
 		stat_add(q->s, launches, n);

@@ -5,15 +5,109 @@
 #include "base/clock.h"
 
 /* In a process with latency queues nobody else may be blocked: the caller may hold a lock that they
- * need. */
+ * need. And what waits for a chain anyway need not be waited for here. */
 static bool must_defer(const struct sched_queue *q)
 {
-	return load_relaxed(&q->s->latency_queues) &&
-	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
+	return (load_relaxed(&q->s->latency_queues) &&
+		load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY) ||
+	       load_relaxed(&q->deferred);
 }
 
-static NOINLINE enum sched_answer not_go(struct sched_queue *q, struct sched_launch *l,
-					 struct ask *a)
+/* Nothing may be kept of the launch: what is before it is waited for, and it goes while nobody else
+ * can issue. Not at the gate any more. */
+static void go_after(struct sched_queue *q, struct sched_launch *l)
+{
+	gate_leave(q);
+	(void)__atomic_fetch_add(&q->draining, 1u, __ATOMIC_SEQ_CST);
+	for (;;) {
+		queue_settle(q);
+		pthread_mutex_lock(&q->issue_lock);
+		if (chain_over(q)) {
+			break;
+		}
+		pthread_mutex_unlock(&q->issue_lock);
+	}
+	(void)sub_acqrel(&q->draining, 1u);
+	l->owns = true;
+}
+
+/* Something of this queue waits already, or its last launches can be stopped between blocks. True:
+ * the launch waits behind that, and is not at the gate any more. *ret_chain: only a launch at block
+ * level may go now. */
+static NOINLINE bool behind(struct sched_queue *q, struct sched_launch *l, bool *ret_chain)
+{
+	if (!fifo_here(q) && chain_try_end(q)) {
+		return load_acquire(&q->deferred) && behind(q, l, ret_chain);
+	}
+	if (!l->may_hold) {
+		go_after(q, l);
+		return false;
+	}
+	if (!fifo_here(q) && l->block_ok) {
+		*ret_chain = true;
+		return false;
+	}
+	gate_leave(q);
+	return true;
+}
+
+/* Holding as the policy says. Not at the gate meanwhile. False: deferred. */
+static bool held(struct sched_queue *q, struct sched_launch *l, struct ask *a, bool *ret_chain)
+{
+	gate_leave(q);
+	if (must_defer(q)) {
+		return false;
+	}
+	hold_caller(q, l, a);
+	l->version = a->version;
+	gate_enter(q);
+	return !load_acquire(&q->deferred) || !behind(q, l, ret_chain);
+}
+
+/* Puts the launch into the queue's chain: from here to sched_submitted the queue is this thread's.
+ * Not at the gate: SCHED_DEFER. */
+static enum sched_answer into_chain(struct sched_queue *q, struct sched_launch *l,
+				    const struct ask *a)
+{
+	gate_leave(q);
+	pthread_mutex_lock(&q->issue_lock);
+	if (fifo_here(q) || (chain_here(q) && !chain_has_room(q))) {
+		pthread_mutex_unlock(&q->issue_lock);
+		return SCHED_DEFER;
+	}
+	if (chain_begin(q)) {
+		chain_prepare(q, l, a);
+	} /* else plain, and alone all the same */
+	l->owns = true;
+	launch_start(q, l, a);
+	return SCHED_GO;
+}
+
+/* Of a launch that could go at block level. */
+static NOINLINE void know_block(struct sched_launch *l)
+{
+	uint64_t at_once = MIN((uint64_t)l->resident, l->blocks);
+
+	l->block_ns =
+		l->blocks ? (uint64_t)((double)l->est_ns * (double)at_once / (double)l->blocks) : 0;
+	if (l->kernel && l->block_ns) {
+		store_relaxed(&l->kernel->block_ns, l->block_ns);
+	}
+}
+
+/* What is deferred counts as coming in when it is issued, and then not as a request's. */
+static enum sched_answer uncounted(struct sched_queue *q, struct sched_launch *l)
+{
+	if (l->phase == PHASE_LATENCY) {
+		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
+		l->phase = PHASE_PLAIN;
+	}
+	return SCHED_DEFER;
+}
+
+/* Everything but GO at once: level, hold, complaint. */
+static NOINLINE enum sched_answer decide(struct sched_queue *q, struct sched_launch *l,
+					 struct ask *a, bool chain)
 {
 	if (a->bad) {
 		ask_complain(q, a);
@@ -25,40 +119,34 @@ static NOINLINE enum sched_answer not_go(struct sched_queue *q, struct sched_lau
 		pin_leave(pin);
 		a->verdict = GBPF_GO;
 	}
-	if (a->verdict == GBPF_GO) {
-		return SCHED_GO;
+	if (a->verdict != GBPF_GO && !held(q, l, a, &chain)) {
+		return uncounted(q, l);
 	}
-	if (must_defer(q)) {
-		return SCHED_DEFER;
+	if (chain_allowed(q, l, a)) {
+		return into_chain(q, l, a);
 	}
-	hold_caller(q, l, a);
-	l->version = a->version;
+	if (chain) {
+		gate_leave(q);
+		return uncounted(q, l);
+	}
+	launch_start(q, l, a);
 	return SCHED_GO;
-}
-
-/* Calls of this queue wait already: behind them, or, where nothing may be kept, after them. */
-static NOINLINE bool behind_deferred(struct sched_queue *q, struct sched_launch *l)
-{
-	if (l->may_hold) {
-		return true;
-	}
-	(void)sched_flush(q->s, q);
-	return false;
 }
 
 enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 {
 	struct sched *s = q->s;
-	enum sched_answer answer = SCHED_GO;
+	bool wake = false, chain = false;
 	struct estimate *e;
 	struct pin_slot *pin;
-	bool wake = false;
 	struct ask a;
 
 	l->version = 0;
 	l->held_ns = 0;
 	l->sample.event = NULL;
 	l->phase = PHASE_PASS;
+	l->level = 0;
+	l->owns = false;
 	if (unlikely(sched_idle(s))) {
 		return SCHED_GO;
 	}
@@ -66,8 +154,12 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
 	l->begin_ns = clock_fast_ns();
 	l->phase = PHASE_PLAIN;
-	if (unlikely(load_acquire(&q->deferred)) && behind_deferred(q, l)) {
+	gate_enter(q);
+	if (unlikely(load_acquire(&q->deferred)) && behind(q, l, &chain)) {
 		return SCHED_DEFER;
+	}
+	if (unlikely(l->block_ok)) {
+		know_block(l);
 	}
 	pin = pin_enter();
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
@@ -84,13 +176,11 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	pin_leave(pin);
 	l->version = a.version;
 	if (unlikely(wake)) {
-		wake_agent(s, AGENT_SLOW);
+		wake_agent(s, AGENT_NEAR);
 	}
-	if (unlikely(a.verdict != GBPF_GO || a.bad)) {
-		answer = not_go(q, l, &a);
+	if (unlikely(a.verdict != GBPF_GO || a.bad || l->block_ok)) {
+		return decide(q, l, &a, chain);
 	}
-	if (answer == SCHED_GO) {
-		launch_start(q, l, &a);
-	}
-	return answer;
+	launch_start(q, l, &a);
+	return SCHED_GO;
 }

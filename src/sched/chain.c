@@ -1,0 +1,277 @@
+/* Queues with launches at block level. From the first such launch until all blocks of the last have
+ * begun a queue is CHAINED: such launches follow each other under its issue lock, and everything
+ * else goes to the FIFO. docs/PREEMPTION.md argues why nothing else can get in between:
+ *
+ * A plain launch stands at the queue's gate from before it looks whether the queue is CHAINED until
+ * the driver has it. Who makes the queue CHAINED stores that first and then looks whether anybody
+ * else stands at the gate. Either the one sees the mark, or the other sees it standing there, and
+ * then does without a chain. Which of the two barriers is the expensive one: that of the chain. */
+#include "sched/sched_int.h"
+
+#include "base/clock.h"
+
+/* ---- the gate ---- */
+
+/* Not the thread that mostly submits here, or none has yet. */
+static NOINLINE void come_as_guest(struct sched_queue *q)
+{
+	struct pin_slot *none = NULL;
+	struct pin_slot *self = pin_mine;
+
+	if (!self) { /* the first launch of a thread takes its slot, as far as there are any */
+		struct pin_slot *pin = pin_enter();
+
+		pin_leave(pin);
+		self = pin_mine;
+	}
+	if (!self) {
+		(void)__atomic_fetch_add(&q->guests, 1u, __ATOMIC_SEQ_CST);
+	} else {
+		(void)pin_gate_enter(q);
+		if (load_relaxed(&q->total.owner) == self ||
+		    (!load_relaxed(&q->total.owner) && cas_acqrel(&q->total.owner, &none, self))) {
+			return;
+		}
+	}
+	if (!load_relaxed(&q->shared)) {
+		store_relaxed(&q->shared, 1u);
+	}
+	fence_seqcst(); /* with that of chain_begin: it sees `shared`, or we the mark */
+}
+
+void gate_enter(struct sched_queue *q)
+{
+	if (unlikely(load_relaxed(&q->total.owner) != pin_mine || !pin_gate_enter(q))) {
+		come_as_guest(q);
+	}
+}
+
+void gate_leave(struct sched_queue *q)
+{
+	if (unlikely(!pin_mine)) {
+		(void)sub_acqrel(&q->guests, 1u);
+		return;
+	}
+	pin_gate_leave();
+}
+
+/* ---- beginning and ending ---- */
+
+static void end(struct sched_queue *q)
+{
+	struct sched *s = q->s;
+
+	q->stopped_ns = q->held_since_ns = 0;
+	(void)__atomic_fetch_and(&q->deferred, ~CHAINED, __ATOMIC_SEQ_CST);
+	if (__atomic_sub_fetch(&s->chains, 1u, __ATOMIC_SEQ_CST) == 0) {
+		update_active(s);
+	}
+}
+
+/* Nobody else is between the look and the driver. The caller itself is not at the gate. */
+static bool alone(struct sched_queue *q)
+{
+	if (!load_relaxed(&q->shared) && load_relaxed(&q->total.owner) == pin_mine) {
+		return true;
+	}
+	return pin_gates_clear(q, GATE_NS) && !load_seqcst(&q->guests);
+}
+
+bool chain_begin(struct sched_queue *q)
+{
+	struct sched *s = q->s;
+
+	if (chain_here(q)) {
+		return true;
+	}
+	(void)__atomic_fetch_add(&s->chains, 1u, __ATOMIC_SEQ_CST);
+	(void)__atomic_fetch_or(&q->deferred, CHAINED, __ATOMIC_SEQ_CST);
+	fence_seqcst();
+	if (!alone(q)) {
+		end(q);
+		return false;
+	}
+	store_relaxed(&q->chain_ns, UINT64_C(0));
+	wake_agent(s, AGENT_SLOW);
+	return true;
+}
+
+static bool device_busy(const struct sched_queue *q)
+{
+	return q->s->cfg.device->chain_busy(q->s->cfg.dev, q->dev_queue) != 0;
+}
+
+void chain_look(struct sched_queue *q, struct sched_chain *ret)
+{
+	int err = q->s->cfg.device->chain_look(q->s->cfg.dev, q->dev_queue, ret), none = 0;
+
+	if (unlikely(err)) {
+		(void)cas_acqrel(&q->error, &none, err);
+	}
+}
+
+/* What was counted by then; issue_lock is held. */
+static void account(struct sched_queue *q, const struct sched_chain *c)
+{
+	uint32_t more = c->interruptions - q->interruptions;
+
+	if (more) {
+		q->interruptions = c->interruptions;
+		stat_add(q->s, interruptions, more);
+	}
+}
+
+static void finish(struct sched_queue *q)
+{
+	struct sched_chain c;
+
+	chain_look(q, &c);
+	account(q, &c);
+	end(q);
+}
+
+bool chain_over(struct sched_queue *q)
+{
+	if (chain_here(q) && !device_busy(q)) {
+		finish(q);
+	}
+	return !chain_here(q);
+}
+
+bool chain_try_end(struct sched_queue *q)
+{
+	bool over = false;
+
+	if (!device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
+		over = chain_over(q);
+		pthread_mutex_unlock(&q->issue_lock);
+	}
+	return over;
+}
+
+bool chain_allowed(const struct sched_queue *q, const struct sched_launch *l, const struct ask *a)
+{
+	const struct sched *s = q->s;
+
+	return a->level == GBPF_LEVEL_BLOCK && l->block_ok && l->may_hold &&
+	       load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY && !load_acquire(&q->draining) &&
+	       s->cfg.device->chain_busy && clock_now_ns() >= load_relaxed(&s->active_ns);
+}
+
+bool chain_has_room(struct sched_queue *q)
+{
+	struct sched_chain c;
+
+	chain_look(q, &c);
+	return !c.full;
+}
+
+void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
+{
+	l->level = GBPF_LEVEL_BLOCK;
+	l->piece_blocks = a->pieces;
+	stat_add(q->s, block_launches, 1u);
+}
+
+/* ---- looking after it ---- */
+
+struct outlook {
+	bool off;     /* no policy: what is left is finished as fast as it can be */
+	bool may_run; /* no request of others, none just ahead */
+	uint64_t period_ns;
+};
+
+static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
+{
+	struct sched *s = q->s;
+	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]), open = 0;
+	uint64_t idle = UINT64_MAX, next = UINT64_MAX;
+	struct ask a = { .word = NULL };
+	struct pin_slot *pin;
+
+	o->off = !policy_in_force(q);
+	pin = pin_enter();
+	if (index < SCHED_MAX_GPUS && load_acquire(&s->n_boards)) {
+		open = boards_scan(s, index, now, &a, &idle, &next);
+	}
+	o->period_ns = open || next <= LEAD_NS	     ? CHAIN_OPEN_NS
+		       : !load_acquire(&s->n_boards) ? CHAIN_QUIET_NS
+		       : idle < CHAIN_RECENT_NS	     ? CHAIN_NEAR_NS
+						     : CHAIN_IDLE_NS;
+	pin_leave(pin);
+	o->may_run = o->off || (!open && next > LEAD_NS);
+}
+
+/* Held by a request of others: after the hold limit, and then for the minimum share, one piece goes
+ * all the same. */
+static bool starved(struct sched_queue *q, const struct sched_chain *c, uint64_t now)
+{
+	struct sched_launch l = { .begin_ns = q->held_since_ns, .est_ns = c->piece_ns };
+
+	if (share_left(q->s, &l, q->held_since_ns, now)) {
+		return false;
+	}
+	share_take(q->s, &l, now);
+	q->held_since_ns = now;
+	stat_add(q->s, forced, 1u);
+	return true;
+}
+
+static void went_on(struct sched_queue *q, uint64_t now)
+{
+	struct sched_launch l = { .begin_ns = q->stopped_ns };
+
+	if (q->held_since_ns) {
+		hold_account(q, &l, SCHED_WHY_LATENCY, since_ns(q->stopped_ns, now));
+		share_given(q->s);
+	}
+	q->stopped_ns = q->held_since_ns = 0;
+}
+
+uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
+{
+	const struct sched_device_ops *dev = q->s->cfg.device;
+	uint64_t at = load_relaxed(&q->chain_ns), ns;
+	struct sched_chain c;
+	struct outlook o;
+	bool force;
+
+	if (!chain_here(q)) {
+		return UINT64_MAX;
+	}
+	if (!device_busy(q)) {
+		finish(q);
+		return UINT64_MAX;
+	}
+	if (now < at && !waited) {
+		return at - now;
+	}
+	look_out(q, now, &o);
+	chain_look(q, &c);
+	force = o.off;
+	if (c.stopped && !o.may_run) {
+		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
+		q->held_since_ns = q->held_since_ns ? q->held_since_ns : now;
+		force = starved(q, &c, now);
+	}
+	ns = dev->chain_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
+	chain_look(q, &c);
+	account(q, &c);
+	if (ns == UINT64_MAX) {
+		end(q);
+		return ns;
+	}
+	if (c.stopped) {
+		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
+		if (!o.may_run && now - q->stopped_ns < CHAIN_SPIN_MOST_NS) {
+			ns = CHAIN_SPIN_NS;
+		}
+	} else {
+		if (o.may_run) {
+			went_on(q, now);
+		}
+		ns = waited || c.feeding || fifo_here(q) ? MIN(ns, o.period_ns) : o.period_ns;
+	}
+	store_relaxed(&q->chain_ns, now + ns);
+	return ns;
+}
