@@ -15,7 +15,7 @@
 #include "cli/run_env.h"
 #include "cli/verbs.h"
 
-enum { O_CLASS, O_NAME, O_WEIGHT, O_DEVICE, O_CHECK, O_STRICT, O_OFF };
+enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_CHECK, O_STRICT, O_OFF };
 
 static const struct cli_option options[] = {
 	[O_CLASS] = { "class", 'c', "latency|normal|batch",
@@ -23,6 +23,11 @@ static const struct cli_option options[] = {
 	[O_NAME] = { "name", 'n', "NAME", "shown by gbpf ps (default: the program's)" },
 	[O_WEIGHT] = { "weight", 'w', "1-10000",
 		       "its part where a policy shares by weight (default 100)" },
+	[O_LANE] = { "lane", 'l', "auto|process|shared",
+		     "how it shares the GPU: its own context, or one with others (default auto: "
+		     "the policy chooses)" },
+	[O_HINT] = { "hint", 0, "HINT",
+		     "when its requests come: auto, off or period:MICROSECONDS apart" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
 		       "which GPU (default auto: NVIDIA's when there is one)" },
 	[O_CHECK] = { "check", 0, NULL,
@@ -229,6 +234,21 @@ static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 	return code;
 }
 
+static int check_hint(struct cli *c)
+{
+	const char *hint = c->opt[O_HINT];
+	uint64_t us;
+
+	if (!hint || strcmp(hint, "auto") == 0 || strcmp(hint, "off") == 0) {
+		return CLI_OK;
+	}
+	if (strncmp(hint, "period:", 7) != 0) {
+		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
+				"run: --hint: there is no '%s'", hint);
+	}
+	return cli_number(c, "--hint period:", hint + 7, 100, 10000000, &us);
+}
+
 static int check_settings(struct cli *c)
 {
 	const char *name = c->opt[O_NAME];
@@ -237,6 +257,9 @@ static int check_settings(struct cli *c)
 	if (name && (!name[0] || strlen(name) > 63)) {
 		return cli_fail(c, CLI_USAGE, "usage", "Choose a shorter one",
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
+	}
+	if (check_hint(c) != CLI_OK) {
+		return CLI_USAGE;
 	}
 	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight)
 				: CLI_OK;
@@ -247,6 +270,8 @@ static int prepare(struct cli *c, struct report *r)
 	struct run_settings s = { .class_name = c->opt[O_CLASS],
 				  .name = c->opt[O_NAME],
 				  .weight = c->opt[O_WEIGHT],
+				  .lane = c->opt[O_LANE],
+				  .hint = c->opt[O_HINT],
 				  .strict = c->opt[O_STRICT],
 				  .off = c->opt[O_OFF] };
 	struct run_device d;

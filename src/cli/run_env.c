@@ -233,6 +233,12 @@ int run_set_environment(const struct run_settings *s, const struct run_device *d
 	bad |= set_or_clear("GBPF_CLASS", s->class_name ? s->class_name : "normal");
 	bad |= set_or_clear("GBPF_NAME", s->name);
 	bad |= set_or_clear("GBPF_WEIGHT", s->weight);
+	if (s->lane) {
+		bad |= set_or_clear("GBPF_LANE", s->lane);
+	}
+	if (s->hint) {
+		bad |= set_or_clear("GBPF_HINT", s->hint);
+	}
 	bad |= set_or_clear("GBPF_STRICT", s->strict ? "1" : NULL);
 	bad |= set_or_clear("GBPF_OFF", s->off ? "1" : NULL);
 	if (bad) {

@@ -25,6 +25,7 @@ int run_choose_device(const char *name, struct run_device *d, struct report *r);
 
 struct run_settings {
 	const char *class_name, *name, *weight; /* NULL: not set */
+	const char *lane, *hint;		/* NULL: as the environment says */
 	bool strict, off;
 };
 

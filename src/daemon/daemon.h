@@ -23,6 +23,7 @@ struct control;
 struct policies;
 struct ticker;
 struct watch;
+struct mps;
 
 struct options {
 	bool foreground, state_given; /* by --state-dir */
@@ -55,6 +56,7 @@ struct daemon {
 	uint64_t foreign_second; /* in which foreign_events were counted */
 	unsigned foreign_events;
 	struct worker worker;
+	struct worker hands; /* steer.c's thread */
 	struct devices devices;
 	struct counters counters;
 	struct page directory; /* struct sched_directory */
@@ -72,6 +74,7 @@ struct daemon {
 	struct policies *policies; /* owned */
 	uint64_t unmapping_bytes;  /* live.c: memory of dead tenants that the worker unmaps */
 	struct ticker *ticker;	   /* owned */
+	struct mps *mps;	   /* owned */
 	sd_event_source *failure_timer;
 	uint64_t dump_last_ns, dump_left_ns; /* maps_dump.c: time that dumps may take yet */
 	struct maps_watch *maps_watches;     /* owned; maps_watch.c */

@@ -74,7 +74,7 @@ static int take_pages(struct session *s, const struct wire_hello *h, int *fds)
 	return err;
 }
 
-static void welcome(struct session *s)
+void session_admitted(struct session *s)
 {
 	int fds[3] = { s->d->directory.fd, s->board.fd, s->stats.fd };
 	union wire_message m = { 0 };
@@ -138,8 +138,8 @@ static void admit(struct session *s)
 		session_refuse(s, -EPERM, "the policy does not admit this process to the GPU");
 	} else if (s->early && s->has_devices) {
 		tell_devices(s);
-	} else {
-		welcome(s);
+	} else if (lane_make(s) == 0) {
+		session_admitted(s);
 	}
 }
 

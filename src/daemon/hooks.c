@@ -14,6 +14,8 @@
 #include "daemon/lane.h"
 #include "daemon/peer.h"
 #include "daemon/policy.h"
+#include "daemon/preempt.h"
+#include "daemon/steer.h"
 
 #define TICK_NS 1000000u
 #define IDLE_USEC 10000u
@@ -52,11 +54,12 @@ static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
 }
 
 /* A lane that cannot be had is not an error: policies say what they would like. */
-static void take_verdict(struct session *s, const struct ctx_admit *ctx)
+static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_t version)
 {
 	s->class_id = ctx->class_id;
 	s->weight = ctx->weight;
 	s->slice_us = ctx->slice_us;
+	s->slice_version = version;
 	if (s->lanes & 1u << ctx->lane) {
 		s->lane = ctx->lane;
 	}
@@ -103,7 +106,7 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 			      ctx.priority);
 		return GBPF_ADMIT;
 	}
-	take_verdict(s, &ctx);
+	take_verdict(s, &ctx, l->version);
 	return (int)verdict;
 }
 
@@ -196,7 +199,7 @@ static bool wanted(struct daemon *d)
 	bool any = false;
 
 	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
-		any |= live_has(l, HOOK_tick);
+		any |= live_has(l, HOOK_tick) || live_has(l, HOOK_preempt);
 	}
 	if (!any || policy_off(d)) {
 		return false;
@@ -219,15 +222,17 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 	(void)usec;
 	if (!wanted(d)) {
 		t->on = false;
+		steer_release(d);
 		return 0;
 	}
-	if (anybody_active(d, now)) {
+	if (steer_tick(d, now) || anybody_active(d, now)) {
 		for (struct live *l = policy_next_active(d, NULL); l;
 		     l = policy_next_active(d, l)) {
 			if (live_has(l, HOOK_tick) && !l->copying) {
 				tick(d, l, now);
 			}
 		}
+		preempt_tick(d, now);
 		t->due_usec += TICK_NS / 1000;
 	} else {
 		t->due_usec += IDLE_USEC;

@@ -21,6 +21,7 @@ static const char *state_name(const struct session *s)
 		return "new";
 	case SESSION_QUEUED:
 		return "queued";
+	case SESSION_LANE:
 	case SESSION_WELCOMED:
 		return "starting";
 	case SESSION_READY:

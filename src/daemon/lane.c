@@ -3,10 +3,12 @@
  * end its neighbours, and MPS serves one user. */
 #include "daemon/lane.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/consts.h"
+#include "daemon/mps.h"
 
 _Static_assert(LANE_ALL == (1u << GBPF_LANE_PROCESS | 1u << GBPF_LANE_SHARED), "all lanes");
 
@@ -17,12 +19,21 @@ void lane_pipe(const struct daemon *d, char *out, size_t cap)
 	}
 }
 
-static bool shared_can_be_had(const struct session *s)
+static bool is_soft(const struct daemon *d)
+{
+	return strcmp(d->devices.kind, "soft") == 0;
+}
+
+/* The soft GPU needs nobody to serve the lane: who names the same folder shares it. */
+const char *lane_why(const struct daemon *d)
 {
 	char pipe[WIRE_TEXT];
 
-	lane_pipe(s->d, pipe, sizeof(pipe));
-	return pipe[0] && s->peer.uid == s->d->uid && strcmp(s->d->devices.kind, "soft") == 0;
+	lane_pipe(d, pipe, sizeof(pipe));
+	if (!pipe[0]) {
+		return "the path of the runtime directory is too long";
+	}
+	return is_soft(d) ? NULL : mps_why(d);
 }
 
 void lane_ask(struct session *s, uint32_t lane, uint32_t lanes)
@@ -33,11 +44,98 @@ void lane_ask(struct session *s, uint32_t lane, uint32_t lanes)
 		return;
 	}
 	s->lanes = lanes ? lanes : LANE_ALL;
-	if (!shared_can_be_had(s)) {
+	if (s->peer.uid != s->d->uid || lane_why(s->d)) {
 		s->lanes &= ~(1u << GBPF_LANE_SHARED);
 	}
 	s->lanes = s->lanes ? s->lanes : 1u << GBPF_LANE_PROCESS;
 	if (!(s->lanes & 1u << s->lane)) {
 		s->lane = s->lanes & 1u << GBPF_LANE_PROCESS ? GBPF_LANE_PROCESS : GBPF_LANE_SHARED;
+	}
+}
+
+static void fall_back(struct session *s)
+{
+	const char *why = lane_why(s->d);
+
+	session_event(s, "lane", "%s starts in the process lane: the shared one cannot be had: %s",
+		      s->name, why ? why : "it could not be made");
+	s->lane = GBPF_LANE_PROCESS;
+	s->lanes = 1u << GBPF_LANE_PROCESS;
+	s->sm_percent = 100;
+	s->priority = 0;
+}
+
+int lane_make(struct session *s)
+{
+	int err;
+
+	if (!s->early || s->lane != GBPF_LANE_SHARED || is_soft(s->d)) {
+		return 0;
+	}
+	s->state = SESSION_LANE;
+	err = mps_want(s->d);
+	if (err == -EINPROGRESS) {
+		return err;
+	}
+	if (err) {
+		fall_back(s);
+	}
+	return 0;
+}
+
+void lane_ready(struct daemon *d, bool made)
+{
+	session_each(d, s)
+	{
+		if (s->state == SESSION_LANE && !s->dying) {
+			if (!made) {
+				fall_back(s);
+			}
+			session_admitted(s);
+		}
+	}
+}
+
+static bool is_in(const struct session *s)
+{
+	return s->tenant >= 0 && !s->dying && s->lane == GBPF_LANE_SHARED &&
+	       s->state != SESSION_QUEUED && s->state != SESSION_NEW;
+}
+
+unsigned lane_tenants(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	session_each(d, s)
+	{
+		n += is_in(s);
+	}
+	return n;
+}
+
+void lane_broken(struct daemon *d)
+{
+	session_each(d, s)
+	{
+		if (is_in(s)) {
+			session_event(s, "lane",
+				      "%s (pid %d) was in the shared lane when its MPS control "
+				      "daemon ended",
+				      s->name, (int)s->peer.pid);
+		}
+	}
+}
+
+void lane_neighbours(const struct session *s, char *out, size_t cap)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	session_each(s->d, t)
+	{
+		if (t != s && is_in(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
+			n += (size_t)snprintf(out + n, cap - n, "%s%s (pid %d)", n ? ", " : "",
+					      t->name, (int)t->peer.pid);
+		}
 	}
 }

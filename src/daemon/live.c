@@ -18,29 +18,6 @@ struct gone {
 	size_t bytes;
 };
 
-static void *tenant_region(void *ctx, uint32_t tenant)
-{
-	struct live *l = ctx;
-
-	return tenant < SCHED_MAX_TENANTS ? l->region[tenant].map : NULL;
-}
-
-static int tenant_class(void *ctx, uint32_t tenant)
-{
-	struct live *l = ctx;
-	const struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
-
-	return s ? (int)s->class_id : -ENOENT;
-}
-
-static int tenant_weight(void *ctx, uint32_t tenant)
-{
-	struct live *l = ctx;
-	const struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
-
-	return s ? (int)s->weight : -ENOENT;
-}
-
 static int open_global(struct live *l)
 {
 	size_t bytes = l->built->region_bytes[EBPF_REGION_GLOBAL];
@@ -72,11 +49,7 @@ static int open_instance(struct live *l)
 		ebpf_built_init_region(l->built, EBPF_REGION_DAEMON,
 				       l->run.region[EBPF_REGION_DAEMON]);
 	}
-	l->ops = (struct ebpf_tenant_ops){ .region = tenant_region,
-					   .class_id = tenant_class,
-					   .weight = tenant_weight,
-					   .ctx = l };
-	l->run.env.tenants = &l->ops;
+	live_tenant_ops(l);
 	return l->global_fd >= 0 ? shm_seal_future_write(l->global_fd) : 0;
 }
 

@@ -54,6 +54,8 @@ void live_adopt_tenant(struct live *l, uint32_t tenant, int *fd);
 void live_forget_tenant(struct live *l, uint32_t tenant);
 /* The worker is done. */
 void live_copied(struct live *l);
+/* tenants.c: what its programs can ask of tenants and do to them. */
+void live_tenant_ops(struct live *l);
 /* What gbpfd's programs wrote to epoch maps becomes visible. */
 void live_publish(struct live *l);
 /* Runs exit if the version was active. */

@@ -18,10 +18,13 @@
 #include "base/log.h"
 #include "daemon/control.h"
 #include "daemon/hooks.h"
+#include "daemon/lane.h"
+#include "daemon/mps.h"
 #include "daemon/options.h"
 #include "daemon/policy.h"
 #include "daemon/runtime.h"
 #include "daemon/session.h"
+#include "daemon/steer.h"
 #include "daemon/watch.h"
 
 #define PROC_NVIDIA "/proc/driver/nvidia/gpus"
@@ -100,6 +103,12 @@ static int open_store(struct daemon *d)
 	}
 	if (!err) {
 		err = ticker_open(d);
+	}
+	if (!err) {
+		err = mps_open(d);
+	}
+	if (!err) {
+		err = steers_open(d);
 	}
 	return err ? runtime_fail(d, err, "cannot use the state directory %s: %s", d->opt.state,
 				  strerror(-err))
@@ -184,6 +193,8 @@ static int open_all(struct daemon *d)
 
 static void close_all(struct daemon *d)
 {
+	bool tenants_left;
+
 	d->ending = true;
 	if (d->directory.map) {
 		store_seqcst(&daemon_directory(d)->generation, 0u);
@@ -194,7 +205,10 @@ static void close_all(struct daemon *d)
 	}
 	worker_stop(&d->worker);
 	control_close(d);
+	tenants_left = lane_tenants(d) > 0;
+	steers_close(d);
 	sessions_close(d);
+	mps_close(d, tenants_left);
 	ticker_close(d);
 	watches_close(d);
 	policies_close(d);

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/point.h"
+#include "daemon/lane.h"
 
 #define FIRST_LOOK_USEC 20000u
 #define LAST_LOOK_USEC 200000u
@@ -35,6 +36,7 @@ struct obituary {
 	bool dead;
 	unsigned looks;
 	char name[WIRE_NAME];
+	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
 };
 
 /* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command,
@@ -108,6 +110,12 @@ static void record(const struct obituary *o, const int *status)
 	} else {
 		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name, o->pid);
 	}
+	/* Whoever wonders why his program fails at that moment finds it here. */
+	if (o->dead && o->neighbours[0] && status && *status) {
+		history_add(h, "lane", o->tenant, o->pid,
+			    "%s (pid %d) failed in the shared lane beside %s", o->name, o->pid,
+			    o->neighbours);
+	}
 }
 
 static bool look(struct obituary *o, bool last)
@@ -161,6 +169,7 @@ void obituary_write(struct session *s)
 	uint64_t now;
 
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
+	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
 	o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		record(&now_at_once, NULL);

@@ -17,35 +17,36 @@
 #define READ_MAX 16384u
 #define NICE_FIELD 19
 
-/* The number in a field of stat; those up to 2 lie in front of the last parenthesis. */
-static int stat_field(const char *text, int field, int32_t *ret)
+/* Fields up to 2 lie in front of the last parenthesis. */
+int peer_stat_field(pid_t pid, int field, long long *ret)
 {
-	const char *p = strrchr(text, ')');
-
-	for (int i = 2; p && i < field; i++) {
-		p = strchr(p, ' ');
-		p = p ? p + 1 : NULL;
-	}
-	if (!p) {
-		return -1;
-	}
-	*ret = (int32_t)strtol(p, NULL, 10);
-	return 0;
-}
-
-static void read_nice(pid_t pid, struct peer_share *s)
-{
+	const char *p = NULL;
 	char path[64];
-	int32_t nice;
 	struct buf b;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	buf_init(&b);
-	if (buf_read_file(&b, path, READ_MAX) == 0 &&
-	    stat_field(buf_text(&b), NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
-		s->nice = nice;
+	if (buf_read_file(&b, path, READ_MAX) == 0) {
+		p = strrchr(buf_text(&b), ')');
+	}
+	for (int i = 2; p && i < field; i++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	if (p) {
+		*ret = strtoll(p, NULL, 10);
 	}
 	buf_finish(&b);
+	return p ? 0 : -1;
+}
+
+static void read_nice(pid_t pid, struct peer_share *s)
+{
+	long long nice;
+
+	if (peer_stat_field(pid, NICE_FIELD, &nice) == 0 && nice >= -20 && nice <= 19) {
+		s->nice = (int32_t)nice;
+	}
 }
 
 /* Line "0::/path" of cgroup v2. */

@@ -17,4 +17,7 @@ struct peer_share {
  * the control groups cannot be read, the defaults. */
 struct peer_share peer_share_of(pid_t pid, int pidfd);
 
+/* A number of /proc/<pid>/stat by its field (proc(5)), behind the second. 0 or -1. */
+int peer_stat_field(pid_t pid, int field, long long *ret);
+
 #endif

@@ -7,6 +7,7 @@
 #include "daemon/failures.h"
 #include "daemon/maps_watch.h"
 #include "base/point.h"
+#include "daemon/steer.h"
 
 struct live *policy_live_find(struct daemon *d, uint64_t version)
 {
@@ -93,6 +94,7 @@ void policy_drop_unused(struct daemon *d, uint32_t reason)
 		*link = l->next;
 		if (l->activated) {
 			live_end(l, reason);
+			steer_version_ended(d, l->version);
 			keep_counters(d, l, reason);
 		}
 		maps_watch_version_gone(d, l, "the version is no longer active");

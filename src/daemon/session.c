@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/policy.h"
+#include "daemon/steer.h"
 
 #define HELLO_USEC 30000000u
 #define STALL_USEC 10000000u
@@ -213,6 +214,12 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 	case WIRE_DEVICES:
 		if (s->early && !s->has_devices && s->state == SESSION_WELCOMED) {
 			session_devices(s, &m->devices);
+			return;
+		}
+		break;
+	case WIRE_CONTROL:
+		if (s->state == SESSION_READY) {
+			steer_take(s, &m->control, nfds ? fds[0] : -1);
 			return;
 		}
 		break;

@@ -11,6 +11,7 @@
 enum session_state {
 	SESSION_NEW,	  /* connected, no hello yet */
 	SESSION_QUEUED,	  /* admit said wait */
+	SESSION_LANE,	  /* admitted; what serves its lane is being started */
 	SESSION_WELCOMED, /* has its pages, has not said that it mapped them */
 	SESSION_READY,
 };
@@ -43,6 +44,7 @@ struct session {
 	/* What admit decided, of what the process can take. */
 	uint32_t lane, lanes, slice_us, sm_percent;
 	int32_t priority;
+	uint64_t slice_version; /* of the policy whose admit said slice_us */
 	uint64_t connected_ns;
 	bool reattached, told_queued;
 	bool tallied;	      /* what its page counted has been added to the version's */
@@ -52,6 +54,14 @@ struct session {
 	uint64_t lc_seen;			 /* slots whose boards it was sent */
 	struct flag_page *flag[WIRE_GPUS];	 /* owned: its flag pages, by its ordinal */
 	struct flag_page *flag_seen[WIRE_FLAGS]; /* those that it was sent, by number */
+	struct steer *steer; /* owned; NULL: nothing can be, or is to be, done to it */
+	uint32_t capable;    /* bits of enum gpu_control, as it says */
+	/* Its requests as gbpfd sees them. */
+	uint64_t request_since[SCHED_MAX_GPUS], request_key[SCHED_MAX_GPUS];
+	/* preempt.c: what was done last for somebody's request */
+	int tried_for;
+	uint32_t tried;
+	uint64_t tried_since, preempt_told_ns;
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
 	bool offered;	   /* the version of the swap under way */
@@ -96,7 +106,8 @@ void session_set(struct session *s, uint32_t class_id, uint32_t weight);
 void session_hello(struct session *s, const struct wire_hello *h, int *fds, unsigned nfds);
 void session_devices(struct session *s, const struct wire_devices *m);
 void session_mapped(struct session *s);
-void session_readmit(struct daemon *d); /* asks again for those that are queued */
+void session_admitted(struct session *s); /* its lane is there: it is welcomed */
+void session_readmit(struct daemon *d);	  /* asks again for those that are queued */
 
 /* lc.c: boards of latency tenants */
 void lc_publish(struct session *s);

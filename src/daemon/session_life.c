@@ -15,6 +15,7 @@
 #include "base/point.h"
 #include "daemon/failures.h"
 #include "daemon/policy.h"
+#include "daemon/steer.h"
 #include "daemon/watch.h"
 
 #define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
@@ -81,6 +82,7 @@ static void destroy(struct session *s)
 		d->tenant[s->tenant] = NULL;
 		flags_forget(s);
 		lc_withdraw(s);
+		steer_forget(s);
 		failures_keep(s);
 		policy_forget_tenant(d, (uint32_t)s->tenant);
 		POINT("daemon.death.forgotten");

@@ -32,8 +32,6 @@
 #define BROKEN_MOST 8u
 #define MAX_WEIGHT 10000
 
-#pragma weak sched_set_lane
-
 static const char *text_of(const char *name, const char *otherwise)
 {
 	const char *v = getenv(name);
@@ -354,9 +352,7 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 		POINT("shim.reattach.entered");
 	}
 	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
-	if (sched_set_lane) {
-		sched_set_lane(s->sched, s->lane);
-	}
+	sched_set_lane(s->sched, s->lane);
 	return 0;
 }
 

@@ -8,13 +8,8 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "gpu/lease.h"
 #include "shim/device.h"
-
-/* gpu/lease.c */
-int gpu_lease_add(struct gpu_device *d, uint32_t number, int fd, uint32_t gpu, uint32_t slot);
-void gpu_lease_remove(struct gpu_device *d, uint32_t number);
-#pragma weak gpu_lease_add
-#pragma weak gpu_lease_remove
 
 void (*session_slots_changed)(uint32_t slots);
 
@@ -80,8 +75,7 @@ void session_flag_add(struct session *s, const struct wire_flag *m, int fd)
 {
 	int gpu = ordinal_of(s, m->gpu);
 
-	if (gpu >= 0 && m->slot < SCHED_MAX_LC && gpu_lease_add) {
-		session_flag_remove(s, m->number);
+	if (gpu >= 0 && m->slot < SCHED_MAX_LC) {
 		(void)gpu_lease_add(device_gpu(), m->number, fd, (uint32_t)gpu, m->slot);
 	}
 }
@@ -89,9 +83,7 @@ void session_flag_add(struct session *s, const struct wire_flag *m, int fd)
 void session_flag_remove(struct session *s, uint32_t number)
 {
 	(void)s;
-	if (gpu_lease_remove) {
-		gpu_lease_remove(device_gpu(), number);
-	}
+	gpu_lease_remove(device_gpu(), number);
 }
 
 void session_flags_lose(struct session *s)
