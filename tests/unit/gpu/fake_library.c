@@ -1,0 +1,17 @@
+/* Imports ioctl as a driver library does. */
+#include <sys/ioctl.h>
+
+__attribute__((visibility("default"))) int library_ioctl(int fd, unsigned long request, void *arg);
+__attribute__((visibility("default"))) void *library_pointer(void);
+
+int library_ioctl(int fd, unsigned long request, void *arg)
+{
+	return ioctl(fd, request, arg);
+}
+
+#ifndef LATE /* whose address nobody takes is bound at the first call */
+void *library_pointer(void)
+{
+	return (void *)ioctl;
+}
+#endif

@@ -1,0 +1,9 @@
+/* Imports something else. */
+#include <unistd.h>
+
+__attribute__((visibility("default"))) int library_pid(void);
+
+int library_pid(void)
+{
+	return getpid();
+}
