@@ -165,6 +165,17 @@ int gbpf_off(struct gbpf *g, int off,
 	     char **ret_json); /* 1: shims pass everything through; 0: back to work */
 int gbpf_shutdown(struct gbpf *g);
 
+/* ---- hints ---- */
+
+/* Says that the next request of this process, one of class latency under gbpf run, comes in in_us
+ * microseconds (at most 10 s; 0: now) and should have ended deadline_us microseconds after that
+ * (0: not known; at most an hour). The work of others makes way a little before; hints that are
+ * wrong cost only their giver, whose hints are ignored for a second after three in a row. device:
+ * CUDA device ordinal, or -1: that of the calling thread's context. Needs no handle, talks to no
+ * one, and may be called from any thread, also where there is no gBPF. 0; -ENOENT: no gBPF in this
+ * process; -EPERM: it is not of class latency; -EAGAIN: hints are ignored for now; -EINVAL. */
+int gbpf_hint(uint64_t in_us, uint64_t deadline_us, int device);
+
 /* ---- events ---- */
 
 /* One event as a JSON object (borrowed). Anything but 0 ends the walk and is returned by

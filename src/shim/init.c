@@ -11,6 +11,7 @@
 #include "cuabi/api.h"
 #include "sched/ctx.h"
 #include "shim/agent.h"
+#include "shim/hint.h"
 #include "shim/lane.h"
 #include "shim/queue.h"
 
@@ -65,6 +66,7 @@ static int attach(void)
 	thread_setup();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atexit(on_exit_process);
+	hint_setup(session.sched);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
 	session_settle(&session, SETTLE_NS);

@@ -1,0 +1,99 @@
+/* Hints: the one name that the shim exports beside libcuda's, for gbpf_hint() of libgbpf, and what
+ * the environment says for programs that call nothing. docs/SCHEDULING.md, Announcements. */
+#include "shim/hint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "shim/shim.h"
+
+#define MOST_US 10000000u /* ahead */
+#define MOST_DEADLINE_US 3600000000u
+#define LEAST_PERIOD_US 2000u
+#define MOST_PERIOD_US 10000000u
+#define MOST_LEAD_US 10000u
+
+/* The device of the calling thread's context; 0 when it has none. */
+static uint32_t current_device(void)
+{
+	CUdevice device = 0;
+
+	return shim_real.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 ? (uint32_t)device
+										: 0;
+}
+
+EXPORT int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device)
+{
+	uint64_t at;
+
+	if (in_us > MOST_US || deadline_us > MOST_DEADLINE_US || device < -1 ||
+	    device >= (int)SCHED_MAX_GPUS) {
+		return -EINVAL;
+	}
+	if (!shim_attached()) {
+		return -ENOENT;
+	}
+	at = clock_now_ns() + in_us * 1000;
+	return sched_announce(load_acquire(&shim.sched),
+			      device < 0 ? current_device() : (uint32_t)device, at,
+			      deadline_us ? at + deadline_us * 1000 : 0);
+}
+
+/* ---- the environment ---- */
+
+static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') {
+		return false;
+	}
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return !errno && !*end && *ret >= least && *ret <= most;
+}
+
+static void complain(const char *name, const char *value, const char *rule)
+{
+	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
+		value, rule);
+}
+
+static void set_rhythm(struct sched *s)
+{
+	const char *v = getenv("GBPF_HINT");
+	uint64_t us;
+
+	if (!v || !*v || strcmp(v, "off") == 0) {
+		return;
+	}
+	if (strcmp(v, "auto") == 0) {
+		sched_set_rhythm(s, SCHED_RHYTHM_LEARN, 0);
+	} else if (strncmp(v, "period:", 7) == 0 &&
+		   number(v + 7, LEAST_PERIOD_US, MOST_PERIOD_US, &us)) {
+		sched_set_rhythm(s, SCHED_RHYTHM_PERIOD, us * 1000);
+	} else {
+		complain("GBPF_HINT", v, "auto, off or period:MICROSECONDS (2000 to 10000000)");
+	}
+}
+
+static uint64_t lead_of(const char *name, uint64_t otherwise_us)
+{
+	const char *v = getenv(name);
+	uint64_t us = otherwise_us;
+
+	if (v && *v && !number(v, 0, MOST_LEAD_US, &us)) {
+		complain(name, v, "0 to 10000 microseconds");
+		us = otherwise_us;
+	}
+	return us * 1000;
+}
+
+void hint_setup(struct sched *s)
+{
+	set_rhythm(s);
+	sched_set_lead(s, lead_of("GBPF_HINT_LEAD_US", 500), lead_of("GBPF_HINT_WARM_US", 250));
+}
