@@ -81,6 +81,7 @@ void client_open(struct client *c)
 #define CLIENT_CALL(name) find(lib, #name, &cuda.name);
 	CLIENT_CALLS(CLIENT_CALL)
 #undef CLIENT_CALL
+	client_learn(c, lib);
 	CU(cuInit(0));
 	CU(cuDeviceGet(&c->device, 0));
 	CU(cuDeviceGetName(c->page->device, sizeof(c->page->device), c->device));
@@ -95,6 +96,7 @@ void client_open(struct client *c)
 	CU(cuModuleLoadData(&c->module, ptx_bench_kernels));
 	CU(cuModuleGetFunction(&c->block, c->module, "bench_block"));
 	CU(cuModuleGetFunction(&c->stamp, c->module, "bench_stamp"));
+	c->lib = lib;
 }
 
 CUstream client_stream(struct client *c)
@@ -117,6 +119,7 @@ CUstream client_stream(struct client *c)
 
 void client_ready(struct client *c)
 {
+	client_slice(c, c->lib); /* streams may have come with channels of their own */
 	store_release(&c->page->state, (uint32_t)PAGE_READY);
 	futex_wake_shared(&c->page->done, 1 << 30);
 }

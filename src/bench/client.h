@@ -24,12 +24,12 @@ struct client {
 	enum client_priority priority;
 	bool default_stream;
 	unsigned hint_us; /* announce requests so long ahead; 0: not at all */
-	bool (*hint)(uint64_t in_ns);
 	/* of the load of a model (client_model.c) */
 	const char *load;
 	double rate;
 	unsigned trace;
 
+	void *lib; /* the driver library */
 	CUdevice device;
 	CUcontext ctx;
 	CUmodule module;
@@ -81,6 +81,11 @@ CUstream client_stream(struct client *c);
 enum page_op client_next(struct client *c);
 bool client_has_next(struct client *c);
 void client_answer(struct client *c);
+
+/* client_control.c: before cuInit; with the context; before a request. */
+void client_learn(struct client *c, void *lib);
+void client_slice(struct client *c, void *lib);
+void client_announce(struct client *c);
 
 /* client_block.c: launches of the kernel and the check of what they left. */
 struct block_work {

@@ -46,6 +46,13 @@ static void requests(struct client *c, struct block_work *w)
 	       !client_has_next(c)) {
 		uint64_t gap = GAP_MIN_NS + next_random(&seed) % (GAP_MAX_NS - GAP_MIN_NS), begin;
 
+		if (c->hint_us) {
+			uint64_t ahead = MIN(gap, c->hint_us * UINT64_C(1000));
+
+			clock_sleep_ns(gap - ahead);
+			client_announce(c);
+			gap = ahead;
+		}
 		clock_sleep_ns(gap);
 		begin = clock_now_ns();
 		request(w, p->kind, c->kernels);

@@ -118,6 +118,17 @@ static int check_lane(struct lcbe *b, struct lcbe_condition *c)
 					      "MPS daemon serves everybody here");
 }
 
+/* A client says that the machine does not offer what its condition is about. */
+static bool unavailable(const struct lcbe *b, const struct lcbe_condition *c)
+{
+	bool yes = c->lc.page && c->lc.page->unavailable;
+
+	for (unsigned i = 0; i < batch_clients(b, c); i++) {
+		yes |= c->be[i].page && c->be[i].page->unavailable;
+	}
+	return yes;
+}
+
 static int start_clients(struct lcbe *b, struct lcbe_condition *c)
 {
 	int err = start_one(b, c, &c->lc, false, 0);
@@ -139,9 +150,6 @@ static int prepare(struct lcbe *b, struct lcbe_condition *c)
 {
 	struct world *w = &b->world;
 
-	if (c->def->hint && !client_can_hint) {
-		return world_fail(w, "this gBPF cannot announce requests");
-	}
 	if (c->def->lane == LANE_MPS) {
 		return world_mps(w);
 	}
@@ -151,9 +159,6 @@ static int prepare(struct lcbe *b, struct lcbe_condition *c)
 		}
 		c->daemon = world_gbpfd(w, b->set.policy);
 		return c->daemon ? 0 : -1;
-	}
-	if (c->def->brief && !client_can_slice) {
-		return world_fail(w, "this gBPF cannot set time slices");
 	}
 	return 0;
 }
@@ -313,6 +318,9 @@ static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 		err = command_batch(b, c, PAGE_PAUSE);
 	}
 	err = err ? err : check_results(b, c);
+	if (err && unavailable(b, c)) {
+		c->state = LCBE_NOT_AVAILABLE;
+	}
 	c->rounds += !err;
 	if (err || b->set.restart) {
 		stop_clients(c);

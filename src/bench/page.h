@@ -36,7 +36,8 @@ struct bench_page {
 	uint64_t epoch_ns, offset_ns; /* of a schedule */
 
 	/* of a client that is ready */
-	uint32_t sms, threads_per_sm, mps, warnings;
+	uint32_t sms, threads_per_sm, mps;
+	uint32_t unavailable; /* failed because the machine does not offer it */
 	char device[64];
 	uint32_t iterations[2]; /* calibrated: of one block of the latency kernel, of batch */
 	double block_us[2];	/* what they take */

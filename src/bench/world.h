@@ -78,11 +78,6 @@ bool world_lives(struct world *w, pid_t pid);
 /* Asks it to end, and kills its group after that time. */
 void world_end(struct world *w, pid_t pid, unsigned grace_ms);
 
-/* True when clients can set the time slice of their contexts. */
-extern const bool client_can_slice;
-/* True when clients can announce requests. */
-extern const bool client_can_hint;
-
 /* A bench-client with its page. */
 enum world_lane { LANE_OWN, LANE_MPS, LANE_GBPF, LANE_GBPF_SHARED };
 struct world_client {

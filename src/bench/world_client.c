@@ -11,9 +11,6 @@
 #include "base/shm.h"
 #include "bench/world.h"
 
-const bool client_can_slice = false;
-const bool client_can_hint = false;
-
 /* Around the client's own command: the environment, and `gbpf run`. */
 static void put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
 			 const char *name)
