@@ -57,7 +57,7 @@ static inline void gate_record(struct sched_launch *l, uint32_t kind)
 	l->kind = kind;
 	l->flags = l->threads = l->smem_bytes = 0;
 	l->may_hold = true;
-	l->block_ok = false;
+	l->block_ok = l->owns = false;
 	l->piece_blocks = l->resident = 0;
 	l->block_ns = 0;
 	l->level = 0;

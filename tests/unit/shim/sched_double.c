@@ -182,9 +182,9 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	q->last = &c->next;
 }
 
-bool sched_queue_deferred(const struct sched_queue *q)
+bool sched_queue_deferred(struct sched_queue *q)
 {
-	((struct sched_queue *)(uintptr_t)q)->looked++;
+	q->looked++;
 	return q->first != NULL;
 }
 
