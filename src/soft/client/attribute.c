@@ -117,6 +117,9 @@ static bool chosen(CUdevice_attribute what, CUdevice dev, int *ret)
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		*ret = (int)soft.hello.copy_engines;
 		return true;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		*ret = soft.shared_lane;
+		return true;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
 		*ret = (int)soft.visible[dev] + 1;
 		return true;

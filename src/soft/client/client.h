@@ -198,7 +198,8 @@ struct soft {
 	pthread_mutex_t control_lock;
 	pthread_mutex_t ring_lock;
 	struct soft_shared *shared;
-	uint32_t head; /* ring_lock */
+	uint32_t head;	  /* ring_lock */
+	bool shared_lane; /* with other processes, as MPS clients are */
 	struct soft_hello hello;
 	CUcontext contexts[SOFT_MAX_CONTEXTS];
 	int gpus; /* that the program may see */

@@ -333,6 +333,7 @@ static CUresult say_hello(void)
 				      ? NULL
 				      : shm_map(fds[0], sizeof(*soft.shared), 1);
 		soft.hello = r.hello;
+		soft.shared_lane = q.value != 0;
 		close(fds[0]);
 		if (soft.shared && soft.shared->magic == SOFT_MAGIC) {
 			soft.shared->names = CUABI_COUNT;

@@ -793,6 +793,8 @@ static void urgent_neighbour(void *arg)
 	rig_context();
 	CU(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
 	CHECK(sms == 1);
+	CU(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 0));
+	CHECK(sms == 1);
 	CU(cuMemAlloc_v2(&out, 4096));
 	CHECK(read(pair[1], &byte, 1) == 1);
 	/* The slice is a second, so in a lane of its own this would wait for that long. */
