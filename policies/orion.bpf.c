@@ -1,0 +1,172 @@
+/* orion: while a request computes, kernels that need memory bandwidth may run beside it, and the other way round; kernels of
+ * the same kind are held.
+ *
+ * Use it in the shared lane, when batch should get more than what requests leave, and requests may be slowed a little for
+ * it: two kernels that want different parts of a multiprocessor cost each other little. In the process lane nothing runs side by
+ * side, so there it just holds batch.
+ *
+ * How: each kernel's kind is learned from what launches show: time per wave of threads, shared memory, bytes moved. A kernel
+ * whose threads are gone after some microseconds streams data; one whose threads stay long, or that keeps tiles in shared
+ * memory, computes. That is a guess where Orion has profiles made ahead. What kind the latency tenants' requests are gbpfd
+ * publishes each millisecond. Beside an open request a batch kernel goes when it is of the other kind, small enough to leave
+ * multiprocessors free, and short against the request; what it has on the GPU then is bounded.
+ *
+ * After: Strati and others, Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications, EuroSys 2024. Nobody
+ * starves: after the hold limit (100 ms) gBPF lets everybody have a minimum share. */
+#include <gbpf/gbpf.bpf.h>
+
+GBPF_LICENSE("Apache-2.0");
+
+const volatile u64 resident_threads = 270336;	/* of the GPU: 132 multiprocessors of 2048 */
+const volatile u64 stream_wave_ns = 12000;	/* a wave of threads that is gone sooner streams data */
+const volatile u32 tile_bytes = 16384;		/* so much shared memory a block: it computes */
+const volatile u32 room_percent = 50;		/* of the GPU's threads: larger grids are not put beside a request */
+const volatile u32 beside_percent = 3;		/* of a request's time may be on the GPU beside it */
+const volatile u64 inflight_limit_ns = 1000000; /* while no request is open */
+const volatile u32 unknown_limit = 2;		/* the same, in launches, while durations are not known */
+const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) nothing goes beside a request */
+
+enum { HELD_FOR_REQUEST, HELD_FOR_DRAIN, BESIDE };
+enum kind { UNKNOWN, COMPUTES, STREAMS };
+
+/* What a tenant's own kernels are like: time spent in each kind, fading. */
+struct account {
+	u64 computing_ns, streaming_ns;
+};
+
+struct {
+	__uint(type, GBPF_MAP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, GBPF_F_TENANT);
+	__type(key, u32);
+	__type(value, struct account);
+} accounts SEC(".maps");
+
+/* Published by tick. */
+enum kind request_kind; /* of the requests that are open; UNKNOWN: several kinds */
+u64 beside_ns;		/* what may be on the GPU beside them */
+u64 ticked_ns;
+
+SEC("gbpf/admit")
+int GBPF_PROG(orion_admit, admit)
+{
+	if (ctx->lanes & 1 << GBPF_LANE_SHARED && ctx->class_id != GBPF_CLASS_NORMAL) {
+		ctx->lane = GBPF_LANE_SHARED;
+		ctx->priority = ctx->class_id == GBPF_CLASS_BATCH;
+	}
+	return GBPF_ADMIT;
+}
+
+static __always_inline enum kind kind_of(const struct gbpf_submit_ctx *ctx)
+{
+	u64 threads = ctx->blocks * ctx->threads, waves;
+
+	if (ctx->kind == GBPF_KIND_COPY || ctx->kind == GBPF_KIND_MEMSET) {
+		return STREAMS;
+	}
+	if (ctx->kind != GBPF_KIND_KERNEL || !ctx->est_ns) {
+		return UNKNOWN;
+	}
+	waves = (threads + resident_threads - 1) / resident_threads;
+	if (ctx->smem_bytes >= tile_bytes || ctx->est_ns >= (waves ? waves : 1) * stream_wave_ns) {
+		return COMPUTES;
+	}
+	return STREAMS;
+}
+
+static __always_inline void count(struct account *a, enum kind kind, u64 ns)
+{
+	if (a->computing_ns + a->streaming_ns > 1000000000) {
+		a->computing_ns /= 2;
+		a->streaming_ns /= 2;
+	}
+	a->computing_ns += kind == COMPUTES ? ns : 0;
+	a->streaming_ns += kind == STREAMS ? ns : 0;
+}
+
+/* May it run while requests are open? */
+static __always_inline int goes_beside(const struct gbpf_submit_ctx *ctx, enum kind kind)
+{
+	return ctx->lane == GBPF_LANE_SHARED && ctx->now_ns < ticked_ns + stale_ns && kind != UNKNOWN &&
+	       request_kind != UNKNOWN && kind != request_kind &&
+	       ctx->blocks * ctx->threads <= resident_threads * room_percent / 100 &&
+	       ctx->inflight_ns + ctx->est_ns <= beside_ns;
+}
+
+SEC("gbpf/submit")
+int GBPF_PROG(orion_submit, submit)
+{
+	enum kind kind = kind_of(ctx);
+	struct account *a;
+	u32 key = 0;
+
+	a = bpf_map_lookup_elem(&accounts, &key);
+	if (a && !ctx->asked) {
+		count(a, kind, ctx->est_ns);
+	}
+	if (ctx->class_id == GBPF_CLASS_LATENCY || ctx->kind >= GBPF_KIND_HOST) {
+		return GBPF_GO;
+	}
+	if (ctx->lc_open) {
+		if (goes_beside(ctx, kind)) {
+			gbpf_note(BESIDE, 1);
+			return GBPF_GO; /* not at block level: leases would stop it */
+		}
+		if (!ctx->asked) {
+			gbpf_note(HELD_FOR_REQUEST, 1);
+		}
+		ctx->hold_ns = 5000000;
+		return GBPF_HOLD;
+	}
+	if (ctx->block_ok) {
+		ctx->level = GBPF_LEVEL_BLOCK;
+		return GBPF_GO;
+	}
+	if (ctx->inflight &&
+	    (ctx->est_ns ? ctx->inflight_ns + ctx->est_ns > inflight_limit_ns : ctx->inflight >= unknown_limit)) {
+		if (!ctx->asked) {
+			gbpf_note(HELD_FOR_DRAIN, 1);
+		}
+		return GBPF_HOLD;
+	}
+	return GBPF_GO;
+}
+
+/* Three quarters of its time in one kind: that is what it is. */
+static __always_inline enum kind kind_of_tenant(const struct account *a)
+{
+	u64 all = a->computing_ns + a->streaming_ns;
+
+	if (all < 100000) {
+		return UNKNOWN;
+	}
+	return a->computing_ns * 4 >= all * 3 ? COMPUTES : a->streaming_ns * 4 >= all * 3 ? STREAMS : UNKNOWN;
+}
+
+SEC("gbpf/tick")
+int GBPF_PROG(orion_tick, tick)
+{
+	u32 key = 0, t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, mixed = 0;
+	enum kind all = UNKNOWN;
+	u64 shortest = ~0ull;
+
+	bpf_for (t, 0, n) {
+		struct account *a = gbpf_tenant_lookup(&accounts, t, &key);
+		u64 requests, mean;
+		enum kind kind;
+
+		if (!a || gbpf_tenant_class(t) != GBPF_CLASS_LATENCY) {
+			continue;
+		}
+		requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS);
+		mean = requests ? gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS) / requests : 0;
+		shortest = mean < shortest ? mean : shortest;
+		kind = kind_of_tenant(a);
+		mixed |= kind == UNKNOWN || (all != UNKNOWN && kind != all);
+		all = kind;
+	}
+	request_kind = mixed ? UNKNOWN : all;
+	beside_ns = shortest == ~0ull ? 0 : shortest * beside_percent / 100;
+	ticked_ns = ctx->now_ns;
+	return 0;
+}
