@@ -253,11 +253,11 @@ static void victim(enum victim how)
 	gpu_lease_unmap(&p);
 	fd_close(t.page);
 	fd_close(t.control);
-	after = died < 0 ? until_free(back, UINT64_C(3000000000)) : 0;
-	say("killed, %-14.21s memory (%llu MiB) back after %.0f ms (-1: not in 1500), after "
-	    "letting "
-	    "go %.0f ms",
-	    names[how], (unsigned long long)(shared->allocated_bytes >> 20), died, after);
+	start = clock_now_ns();
+	after = died < 0 ? until_free(start, back, UINT64_C(3000000000)) : 0;
+	say("killed, %-21s reaped in %.0f ms, %llu MiB back after %.0f ms (-1: not in 1500), after "
+	    "letting go %.0f ms",
+	    names[how], reaped, (unsigned long long)(shared->allocated_bytes >> 20), died, after);
 	close(sock);
 }
 
