@@ -81,6 +81,7 @@ static void *agent(void *arg)
 		uint64_t ns = sched_agent_step(s->sched), keep = device_keep(clock_now_ns());
 
 		ns = MIN(ns, keep);
+		ns = MIN(ns, session_control_keep(s));
 		sleep_for(s, ns, &r);
 		try_again(s, &r);
 	}

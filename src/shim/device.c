@@ -7,6 +7,7 @@
 #include "gpu/chain.h"
 #include "shim/block.h"
 #include "shim/capture.h"
+#include "shim/session.h"
 #include "shim/shim.h"
 
 static struct gpu_device *device; /* made before any queue; lives as long as the process */
@@ -78,6 +79,12 @@ static uint64_t chain_step(void *dev, void *queue, bool may_run, bool force)
 	return ns;
 }
 
+static int slice(void *dev, uint32_t gpu, uint32_t slice_us)
+{
+	(void)dev;
+	return session_control_slice(gpu, slice_us);
+}
+
 static const struct sched_device_ops ops = {
 	.mark = mark,
 	.mark_done = mark_done,
@@ -86,6 +93,7 @@ static const struct sched_device_ops ops = {
 	.queue_idle = queue_idle,
 	.lease = gpu_lease,
 	.warm = gpu_warm,
+	.slice = slice,
 	.chain_busy = chain_busy,
 	.chain_step = chain_step,
 	.chain_look = gpu_chain_look,
@@ -110,6 +118,7 @@ void device_context_seen(uint32_t gpu, CUcontext ctx)
 	if (device) {
 		gpu_lease_context(device, gpu, ctx);
 	}
+	session_control_context(gpu, ctx);
 }
 
 uint64_t device_keep(uint64_t now)
@@ -122,4 +131,5 @@ void device_context_gone(CUcontext ctx)
 	if (device) {
 		gpu_context_gone(device, ctx);
 	}
+	session_control_gone(ctx);
 }

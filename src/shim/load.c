@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "cuabi/names.h"
+#include "gpu/control.h"
 #include "shim/ldcache.h"
 #include "shim/shim.h"
 
@@ -165,11 +166,16 @@ void *shim_resolve(unsigned index)
 	}
 	if (!load_acquire(&loaded)) {
 		int saved = errno;
+		void *real;
 
 		pthread_mutex_lock(&load_mutex);
 		if (!load_relaxed(&loaded)) {
 			loading = 1;
-			fill(open_real());
+			real = open_real();
+			if (real) { /* the soft GPU's has nothing to learn from */
+				(void)gpu_learn_install(real);
+			}
+			fill(real);
 			loading = 0;
 			store_release(&loaded, 1);
 		}

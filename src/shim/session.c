@@ -378,6 +378,7 @@ static int finish(struct session *s, int sock, const struct wire_welcome *w, int
 	session_set_sock(s, sock);
 	session_sweep(s);
 	session_flags_offer(s);
+	session_control_offer(s);
 	return 0;
 }
 

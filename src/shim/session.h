@@ -3,6 +3,7 @@
 #ifndef GBPF_SHIM_SESSION_H
 #define GBPF_SHIM_SESSION_H
 
+#include "cuabi/types.h"
 #include "lib/wire.h"
 #include "sched/sched.h"
 
@@ -57,8 +58,17 @@ int session_receive(struct session *s);
 void session_lose(struct session *s);
 /* For the child after a fork: closes the copies of the descriptors. */
 void session_abandon(struct session *s);
+/* Learns what commands this process's work, and tells gbpfd, when contexts have come or gone.
+ * Nanoseconds until it wants to be called again. The agent. */
+uint64_t session_control_keep(struct session *s);
+/* As sched_device_ops.slice. The agent. */
+int session_control_slice(uint32_t gpu, uint32_t slice_us);
 
 /* ---- any thread ---- */
+
+/* A context on that GPU (device ordinal); one that is about to end. */
+void session_control_context(uint32_t gpu, CUcontext ctx);
+void session_control_gone(CUcontext ctx);
 
 /* A flag page that kernels of this process read on that GPU (device ordinal): for gbpfd, which
  * gives it to latency tenants. fd is borrowed; -1: the page is taken back, which must be said

@@ -49,6 +49,16 @@ int session_offer_flag(uint32_t gpu, int fd)
 	return err == -ENOTCONN ? 0 : err;
 }
 
+bool session_has_flag(uint32_t gpu)
+{
+	bool set;
+
+	pthread_mutex_lock(&mutex);
+	set = own[gpu].set;
+	pthread_mutex_unlock(&mutex);
+	return set;
+}
+
 void session_flags_offer(struct session *s)
 {
 	pthread_mutex_lock(&mutex);

@@ -26,4 +26,11 @@ void session_flags_offer(struct session *s); /* to a new gbpfd: our own pages */
 void session_count_slots(struct session *s); /* a board came or went */
 void session_flags_abandon(void);	     /* child of a fork */
 
+bool session_has_flag(uint32_t gpu); /* session_offer_flag was called for it */
+
+/* session_control.c, on the session's thread */
+void session_control_offer(struct session *s); /* to a new gbpfd */
+void session_control_lose(void);
+void session_control_abandon(void);
+
 #endif

@@ -217,6 +217,7 @@ void session_lose(struct session *s)
 {
 	session_set_sock(s, -1);
 	POINT("shim.lose.closed");
+	session_control_lose();
 	session_flags_lose(s);
 	for (uint32_t i = 0; i < SCHED_MAX_LC; i++) {
 		remove_board(s, i);
@@ -237,6 +238,7 @@ void session_abandon(struct session *s)
 	session_close_fds(s->early.fds, s->early.nfds);
 	s->early.nfds = 0;
 	session_flags_abandon();
+	session_control_abandon();
 	s->wake = fd_close(s->wake);
 	s->board_fd = fd_close(s->board_fd);
 	s->stats_fd = fd_close(s->stats_fd);
