@@ -49,6 +49,7 @@ struct mode {
 	uint64_t route[2];
 };
 #define MODE_COMPUTE 1u
+#define LEVEL_MEDIUM 1u
 
 struct switches {
 	uint32_t group, flags, saves, restores, idle, block, instruction, graphics;
@@ -236,6 +237,7 @@ static int same_slice(const struct gpu_handles *h, int fd, uint32_t i, uint64_t 
 	return err ? err : rm_control(fd, h->client, h->group[i], GROUP_SLICE_SET, &us, sizeof(us));
 }
 
+/* 580 does not tell the level; then what a group begins with is taken for it. */
 static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value,
 			   uint64_t *ret)
 {
@@ -244,9 +246,11 @@ static int same_interleave(const struct gpu_handles *h, int fd, uint32_t i, uint
 		rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_GET, &level, sizeof(level));
 
 	(void)value, (void)ret;
-	return err ? err
-		   : rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level,
-				sizeof(level));
+	if (err && err != -ENOTSUP) {
+		return err;
+	}
+	level = err ? LEVEL_MEDIUM : level;
+	return rm_control(fd, h->client, h->group[i], GROUP_INTERLEAVE_SET, &level, sizeof(level));
 }
 
 /* Says that neither mode is meant: what is refused as a call is refused, what is refused as an

@@ -140,6 +140,7 @@ static uint32_t add(uint32_t root, uint32_t parent, uint32_t *object, uint32_t c
 						 .class_id = class_id,
 						 .gpu = gpu,
 						 .slice_us = 2048,
+						 .level = 1,
 						 .on = 1,
 						 .saves = 7,
 						 .control = control,
@@ -253,9 +254,6 @@ static uint32_t on_group(struct fake_object *o, uint32_t command, uint8_t *p, ui
 	case 0xa06c0107:
 		memcpy(&o->level, p, 4);
 		return bytes == 4 ? 0 : 0x1f;
-	case 0xa06c0108:
-		memcpy(p, &o->level, 4);
-		return 0;
 	default:
 		return 0x56;
 	}
