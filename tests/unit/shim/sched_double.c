@@ -262,6 +262,23 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 {
 }
 
+void sched_set_lane(struct sched *s, uint32_t lane)
+{
+}
+
+int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns)
+{
+	return 0;
+}
+
+void sched_set_rhythm(struct sched *s, enum sched_rhythm how, uint64_t period_ns)
+{
+}
+
+void sched_set_lead(struct sched *s, uint64_t lease_ns, uint64_t warm_ns)
+{
+}
+
 void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_share_ppm)
 {
 }
