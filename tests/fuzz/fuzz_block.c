@@ -1,0 +1,133 @@
+/* The block level's pass on any module that can be read: what it prints is read back to an equal
+ * module, each entry that it says has a twin has one, the engine takes the result where it took the
+ * original, and a second pass changes nothing. Images (the first byte is odd) go through the
+ * choice of their PTX, too. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/block_image.h"
+#include "ptx/fatbin.h"
+#include "soft/server/exec.h"
+
+static int load(const char *text, size_t bytes)
+{
+	struct exec_module *m = NULL;
+	struct report r;
+	int err;
+
+	report_init(&r);
+	err = exec_module_load(&m, text, bytes, "fuzz", &r);
+	if (err == 0) {
+		exec_module_unref(m);
+	}
+	report_finish(&r);
+	return err;
+}
+
+static void check_entries(const struct ptx_module *m, const struct ptx_block_entry *e, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ptx_function *twin;
+		struct buf name;
+
+		buf_init(&name);
+		buf_printf(&name, "%s" PTX_BLOCK_SUFFIX, e[i].name);
+		twin = ptx_module_function(m, buf_text(&name));
+		buf_finish(&name);
+		if (e[i].why == PTX_BLOCK_UNKNOWN || e[i].why >= PTX_BLOCK_WHYS ||
+		    (e[i].why == PTX_BLOCK_OK &&
+		     (!twin || !twin->is_entry || twin->n_params != e[i].n_params + 1))) {
+			abort();
+		}
+	}
+}
+
+static void print(const struct ptx_module *m, struct buf *out)
+{
+	buf_init(out);
+	if (ptx_module_print(m, out) < 0) {
+		abort();
+	}
+}
+
+/* The result once more. */
+static void again(const struct buf *text, const struct ptx_module *like)
+{
+	const struct ptx_block_entry *e;
+	struct ptx_module *m = NULL;
+	struct report r;
+	struct buf out;
+	uint32_t n;
+
+	report_init(&r);
+	if (ptx_module_parse(&m, buf_text(text), text->len, "again", &r) < 0 ||
+	    !ptx_module_equal(m, like)) {
+		abort();
+	}
+	if (ptx_block_pass(m, &e, &n, &r) < 0) {
+		abort();
+	}
+	print(m, &out);
+	check_entries(m, e, n);
+	buf_finish(&out);
+	ptx_module_free(m);
+	report_finish(&r);
+}
+
+static void rewrite(const char *text, size_t bytes)
+{
+	const struct ptx_block_entry *e;
+	struct ptx_module *m = NULL;
+	struct report r;
+	struct buf out;
+	uint32_t n;
+	int err;
+
+	report_init(&r);
+	if (ptx_module_parse(&m, text, bytes, "fuzz", &r) == 0) {
+		err = ptx_block_pass(m, &e, &n, &r);
+		if (err == -EINVAL && !r.message.len) {
+			abort();
+		}
+		if (err == 0) {
+			print(m, &out);
+			check_entries(m, e, n);
+			again(&out, m);
+			if (load(text, bytes) == 0 && load(buf_text(&out), out.len) == -EINVAL) {
+				abort();
+			}
+			buf_finish(&out);
+		}
+	}
+	ptx_module_free(m);
+	report_finish(&r);
+}
+
+static void open_image(const uint8_t *data, size_t size)
+{
+	const struct ptx_block_image *i;
+	uint32_t magic = 0;
+	void *copy = malloc(size + 1);
+
+	memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
+	if (copy && size && magic != FATBIN_WRAPPER_MAGIC) { /* its pointers are the caller's */
+		memcpy(copy, data, size);
+		if (ptx_block_image_open(&i, copy, size, 90, "fuzz") == 0) {
+			ptx_block_image_close(i);
+		}
+	}
+	free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size && data[0] % 2) {
+		open_image(data + 1, size - 1);
+	} else if (size) {
+		rewrite((const char *)data + 1, size - 1);
+	}
+	return 0;
+}
