@@ -7,6 +7,7 @@
 #ifndef GBPF_GPU_FLAG_H
 #define GBPF_GPU_FLAG_H
 
+#include "base/atomic.h"
 #include "gpu/gpu.h"
 
 #define GPU_FLAG_BYTES 4096u
@@ -36,7 +37,7 @@ void gpu_lease_unmap(struct gpu_lease_page *p);
 /* Stores; gpu_lease_fence makes stores to any number of pages visible to the GPU. */
 static inline void gpu_lease_put(const struct gpu_lease_page *p, uint32_t slot, uint32_t word)
 {
-	p->word[slot] = word;
+	store_relaxed(&p->word[slot], word);
 }
 static inline void gpu_lease_fence(void)
 {

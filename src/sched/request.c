@@ -313,23 +313,51 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	return load_relaxed(&r->open) ? poll_ns(r) : UINT64_MAX;
 }
 
-static bool take_closing(struct request *r)
+/* The number under which it was taken, or 0. */
+static uint32_t take_closing(struct request *r)
 {
-	return !load_relaxed(&r->closing) && !xchg_acqrel(&r->closing, 1u);
+	uint32_t seq = load_relaxed(&r->closing);
+
+	return !(seq & 1) && cas_acqrel(&r->closing, &seq, seq + 1) ? seq + 1 : 0;
+}
+
+/* Not after the agent has taken it away. */
+static void give_closing(struct request *r, uint32_t mine)
+{
+	(void)cas_acqrel(&r->closing, &mine, mine + 1);
+}
+
+/* Agent: whoever has had it for so long was torn away from there. */
+static uint32_t steal_closing(struct request *r, uint64_t now)
+{
+	uint32_t seq = load_acquire(&r->closing);
+
+	if (r->blocked_seq != seq) {
+		r->blocked_seq = seq;
+		r->blocked_ns = now;
+	}
+	if (!(seq & 1) || now - r->blocked_ns < STOLEN_NS) {
+		return 0;
+	}
+	return cas_acqrel(&r->closing, &seq, seq + 2) ? seq + 2 : 0;
 }
 
 void request_synced(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct request *r = &s->req[gpu];
+	uint32_t mine;
 
-	if (load_acquire(&r->open) == REQUEST_CLOSED || !load_relaxed(&r->linger_short) ||
-	    !take_closing(r)) {
+	if (load_acquire(&r->open) == REQUEST_CLOSED || !load_relaxed(&r->linger_short)) {
+		return;
+	}
+	mine = take_closing(r);
+	if (!mine) {
 		return;
 	}
 	if (load_acquire(&r->open) != REQUEST_CLOSED) {
 		(void)look(s, gpu, now);
 	}
-	store_release(&r->closing, 0u);
+	give_closing(r, mine);
 }
 
 uint64_t requests_step(struct sched *s, uint64_t now)
@@ -339,23 +367,22 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
 		struct request *r = &s->req[g];
 		uint64_t again;
+		uint32_t mine;
 
 		if (load_acquire(&r->open) == REQUEST_CLOSED) {
 			continue;
 		}
-		if (!take_closing(r)) {
-			r->blocked_ns = r->blocked_ns ? r->blocked_ns : now;
-			if (now - r->blocked_ns < STOLEN_NS) {
-				sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
-				continue;
-			}
+		mine = take_closing(r);
+		mine = mine ? mine : steal_closing(r, now);
+		if (!mine) {
+			sleep = MIN(sleep, (uint64_t)OPEN_POLL_NS);
+			continue;
 		}
-		r->blocked_ns = 0;
 		if (load_acquire(&r->open) != REQUEST_CLOSED) {
 			again = look(s, g, now);
 			sleep = MIN(sleep, again);
 		}
-		store_release(&r->closing, 0u);
+		give_closing(r, mine);
 	}
 	return sleep;
 }

@@ -169,12 +169,13 @@ struct request {
 	uint64_t next_deadline_ns ALIGNED(64); /* [atomic] of the announced one */
 	uint64_t late_ns;		       /* [atomic] how late that may come */
 	uint32_t announced;		       /* [atomic] grows with each announcement */
-	uint32_t closing;      /* [atomic] taken, never waited for, by who looks whether it ends */
+	uint32_t closing; /* [atomic] odd: taken, never waited for, by who looks whether it ends */
 	uint32_t linger_short; /* [atomic] a synchronization's thread may close it at once */
 	uint64_t linger_ns;    /* under closing: as of the last look */
 	uint64_t asked_ns;     /* under closing: when the device was asked last */
 	uint64_t progress, progress_ns; /* under closing */
-	uint64_t blocked_ns;		/* [A] closing has been taken by others since then */
+	uint64_t blocked_ns;		/* [A] closing has stood at blocked_seq since then */
+	uint32_t blocked_seq;		/* [A] */
 	struct announcement {		/* [A] */
 		uint64_t since_ns;	/* leases have been up ahead since then; 0: they are not */
 		uint64_t mute_ns;	/* announcements are ignored until then; [atomic] */

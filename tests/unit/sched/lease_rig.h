@@ -30,7 +30,9 @@ static void note_lease(void *dev, uint32_t g, uint64_t until_ns)
 	assert_int_equal(g, 0);
 	store_seqcst(&gpu.until_ns, until_ns);
 	(void)add_relaxed(&gpu.calls, 1u);
-	gpu.board_then = gpu.board ? load_relaxed(&gpu.board->gpu[0].open) : 0;
+	if (gpu.board) {
+		gpu.board_then = load_relaxed(&gpu.board->gpu[0].open);
+	}
 }
 
 static void note_warm(void *dev, uint32_t g)
