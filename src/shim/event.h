@@ -1,14 +1,19 @@
-/* Events whose record is kept back: they are not what the driver thinks they are until it has been
- * issued. */
+/* Events that kept calls record or wait for: until those are issued they are not what the driver
+ * thinks they are. */
 #ifndef GBPF_SHIM_EVENT_H
 #define GBPF_SHIM_EVENT_H
 
 #include "shim/queue.h"
 
-/* A record of the event waits in that queue. False: too many, do not keep it. */
-bool event_pend(CUevent event, struct shim_queue *q);
-void event_issued(CUevent event);
-/* The queue in which its last record waits; NULL: none. */
-struct shim_queue *event_pending(CUevent event);
+enum event_use {
+	EVENT_RECORD,
+	EVENT_AWAIT, /* as a question: any use */
+};
+
+/* A call that does that with the event is kept in the queue. False: too many, do not keep it. */
+bool event_keep(CUevent event, struct shim_queue *q, enum event_use use);
+void event_issued(CUevent event, struct shim_queue *q, enum event_use use);
+/* A queue, but that one, that keeps such a call; NULL: none. */
+struct shim_queue *event_kept(CUevent event, enum event_use use, const struct shim_queue *but);
 
 #endif

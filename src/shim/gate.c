@@ -15,16 +15,18 @@ static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 	return c->stream < 0 ? NULL : (CUstream)(uintptr_t)a[c->stream];
 }
 
-/* An event that is recorded or waited for here and whose record waits in another queue: that one
- * goes first. */
+/* What other queues keep goes first: a record before one that waits for it, and whoever waits for
+ * an event means the record of before, not the one that is made now. */
 static void settle_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
 {
-	if (c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT) {
-		struct shim_queue *other = event_pending((CUevent)(uintptr_t)a[c->keep_arg[0]]);
+	enum event_use use = c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
+	struct shim_queue *other;
 
-		if (other && other != q) {
-			wait_settle(other);
-		}
+	if (c->keep != KEEP_RECORD && c->keep != KEEP_AWAIT) {
+		return;
+	}
+	while ((other = event_kept((CUevent)(uintptr_t)a[c->keep_arg[0]], use, q)) != NULL) {
+		wait_settle(other);
 	}
 }
 
@@ -32,6 +34,9 @@ static void settle_event(const struct shim_call *c, const uint64_t *a, struct sh
 static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call *c,
 				   const uint64_t *a)
 {
+	if (load_relaxed(&shim.deferred) == 1 && block_seen(&q->dev)) {
+		return; /* its own chain is all there is */
+	}
 	wait_settle_siblings(q);
 	settle_event(c, a, q);
 }
@@ -163,6 +168,19 @@ CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
 	return gate_submit(c, a, &l, stream, NULL);
 }
 
+/* An allocation may come earlier than what is before it in the stream: nobody knows the memory yet.
+ * But a free that is kept may be what makes room. */
+static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
+{
+	CUresult r = c->run(a);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+		wait_settle(q);
+		r = c->run(a);
+	}
+	return r;
+}
+
 CUresult gate_order(const struct shim_call *c, uint64_t *a)
 {
 	CUstream stream = stream_of(c, a);
@@ -175,6 +193,9 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	}
 	t = thread_self();
 	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	if (q && c->keep == KEEP_EARLY) {
+		return allocate(q, c, a);
+	}
 	if (q) {
 		settle_before(q, c, a);
 		if (sched_queue_deferred(q->sched)) {

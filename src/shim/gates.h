@@ -12,7 +12,8 @@
 #define SHIM_ORDER 255u /* kind of a call that is ordered but no launch */
 
 enum shim_keep {
-	KEEP_WAIT, /* cannot be kept: what is before it is issued, then it runs */
+	KEEP_WAIT,  /* cannot be kept: what is before it is issued, then it runs */
+	KEEP_EARLY, /* may come earlier than what is before it */
 	KEEP_PLAIN,
 	KEEP_SRC,
 	KEEP_DST,

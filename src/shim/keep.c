@@ -13,6 +13,15 @@
 #define MAX_COPIED_BYTES 65536u
 #define MAX_OPERATIONS 256u
 
+static void release_event(struct kept *k)
+{
+	if (k->event) {
+		event_issued(k->event, k->q,
+			     k->what->keep == KEEP_RECORD ? EVENT_RECORD : EVENT_AWAIT);
+		k->event = NULL;
+	}
+}
+
 /* At block level the parameters are packed from the copy's arguments. The driver may refuse what it
  * would not refuse of f. */
 static CUresult run_at_level(struct kept *k)
@@ -38,10 +47,10 @@ static int run_kept(struct sched_call *sc)
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
 	wait_remember(r);
-	if (k->event) {
-		event_issued(k->event);
-		k->event = NULL;
+	if (r != CUDA_SUCCESS) {
+		store_relaxed(&k->q->told, (uint32_t)r);
 	}
+	release_event(k);
 	return (int)r;
 }
 
@@ -49,9 +58,7 @@ static void free_kept(struct sched_call *sc)
 {
 	struct kept *k = (struct kept *)sc;
 
-	if (k->event) {
-		event_issued(k->event);
-	}
+	release_event(k);
 	free(k);
 	sub_acqrel(&shim.deferred, 1);
 }
@@ -148,12 +155,13 @@ static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
 	return k;
 }
 
-static struct kept *keep_record(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
+static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
+			       enum event_use use)
 {
 	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
 	struct kept *k = event ? keep_new(c, a, 0) : NULL;
 
-	if (k && !event_pend(event, q)) {
+	if (k && !event_keep(event, q, use)) {
 		free(k);
 		return NULL;
 	}
@@ -167,10 +175,12 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 {
 	switch ((enum shim_keep)c->keep) {
 	case KEEP_WAIT:
+	case KEEP_EARLY:
 		return NULL;
 	case KEEP_PLAIN:
-	case KEEP_AWAIT:
 		return keep_new(c, a, 0);
+	case KEEP_AWAIT:
+		return keep_event(c, a, q, EVENT_AWAIT);
 	case KEEP_SRC:
 		return keep_source(c, a, c->keep_arg[0], a[c->keep_arg[1]]);
 	case KEEP_DST:
@@ -184,7 +194,7 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 	case KEEP_ARRAY:
 		return keep_array(c, a);
 	case KEEP_RECORD:
-		return keep_record(c, a, q);
+		return keep_event(c, a, q, EVENT_RECORD);
 	case KEEP_KERNEL:
 		return keep_kernel(c, a);
 	case KEEP_KERNELEX:

@@ -11,7 +11,7 @@ struct kept {
 	CUcontext ctx;
 	struct shim_queue *q;
 	struct block_call block; /* twin NULL: it cannot go at block level */
-	CUevent event;		 /* recorded by it; NULL: none, or issued */
+	CUevent event;		 /* recorded or waited for by it; NULL: none, or issued */
 	uint64_t a[SHIM_MAX_ARGS];
 	unsigned char blob[] ALIGNED(16); /* what arguments point to */
 };

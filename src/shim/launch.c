@@ -22,7 +22,7 @@ static NOINLINE void ask_block(struct block_call *b, const struct thread_kernel 
 			       struct sched_launch *l)
 {
 	if (capture_any()) {
-		b->twin = NULL;
+		block_tell(k, PTX_BLOCK_CAPTURE);
 		return;
 	}
 	block_ask(b, k, l);

@@ -281,6 +281,18 @@ struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
 	return found;
 }
 
+bool queue_told(uint32_t error)
+{
+	bool told = false;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q; q = q->next_live) {
+		told = (load_relaxed(&q->told) == error && xchg_acqrel(&q->told, 0u)) || told;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return told;
+}
+
 void queue_forget_all(void)
 {
 	/* The lock may have been held by another thread of the parent. */

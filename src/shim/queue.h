@@ -19,6 +19,7 @@ struct shim_queue {
 	bool prepared;	     /* block.c: its context has been asked for a flag page */
 	uint32_t launches;   /* [atomic] block.c: at block level, times 2 */
 	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
+	uint32_t told;	     /* [atomic] last error of a kept call: remembered already */
 	bool blocking;	     /* ordered with the legacy default stream of its context */
 	const void *owner;   /* thread of a QUEUE_OWN */
 	struct shim_queue *next; /* in its bucket, or free */
@@ -41,6 +42,8 @@ void queue_drain_context(CUcontext ctx);
 /* Another queue of q's context that is ordered with q through the legacy default stream and keeps
  * calls back; or NULL. */
 struct shim_queue *queue_sibling_deferred(struct shim_queue *q);
+/* Some queue's kept calls have met that error, and it is remembered; forgets that it is. */
+bool queue_told(uint32_t error);
 /* fork: the table belongs to the parent. */
 void queue_forget_all(void);
 

@@ -16,12 +16,22 @@ void wait_remember(CUresult r)
 
 void wait_settle(struct shim_queue *q)
 {
-	(void)sched_flush(shim.sched, q->sched); /* errors are remembered where the calls run */
+	int err = sched_flush(shim.sched, q->sched);
+
+	/* Those of kept calls are remembered where the calls run; others are of blocks that had to
+	 * be launched again. */
+	if (err && (uint32_t)err != xchg_acqrel(&q->told, 0u)) {
+		wait_remember((CUresult)err);
+	}
 }
 
 void shim_settle_all(void)
 {
-	(void)sched_flush(shim.sched, NULL);
+	int err = sched_flush(shim.sched, NULL);
+
+	if (err && !queue_told((uint32_t)err)) {
+		wait_remember((CUresult)err);
+	}
 }
 
 void wait_settle_siblings(struct shim_queue *q)
@@ -81,7 +91,9 @@ static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstrea
 	struct shim_queue *q = queue_to_wait_for(stream, per_thread);
 	CUresult r;
 
-	if (q && shim_pending() && sched_queue_deferred(q->sched)) {
+	if (q && shim_pending() &&
+	    (sched_queue_deferred(q->sched) ||
+	     (q->kind == QUEUE_LEGACY && queue_sibling_deferred(q)))) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	r = real(stream);
