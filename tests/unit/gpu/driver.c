@@ -1,9 +1,12 @@
+/* See driver.h: the device is one list a stream and a random choice. */
 #include "driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "ptx/block.h"
 
 enum op_kind { OP_TWIN, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT };
@@ -184,20 +187,18 @@ static uint64_t first_unbegun(void)
 	uint64_t id = UINT64_MAX;
 
 	for (struct stream *s = streams; s; s = s->next) {
-		for (struct op *o = s->first; o; o = o->next) {
-			if (!o->begun && o->id < id) {
-				id = o->id;
-			}
-		}
+		const struct op *o = s->first && s->first->begun ? s->first->next : s->first;
+
+		id = o ? MIN(id, o->id) : id;
 	}
 	return id;
 }
 
-static bool advance(struct stream *s)
+static bool advance(struct stream *s, uint64_t front)
 {
 	struct op *o = s->first;
 
-	if (!o || (opt.one_connection && !o->begun && o->id != first_unbegun())) {
+	if (!o || (opt.one_connection && !o->begun && o->id != front)) {
 		return false;
 	}
 	if (o->kind > OP_PLAIN) {
@@ -224,6 +225,7 @@ static bool advance(struct stream *s)
 static bool one_thing(void)
 {
 	unsigned n = 0, at;
+	uint64_t front;
 
 	for (struct stream *s = streams; s; s = s->next) {
 		n++;
@@ -231,6 +233,7 @@ static bool one_thing(void)
 	if (!n || lost) {
 		return false;
 	}
+	front = opt.one_connection ? first_unbegun() : 0;
 	at = (unsigned)(drv_random(&rng) % n);
 	for (unsigned i = 0; i < n; i++) {
 		struct stream *s = streams;
@@ -238,7 +241,7 @@ static bool one_thing(void)
 		for (unsigned k = 0; k < (at + i) % n; k++) {
 			s = s->next;
 		}
-		if (advance(s)) {
+		if (advance(s, front)) {
 			return true;
 		}
 	}

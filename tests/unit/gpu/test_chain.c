@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "driver.h"
+#include "gpu/chain_int.h"
 #include "gpu/flag.h"
-#include "gpu/gpu_int.h"
 
 #define STREAMS 40
 
@@ -40,6 +40,7 @@ static void world_init(struct world *w, unsigned n, const struct drv_options *o)
 	memset(w, 0, sizeof(*w));
 	clock_set_source(test_clock);
 	drv_init(o);
+	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 	w->rng = o->seed * 77 + 1;
 	w->n = n;
 	assert_int_equal(gpu_device_create(&w->d, &drv), 0);
@@ -80,6 +81,7 @@ static CUresult launch(struct world *w, unsigned i, uint32_t blocks, uint32_t pi
 
 static void world_finish(struct world *w)
 {
+	CUcontext popped;
 	struct work *x;
 
 	for (unsigned i = 0; i < w->n; i++) {
@@ -90,6 +92,7 @@ static void world_finish(struct world *w)
 		free(x);
 	}
 	gpu_device_destroy(w->d);
+	(void)drv.cuCtxPopCurrent_v2(&popped);
 	drv_finish();
 	clock_set_source(NULL);
 }
@@ -154,7 +157,7 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 			if (!gpu_chain_busy(w.d, &w.q[i])) {
 				assert_int_equal(
 					drv_plain(w.q[i].stream, new_work(&w, i, 1 + pick(&w, 3))),
-					CUDA_ERROR_INVALID_CONTEXT);
+					CUDA_SUCCESS);
 			}
 			break;
 		case 3:
@@ -183,11 +186,358 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 
 static void random_programs_keep_order_and_run_each_block_once(void **state)
 {
-	unsigned more = getenv("GBPF_LONG") ? 400 : 12;
+	unsigned more = getenv("GBPF_LONG") ? 4000 : 60;
 
 	for (unsigned i = 0; i < more; i++) {
 		static const unsigned streams[] = { 1, 3, 12, 40 };
 
 		program(1000 + i, streams[i % 4], i % 3 == 2, 3000);
 	}
+}
+
+static const struct drv_options plain_options = { .seed = 5 };
+
+/* The last ticket is drawn a block before the end; then the next operation may follow. */
+static void it_is_through_when_the_last_block_has_begun(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	assert_true(gpu_chain_busy(w.d, &w.q[0]));
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		assert_int_equal(drv_run(1), 1);
+	}
+	assert_int_equal(w.all->begun, 10);
+	assert_true(w.all->ended < 10);
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* Nothing is put again while the lease is up; then exactly what is missing. */
+static void what_is_missing_comes_again(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct sched_chain look;
+	uint64_t before;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	while (w.all->next->begun < 30) {
+		drv_run(1);
+	}
+	lease(1);
+	while (drv_run(100)) {
+	}
+	before = drv_launches;
+	for (int i = 0; i < 100; i++) {
+		now_ns += 10000;
+		assert_true(gpu_chain_step(w.d, &w.q[0], false, false) < UINT64_MAX);
+		drv_run(10);
+	}
+	assert_int_equal(drv_launches, before);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_true(look.stopped);
+	assert_int_equal(look.interruptions, 1);
+	lease(0);
+	run_out(&w, true, false);
+	check_all(&w);
+	gpu_chain_counts(w.d, &counts);
+	assert_int_equal(counts.resumed_blocks, 120);
+	assert_int_equal(counts.launches, 2);
+	assert_int_equal(counts.forced, 0);
+	world_finish(&w);
+}
+
+/* Force without leave to run: one piece at a time, which no lease stops. */
+static void force_gives_one_piece_each_time(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 100, 20), CUDA_SUCCESS);
+	for (unsigned piece = 1; piece <= 5; piece++) {
+		struct sched_chain look;
+
+		for (int i = 0; i < 50; i++) {
+			drv_run(50);
+			now_ns += 10000;
+			(void)gpu_chain_step(w.d, &w.q[0], false, false);
+		}
+		assert_int_equal(w.all->ended, 20 * (piece - 1));
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_true(look.stopped);
+		(void)gpu_chain_step(w.d, &w.q[0], false, true);
+		while (drv_run(100)) {
+		}
+		assert_int_equal(w.all->ended, 20 * piece);
+	}
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], false, false), UINT64_MAX);
+	world_finish(&w);
+}
+
+static void both_finish_it_against_all_leases(void **state)
+{
+	struct world w;
+
+	world_init(&w, 3, &plain_options);
+	lease(1);
+	for (unsigned i = 0; i < 9; i++) {
+		assert_int_equal(launch(&w, i % 3, 60, 7), CUDA_SUCCESS);
+	}
+	run_out(&w, true, true);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Refused when it would have been put at once: an error, and it was never there. */
+static void a_refused_launch_leaves_no_trace(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
+	assert_int_equal(launch(&w, 0, 11, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Refused when it had to be put again: the next flush gets the error, others go on. */
+static void a_launch_refused_later_is_an_error_of_the_chain(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+	struct work *lost;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 11, 0), CUDA_SUCCESS);
+	lost = w.all;
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	w.all->ordinal--;
+	for (int i = 0; i < 20; i++) {
+		drv_run(100);
+		now_ns += 10000;
+		(void)gpu_chain_step(w.d, &w.q[0], false, false);
+	}
+	lease(0);
+	drv_refuse(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 1);
+	run_out(&w, true, false);
+	assert_int_equal(lost->ended, 0);
+	assert_int_equal(w.all->ended, 12);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_int_equal(launch(&w, 0, 5, 0), CUDA_SUCCESS);
+	w.all->ordinal--;
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+static void a_lost_device_ends_the_chain_with_its_error(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 2, &plain_options);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
+	drv_run(30);
+	drv_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+	now_ns += 100000;
+	(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_int_equal(look.launched, look.done);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_ERROR_ILLEGAL_ADDRESS);
+	world_finish(&w);
+}
+
+static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	for (unsigned i = 0; i < GPU_CHAIN_DEPTH; i++) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_false(look.full);
+		assert_int_equal(launch(&w, 0, 1 + i, 0), CUDA_SUCCESS);
+	}
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.full);
+	lease(0);
+	drv_start();
+	assert_int_equal(launch(&w, 0, 3, 0), CUDA_SUCCESS);
+	drv_stop();
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* A million blocks: never more on the device than the budget, and the host feeds it. */
+static void large_grids_are_fed_within_the_budget(void **state)
+{
+	struct drv_options o = { .seed = 9, .resident = 64 };
+	struct gpu_chain *c;
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	assert_int_equal(launch(&w, 0, 300000, 0), CUDA_SUCCESS);
+	c = w.q[0].chain;
+	assert_int_equal(c->out, CHAIN_BUDGET);
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.feeding);
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		drv_run(5000);
+		now_ns += 20000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		assert_true(c->out <= CHAIN_BUDGET);
+		if (pick(&w, 10) == 0) {
+			lease(1);
+			drv_run(20000);
+			lease(0);
+		}
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Tickets and numbers wrap around; a line that comes back goes on where it was. */
+static void counters_wrap_and_lines_are_used_again(void **state)
+{
+	struct gpu_chain *c;
+	uint32_t ticket;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 1, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	c = w.q[0].chain;
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	c->ticket = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)c->counter = 0xfffffff0u;
+	c->number = c->newest = 0xfffffffdu;
+	c->done[0] = 0xfffffffdu;
+	for (unsigned i = 0; i < 30; i++) {
+		lease(i % 3 == 1);
+		assert_int_equal(launch(&w, 0, 100, 30), CUDA_SUCCESS);
+		drv_run(60);
+		lease(0);
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		now_ns += 10000;
+	}
+	run_out(&w, true, false);
+	ticket = c->ticket;
+	assert_int_equal(ticket, 0xfffffff0u + 3000);
+	gpu_chain_close(w.d, &w.q[0]);
+	assert_null(w.q[0].chain);
+	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	assert_int_equal(w.q[0].chain->launch[0].first, ticket);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* A lease that no board shows: tries become rarer, and it goes on at once afterwards. */
+static void vain_tries_become_rarer(void **state)
+{
+	uint64_t before;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
+	before = drv_launches;
+	for (int i = 0; i < 4000; i++) { /* 20 ms */
+		drv_run(200);
+		now_ns += 5000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	assert_true(drv_launches - before < 100);
+	assert_true(drv_launches - before > 10);
+	lease(0);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* What cannot be a chain's is told so, after what the chain has. */
+static void what_cannot_be_a_chain_s_comes_after_it(void **state)
+{
+	struct gpu_block_launch l;
+	struct world w;
+	struct work *x;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	x = w.all;
+	l = drv_twin(&x, 0);
+	l.grid[1] = l.grid[2] = 65535;
+	drv_start();
+	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	drv_stop();
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	w.q[0].home = &w;
+	l = drv_twin(&x, 0);
+	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	w.q[0].home = NULL;
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* The program has written over the counter: an error, not a hang. */
+static void a_counter_that_makes_no_sense_ends_the_chain(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	drv_run(1000);
+	*(uint32_t *)(uintptr_t)w.q[0].chain->counter = 0x7654321;
+	for (int i = 0; i < 10; i++) {
+		now_ns += 10000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		drv_run(100);
+	}
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_STATE);
+	world_finish(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_is_through_when_the_last_block_has_begun),
+		cmocka_unit_test(what_is_missing_comes_again),
+		cmocka_unit_test(force_gives_one_piece_each_time),
+		cmocka_unit_test(both_finish_it_against_all_leases),
+		cmocka_unit_test(a_refused_launch_leaves_no_trace),
+		cmocka_unit_test(a_launch_refused_later_is_an_error_of_the_chain),
+		cmocka_unit_test(a_lost_device_ends_the_chain_with_its_error),
+		cmocka_unit_test(it_is_full_after_64_and_waits_for_room_all_the_same),
+		cmocka_unit_test(large_grids_are_fed_within_the_budget),
+		cmocka_unit_test(counters_wrap_and_lines_are_used_again),
+		cmocka_unit_test(vain_tries_become_rarer),
+		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
+		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
+		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
