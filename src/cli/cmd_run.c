@@ -246,7 +246,7 @@ static int check_hint(struct cli *c)
 		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
 				"run: --hint: there is no '%s'", hint);
 	}
-	return cli_number(c, "--hint period:", hint + 7, 100, 10000000, &us);
+	return cli_number(c, "--hint period:", hint + 7, 2000, 10000000, &us);
 }
 
 static int check_settings(struct cli *c)
