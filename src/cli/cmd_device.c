@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/capabilities.h"
 #include "cli/client.h"
 #include "cli/verbs.h"
 #include "soft/query.h"
@@ -41,6 +42,24 @@ static void policy_cell(struct cli_table *t, const json_t *device)
 	}
 }
 
+static void print_capabilities(const json_t *result)
+{
+	struct buf text = { 0 };
+	const json_t *d;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "devices"), i, d)
+	{
+		capabilities_of(&text, d);
+		printf("%sGPU %llu: %s\n", i ? "" : "\n", (unsigned long long)cli_u64(d, "gpu"),
+		       buf_text(&text));
+		buf_clear(&text);
+	}
+	capabilities_lanes(&text, result);
+	printf("lanes: %s\n", buf_text(&text));
+	buf_finish(&text);
+}
+
 static int list_known(struct cli *c)
 {
 	json_t *result = NULL, *d;
@@ -72,6 +91,7 @@ static int list_known(struct cli *c)
 	}
 	if (t.n) {
 		cli_table_print(&t, stdout, c->color_out);
+		print_capabilities(result);
 	} else {
 		cli_note(c, "gbpfd knows no device yet: it learns of them from the programs that "
 			    "use them.");

@@ -10,7 +10,7 @@ enum { O_WHY };
 
 static const struct cli_option ps_options[] = {
 	[O_WHY] = { "why", 'y', NULL,
-		    "why work was last held, and the durations learned of its kernels" },
+		    "why work was last held or stopped, and what is known of its kernels" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -58,6 +58,17 @@ static const char *policy_of(char out[80], const json_t *tenant, const json_t *v
 	return out;
 }
 
+/* What is done to it now from outside, or the strongest that its own work has seen. */
+static const char *level_of(const json_t *tenant)
+{
+	const json_t *s = json_object_get(tenant, "stats");
+
+	if (cli_text(tenant, "level")[0]) {
+		return cli_text(tenant, "level");
+	}
+	return cli_u64(s, "block_launches") ? "block" : cli_u64(s, "holds") ? "hold" : "-";
+}
+
 static void add_row(struct cli_table *t, const json_t *tenant, const json_t *versions)
 {
 	const json_t *s = json_object_get(tenant, "stats");
@@ -67,6 +78,8 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 	cli_table_cell(t, "%llu", (unsigned long long)cli_u64(tenant, "pid"));
 	cli_table_cell(t, "%s", user_of(user, tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "class"));
+	cli_table_cell(t, "%s", cli_text(tenant, "lane"));
+	cli_table_cell(t, "%s", level_of(tenant));
 	cli_table_cell(t, "%s", cli_text(tenant, "name"));
 	cli_table_cell(t, "%s", cli_count(launches, cli_u64(s, "launches")));
 	cli_table_cell(t, "%s",
@@ -79,9 +92,8 @@ static void add_row(struct cli_table *t, const json_t *tenant, const json_t *ver
 
 static void print_tenants(struct cli *c, const json_t *tenants, const json_t *versions)
 {
-	static const char *const left[] = { "USER", "CLASS", "NAME" }, *const right[] = {
-		"LAUNCHES", "HELD", "P50", "P99"
-	};
+	static const char *const left[] = { "USER", "CLASS", "LANE", "LEVEL", "NAME" };
+	static const char *const right[] = { "LAUNCHES", "HELD", "P50", "P99" };
 	struct cli_table t;
 	json_t *tenant;
 	size_t i;
@@ -104,12 +116,28 @@ static void print_tenants(struct cli *c, const json_t *tenants, const json_t *ve
 	cli_table_finish(&t);
 }
 
+/* Whether it can be stopped between blocks: "12 us a block", or why not. */
+static const char *block_level_of(char out[80], const json_t *k)
+{
+	uint64_t ns = cli_u64(k, "block_ns");
+	char length[24];
+
+	if (!json_is_true(json_object_get(k, "block"))) {
+		snprintf(out, 80, "no: %.70s", cli_text(k, "block_why"));
+	} else if (ns) {
+		snprintf(out, 80, "yes, %s a block", cli_duration(length, ns));
+	} else {
+		snprintf(out, 80, "yes");
+	}
+	return out;
+}
+
 static void print_kernels(struct cli *c, const json_t *kernels)
 {
 	struct cli_table t;
 	const json_t *k;
 	size_t i;
-	char est[24], count[24];
+	char est[24], count[24], block[80];
 
 	if (!json_array_size(kernels)) {
 		return;
@@ -117,12 +145,14 @@ static void print_kernels(struct cli *c, const json_t *kernels)
 	cli_table_init(&t);
 	cli_table_column(&t, "     LEARNED", true);
 	cli_table_column(&t, "LAUNCHES", true);
+	cli_table_column(&t, "BLOCK LEVEL", false);
 	cli_table_column(&t, "KERNEL", false);
 	json_array_foreach(kernels, i, k)
 	{
 		cli_table_cell(&t, "%s",
 			       duration_or_dash(est, cli_u64(k, "est_ns"), cli_u64(k, "est_ns")));
 		cli_table_cell(&t, "%s", cli_count(count, cli_u64(k, "count")));
+		cli_table_cell(&t, "%s", block_level_of(block, k));
 		cli_table_cell(&t, "%s", cli_text(k, "name"));
 	}
 	cli_table_print(&t, stdout, c->color_out);
@@ -181,6 +211,35 @@ static void add_holds(struct buf *line, const json_t *s)
 	}
 }
 
+/* "stopped between blocks 41 times in 900 launches, let go at the hold limit once" */
+static void add_interruptions(struct buf *line, const json_t *s)
+{
+	uint64_t launches = cli_u64(s, "block_launches"), forced = cli_u64(s, "forced");
+	char n[32], k[24];
+
+	if (!launches) {
+		return;
+	}
+	buf_printf(line, "\n  stopped between blocks %s in %s launches",
+		   cli_u64(s, "interruptions") ? times(n, cli_u64(s, "interruptions")) : "never",
+		   cli_count(k, launches));
+	if (forced) {
+		buf_printf(line, ", let go at the hold limit %s", times(n, forced));
+	}
+}
+
+static void add_outside(struct buf *line, const json_t *tenant)
+{
+	uint64_t slice = cli_u64(tenant, "slice_us");
+
+	if (slice) {
+		buf_printf(line, "\n  time slice: %llu us", (unsigned long long)slice);
+	}
+	if (cli_text(tenant, "level")[0]) {
+		buf_printf(line, "\n  from outside now: %s", cli_text(tenant, "level"));
+	}
+}
+
 static void print_why(struct cli *c, const json_t *tenants)
 {
 	json_t *tenant;
@@ -201,6 +260,8 @@ static void print_why(struct cli *c, const json_t *tenants)
 			buf_printf(&line, "\n  last: %s%s%s", reason_of(why),
 				   kernel[0] ? ", kernel " : "", kernel);
 		}
+		add_interruptions(&line, json_object_get(tenant, "stats"));
+		add_outside(&line, tenant);
 		cli_safe_text(&safe, buf_text(&line));
 		printf("\n%s\n", buf_text(&safe));
 		buf_finish(&line);

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "bpf/run/exec_mem.h"
+#include "cli/capabilities.h"
 #include "cli/client.h"
 #include "cli/doctor.h"
 
@@ -344,6 +345,36 @@ void doctor_check_folders(struct doctor *d)
 	}
 }
 
+/* Needs neither root nor ptrace: programs hand gbpfd what commands their own work. */
+static void check_controls(struct doctor *d, struct gbpf *g)
+{
+	struct buf text = { 0 };
+	char *json = NULL;
+	json_t *result = NULL;
+	const json_t *device;
+	size_t i;
+
+	if (gbpf_call(g, "device.list", NULL, -1, &json) == 0) {
+		result = json_loads(json, 0, NULL);
+	}
+	free(json);
+	json_array_foreach(json_object_get(result, "devices"), i, device)
+	{
+		bool known = capabilities_of(&text, device);
+
+		doctor_find(d, known ? DOCTOR_OK : DOCTOR_NOTE, "controls", NULL, "GPU %llu: %s",
+			    (unsigned long long)cli_u64(device, "gpu"), buf_text(&text));
+		buf_clear(&text);
+	}
+	if (result) {
+		bool all = capabilities_lanes(&text, result);
+
+		doctor_find(d, all ? DOCTOR_OK : DOCTOR_NOTE, "lanes", NULL, "%s", buf_text(&text));
+	}
+	buf_finish(&text);
+	json_decref(result);
+}
+
 void doctor_check_daemon(struct doctor *d)
 {
 	struct gbpf *g = NULL;
@@ -355,6 +386,7 @@ void doctor_check_daemon(struct doctor *d)
 		doctor_find(d, DOCTOR_OK, "daemon", NULL,
 			    "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
 			    h->device, h->protocol, h->off ? "; it is switched off" : "");
+		check_controls(d, g);
 	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
 		doctor_find(d, DOCTOR_NOTE, "daemon", NULL, "none runs: gbpf run starts one");

@@ -179,3 +179,11 @@ void devices_put(struct devices *t, unsigned gpu)
 		t->d[gpu] = (struct device){ 0 };
 	}
 }
+
+void devices_tried(struct devices *t, unsigned gpu, uint32_t capable)
+{
+	if (gpu < SCHED_MAX_GPUS && t->d[gpu].used) {
+		t->d[gpu].tried = true;
+		t->d[gpu].capable |= capable;
+	}
+}

@@ -14,7 +14,9 @@ struct device {
 	bool used;   /* the slot has a number's meaning */
 	bool pinned; /* found at start; others are forgotten when no tenant sees them any more */
 	unsigned tenants;
-	uid_t named_by; /* whose process was the first to name it, where it is not pinned */
+	bool tried;	  /* a process has tried its controls: */
+	uint32_t capable; /* bits of enum gpu_control */
+	uid_t named_by;	  /* whose process was the first to name it, where it is not pinned */
 };
 
 struct devices {
@@ -32,6 +34,8 @@ int devices_get(struct devices *t, const uint8_t uuid[16], uid_t uid, unsigned m
 /* The lowest number in use; 0 when none is known yet. */
 unsigned devices_first(const struct devices *t);
 void devices_put(struct devices *t, unsigned gpu);
+/* What a process has found can be done there. */
+void devices_tried(struct devices *t, unsigned gpu, uint32_t capable);
 /* "GPU-xxxxxxxx-xxxx-..." */
 void device_uuid_text(const uint8_t uuid[16], char out[48]);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gpu/control.h"
 #include "gpu/flag.h"
 
 #define MAX_FOREIGN 64u /* pages of one user that is neither root nor the daemon's */
@@ -143,6 +144,7 @@ static int keep(struct session *s, uint32_t ordinal, int fd)
 		return err;
 	}
 	p->fd = fd;
+	devices_tried(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
 	s->flag[ordinal] = p;
 	session_each(s->d, t)
 	{

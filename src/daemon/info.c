@@ -9,10 +9,15 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "daemon/consts.h"
 #include "daemon/failures.h"
+#include "daemon/lane.h"
+#include "daemon/mps.h"
 #include "daemon/policy.h"
 #include "daemon/session.h"
+#include "daemon/steer.h"
 #include "daemon/text.h"
+#include "gpu/control.h"
 
 static const char *state_name(const struct session *s)
 {
@@ -30,6 +35,29 @@ static const char *state_name(const struct session *s)
 	return "?";
 }
 
+static const char *const level_names[] = {
+	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
+	[GBPF_LEVEL_SLICE] = "slice", [GBPF_LEVEL_OFF] = "off",	    [GBPF_LEVEL_END] = "end",
+};
+
+static void add_lane(const struct session *s, json_t *j)
+{
+	json_t *levels = json_array();
+	uint32_t now = steer_level_of(s), can = steer_levels(s);
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(level_names); i++) {
+		if (can & 1u << i) {
+			json_array_append_new(levels, json_string(level_names[i]));
+		}
+	}
+	json_object_set_new(j, "lane",
+			    json_string(s->lane == GBPF_LANE_SHARED ? "shared" : "process"));
+	json_object_set_new(j, "level",
+			    json_string(now < ARRAY_SIZE(level_names) ? level_names[now] : ""));
+	json_object_set_new(j, "levels", levels);
+	json_object_set_new(j, "slice_us", json_integer((json_int_t)steer_slice_of(s)));
+}
+
 static json_t *tenant_json(const struct call *c, const struct session *s)
 {
 	json_t *gpus = json_array(), *j;
@@ -43,6 +71,9 @@ static json_t *tenant_json(const struct call *c, const struct session *s)
 		      mine ? s->command : "", "class", class_name(s->class_id), "weight",
 		      (int)s->weight, "gpus", gpus, "state", state_name(s), "age_ns",
 		      (json_int_t)(clock_now_ns() - s->connected_ns));
+	if (j) {
+		add_lane(s, j);
+	}
 	if (j && s->stats.map) {
 		stats_json(s, j);
 	}
@@ -125,6 +156,35 @@ void method_set(struct call *c)
 				    class_name((uint32_t)class_id), "weight", weight));
 }
 
+/* What can be done to programs on a GPU: found by those that run, since nobody else may try. */
+static json_t *controls_json(const struct device *dev)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < GPU_CONTROLS; i++) {
+		bool can = dev->capable & 1u << i;
+		const char *state = can ? "yes" : dev->tried ? "no" : "unknown";
+
+		json_array_append_new(
+			all,
+			json_pack("{s:s,s:s,s:s}", "control", gpu_control_name((enum gpu_control)i),
+				  "state", state, "why",
+				  i == GPU_CONTROL_INTERLEAVE && !can && dev->tried ? "needs rights"
+				  : i == GPU_CONTROL_FLAG && !can && dev->tried
+					  ? "no program with PTX kernels has made one"
+					  : ""));
+	}
+	return all;
+}
+
+static json_t *lanes_json(const struct daemon *d)
+{
+	const char *why = lane_why(d);
+
+	return json_pack("[{s:s,s:b,s:s},{s:s,s:b,s:s}]", "lane", "process", "available", 1, "why",
+			 "", "lane", "shared", "available", why == NULL, "why", why ? why : "");
+}
+
 void method_device_list(struct call *c)
 {
 	const struct devices *t = &c->d->devices;
@@ -137,9 +197,10 @@ void method_device_list(struct call *c)
 		if (dev->used) {
 			device_uuid_text(dev->uuid, uuid);
 			json_array_append_new(
-				devices, json_pack("{s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "gpu", (int)i,
-						   "uuid", uuid, "name", dev->name, "kind", t->kind,
-						   "tenants", (int)dev->tenants, "policy_version",
+				devices, json_pack("{s:o,s:i,s:s,s:s,s:s,s:i,s:I,s:s}", "controls",
+						   controls_json(dev), "gpu", (int)i, "uuid", uuid,
+						   "name", dev->name, "kind", t->kind, "tenants",
+						   (int)dev->tenants, "policy_version",
 						   (json_int_t)policy_active_version(c->d, i),
 						   "policy", policy_active_name(c->d, i)));
 		}
@@ -152,7 +213,8 @@ void method_device_list(struct call *c)
 							 (json_int_t)policy_active_version(c->d, 0),
 							 "policy", policy_active_name(c->d, 0)));
 	}
-	control_result(c, json_pack("{s:o}", "devices", devices));
+	control_result(c, json_pack("{s:o,s:o,s:i}", "devices", devices, "lanes", lanes_json(c->d),
+				    "mps_pid", mps_pid(c->d)));
 }
 
 void method_events(struct call *c)

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "daemon/session.h"
 #include "daemon/text.h"
+#include "ptx/block.h"
 
 #define SHOWN_KERNELS 16u
 
@@ -77,30 +78,55 @@ static int by_count(const void *a, const void *b)
 	return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
 }
 
+struct kernel_copy {
+	struct sched_stats_kernel k; /* first: by_count */
+	uint64_t block_ns;
+	uint8_t block; /* enum ptx_block_why, or anything */
+};
+
+/* Why it cannot be stopped between blocks, or "": it can. */
+static const char *block_text(uint8_t why)
+{
+	if (why == PTX_BLOCK_OK) {
+		return "";
+	}
+	return ptx_block_why_text(why < PTX_BLOCK_WHYS ? (enum ptx_block_why)why
+						       : PTX_BLOCK_UNKNOWN);
+}
+
+static json_t *kernel_json(const struct kernel_copy *c)
+{
+	char name[SCHED_KERNEL_NAME + 1];
+
+	text_copy(name, sizeof(name), c->k.name, sizeof(c->k.name));
+	return json_pack("{s:s,s:o,s:o,s:b,s:s,s:o}", "name", name, "count", number(c->k.count),
+			 "est_ns", number(c->k.est_ns), "block", c->block == PTX_BLOCK_OK,
+			 "block_why", block_text(c->block), "block_ns", number(c->block_ns));
+}
+
 static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *tenant)
 {
-	struct sched_stats_kernel k[SCHED_KERNELS];
+	struct kernel_copy k[SCHED_KERNELS];
 	json_t *all = json_array();
 	char name[SCHED_KERNEL_NAME + 1];
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
-		k[n].hash = load_relaxed(&st->kernel[i].hash);
-		k[n].count = load_relaxed(&st->kernel[i].count);
-		k[n].est_ns = load_relaxed(&st->kernel[i].est_ns);
-		memcpy(k[n].name, st->kernel[i].name, sizeof(k[n].name));
-		if (k[n].hash && k[n].hash == why_hash) {
-			text_copy(name, sizeof(name), k[n].name, sizeof(k[n].name));
+		k[n].k.hash = load_relaxed(&st->kernel[i].hash);
+		k[n].k.count = load_relaxed(&st->kernel[i].count);
+		k[n].k.est_ns = load_relaxed(&st->kernel[i].est_ns);
+		memcpy(k[n].k.name, st->kernel[i].name, sizeof(k[n].k.name));
+		k[n].block = load_relaxed(&st->kernel_block[i]);
+		k[n].block_ns = load_relaxed(&st->kernel_block_ns[i]);
+		if (k[n].k.hash && k[n].k.hash == why_hash) {
+			text_copy(name, sizeof(name), k[n].k.name, sizeof(k[n].k.name));
 			json_object_set_new(tenant, "why_kernel", json_string(name));
 		}
-		n += k[n].count > 0;
+		n += k[n].k.count > 0;
 	}
 	qsort(k, n, sizeof(k[0]), by_count);
 	for (unsigned i = 0; i < MIN(n, SHOWN_KERNELS); i++) {
-		text_copy(name, sizeof(name), k[i].name, sizeof(k[i].name));
-		json_array_append_new(all,
-				      json_pack("{s:s,s:o,s:o}", "name", name, "count",
-						number(k[i].count), "est_ns", number(k[i].est_ns)));
+		json_array_append_new(all, kernel_json(&k[i]));
 	}
 	return all;
 }
@@ -130,6 +156,12 @@ void stats_json(const struct session *s, json_t *tenant)
 	COUNTER(verdict_errors);
 	COUNTER(helper_errors);
 	COUNTER(queues);
+	COUNTER(block_launches);
+	COUNTER(interruptions);
+	COUNTER(forced);
+	COUNTER(hints);
+	COUNTER(wrong_hints);
+	COUNTER(syncs);
 #undef COUNTER
 	requests(st, j);
 	json_object_set_new(tenant, "stats", j);

@@ -316,6 +316,7 @@ void steer_take(struct session *s, const struct wire_control *m, int fd)
 	st->fresh[m->gpu] =
 		(struct part){ .used = true, .gpu = s->gpu_index[m->gpu], .fd = fd, .h = h };
 	s->capable = h.capable;
+	devices_tried(&s->d->devices, s->gpu_index[m->gpu], h.capable);
 	if (!st->working) {
 		install(st, m->gpu);
 		kick(st, clock_now_ns());
@@ -360,6 +361,11 @@ uint32_t steer_levels(const struct session *s)
 uint32_t steer_level_of(const struct session *s)
 {
 	return s->steer ? s->steer->want.level : GBPF_LEVEL_NONE;
+}
+
+uint32_t steer_slice_of(const struct session *s)
+{
+	return s->steer ? s->steer->want.slice_us : 0;
 }
 
 int steer_slice(struct session *s, uint32_t slice_us, uint64_t version)

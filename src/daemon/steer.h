@@ -22,6 +22,8 @@ uint32_t steer_levels(const struct session *s);
 /* Bits of enum gpu_control that its self-test found; 0: it has sent no handles. */
 uint32_t steer_capable(const struct session *s);
 uint32_t steer_level_of(const struct session *s); /* in force: GBPF_LEVEL_SLICE, OFF, or NONE */
+uint32_t
+steer_slice_of(const struct session *s); /* microseconds that are wanted; 0: none of ours */
 
 /* Wishes of a policy's version, which are done soon and end with the version at the latest. The
  * last one counts. slice_us 0: the device's own. 0; -EINVAL; -ENOTSUP: not in this lane, or refused

@@ -11,6 +11,7 @@
 #include "cuabi/api.h"
 #include "sched/ctx.h"
 #include "shim/agent.h"
+#include "shim/block.h"
 #include "shim/hint.h"
 #include "shim/lane.h"
 #include "shim/queue.h"
@@ -35,6 +36,7 @@ static void on_exit_process(void)
 {
 	if (shim_attached()) {
 		sched_set_off(shim.sched, true);
+		block_exit(); /* while the agent still helps */
 		agent_stop(&session);
 	}
 }

@@ -27,7 +27,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 	start batch train "$SAMPLES/batch"
 	run "$GBPF" ps
 	[ "$status" -eq 0 ]
-	[[ "${lines[0]}" == *PID*USER*CLASS*NAME*LAUNCHES*HELD*P50*P99*POLICY*COMMAND* ]]
+	[[ "${lines[0]}" == *PID*USER*CLASS*LANE*LEVEL*NAME*LAUNCHES*HELD*P50*P99*POLICY*COMMAND* ]]
 	[[ "${lines[1]}" =~ "batch  train" ]]
 	[[ "${lines[1]}" =~ fair@[0-9]+ ]]
 	tenant train 't["class"] == "batch" and t["weight"] == 100 and t["policy_version"] > 0'
