@@ -255,24 +255,36 @@ uint64_t deferred_step(struct sched *s, uint64_t now)
 	return n == PASS_QUEUES ? MIN(sleep, (uint64_t)OPEN_POLL_NS) : sleep;
 }
 
-static void rest(struct sched_queue *q, uint64_t ns, bool *sharp, int *slack)
+/* Somebody who waits, and helps. */
+struct helper {
+	uint64_t held_ns; /* how long calls waited for nothing but the policy */
+	uint64_t last_ns;
+	int slack; /* of its timers before; 0: not changed */
+};
+
+static struct helper helper_begin(void)
 {
-	if (!*sharp) {
-		*sharp = true;
-		*slack = sharp_timers();
-	}
-	clock_sleep_ns(MIN(ns, (uint64_t)OPEN_POLL_NS));
-	(void)retire_all(q->s);
+	return (struct helper){ .last_ns = clock_now_ns() };
 }
 
-/* One round of helping. begin: since when the caller waits. */
-static void help(struct sched_queue *q, uint64_t begin, bool *sharp, int *slack)
+static void helper_end(const struct helper *h)
+{
+	if (h->slack > 0) {
+		(void)prctl(PR_SET_TIMERSLACK, h->slack);
+	}
+}
+
+/* One round. */
+static void help(struct sched_queue *q, struct helper *h)
 {
 	struct sched *s = q->s;
 	uint64_t now = clock_now_ns(), ns;
-	bool force = now - begin >= load_relaxed(&s->limit_ns);
+	bool force;
 	unsigned n;
 
+	h->held_ns += chain_here(q) ? 0 : now - h->last_ns;
+	h->last_ns = now;
+	force = h->held_ns >= load_relaxed(&s->limit_ns);
 	pthread_mutex_lock(&q->issue_lock);
 	ns = chain_care(q, now, true);
 	n = issue_some(q, 64, force);
@@ -282,28 +294,24 @@ static void help(struct sched_queue *q, uint64_t begin, bool *sharp, int *slack)
 		note(s, "hold-limit",
 		     "deferred calls went after the hold limit: something waited for them");
 	}
-	if (!n && load_acquire(&q->deferred)) {
-		rest(q, ns, sharp, slack);
+	if (n || !load_acquire(&q->deferred)) {
+		return;
 	}
-}
-
-static void blunt(int slack)
-{
-	if (slack > 0) {
-		(void)prctl(PR_SET_TIMERSLACK, slack);
+	if (!h->slack) {
+		h->slack = sharp_timers();
 	}
+	clock_sleep_ns(MIN(ns, OPEN_POLL_NS));
+	(void)retire_all(s);
 }
 
 static void wait_for_place(struct sched_queue *q)
 {
-	uint64_t begin = clock_now_ns();
-	bool sharp = false;
-	int slack = -1;
+	struct helper h = helper_begin();
 
 	while (fifo_here(q) >= FIFO_MOST) {
-		help(q, begin, &sharp, &slack);
+		help(q, &h);
 	}
-	blunt(slack);
+	helper_end(&h);
 }
 
 /* What other threads put on the queue meanwhile is not waited for. */
@@ -326,24 +334,21 @@ static bool settled(struct sched_queue *q, uint64_t calls, uint64_t launches)
 
 void queue_settle(struct sched_queue *q)
 {
-	uint64_t begin = clock_now_ns(), calls = load_acquire(&q->put);
+	uint64_t calls = load_acquire(&q->put);
+	struct helper h = helper_begin();
 	struct sched_chain c = { .launched = 0 };
-	bool sharp = false, counted = false;
-	int slack = -1;
 
-	while (!counted || !settled(q, calls, c.launched)) {
-		/* Of the calls some join the chain: its launches are counted when they are there.
-		 */
-		if (!counted && load_acquire(&q->issued) >= calls) {
-			counted = true;
-			if (chain_here(q)) {
-				chain_look(q, &c);
-			}
-			continue;
-		}
-		help(q, begin, &sharp, &slack);
+	/* Of the calls some join the chain: its launches are counted when they are there. */
+	while (load_acquire(&q->issued) < calls) {
+		help(q, &h);
 	}
-	blunt(slack);
+	if (chain_here(q)) {
+		chain_look(q, &c);
+	}
+	while (!settled(q, calls, c.launched)) {
+		help(q, &h);
+	}
+	helper_end(&h);
 }
 
 int sched_flush(struct sched *s, struct sched_queue *only)
