@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,25 +26,6 @@
 
 static struct shared *shared;
 static const char *library = "libcuda.so.1";
-
-void say(const char *format, ...)
-{
-	char line[400];
-	va_list ap;
-	int n;
-
-	va_start(ap, format);
-	n = vsnprintf(line, sizeof(line) - 1, format, ap);
-	va_end(ap);
-	n = MIN(n, (int)sizeof(line) - 2);
-	line[n] = '\n';
-	(void)!write(1, line, (size_t)n + 1);
-}
-
-double us_since(uint64_t start)
-{
-	return (double)(clock_now_ns() - start) / 1e3;
-}
 
 /* ---- the machine ---- */
 

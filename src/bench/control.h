@@ -24,7 +24,7 @@ struct cuda {
 	CUdevice device;
 	CUcontext ctx;
 	struct gpu_device *gpu;
-	CUfunction beat;
+	CUfunction beat, work, empty;
 	volatile uint64_t *word; /* pinned: [0] beat, [1] stop */
 	CUdeviceptr word_device;
 	CUstream stream;
@@ -34,6 +34,8 @@ struct cuda {
 
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 double us_since(uint64_t start);
+/* Ends the process with a message when it is an error. */
+void must(CUresult e, const char *what);
 
 /* Ends the process with a message when the driver refuses. */
 void cuda_open(struct cuda *c, const char *library);

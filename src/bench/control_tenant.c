@@ -1,5 +1,4 @@
-/* bench-control's processes that use the GPU. */
-#include <dlfcn.h>
+/* bench-control's tenants: the one whose controls are tried, and those that are killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,79 +13,6 @@
 #include "bench/control.h"
 #include "gpu/learn.h"
 #include "gpu/rm.h"
-
-static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-			  ".visible .entry beat(.param .u64 word, .param .u64 limit)\n{\n"
-			  ".reg .pred %p<3>;\n.reg .b64 %rd<8>;\n"
-			  "ld.param.u64 %rd1, [word];\nld.param.u64 %rd2, [limit];\n"
-			  "mov.u64 %rd3, %globaltimer;\nadd.s64 %rd4, %rd3, %rd2;\n"
-			  "AGAIN:\n"
-			  "mov.u64 %rd5, %globaltimer;\n"
-			  "st.volatile.global.u64 [%rd1], %rd5;\n"
-			  "ld.volatile.global.u64 %rd6, [%rd1+8];\n"
-			  "setp.ne.u64 %p1, %rd6, 0;\n@%p1 bra END;\n"
-			  "setp.lt.u64 %p2, %rd5, %rd4;\n@%p2 bra AGAIN;\n"
-			  "END:\nret;\n}\n";
-
-static void must(CUresult e, const char *what)
-{
-	if (e != CUDA_SUCCESS) {
-		say("%-22s CUDA error %d", what, (int)e);
-		_exit(2);
-	}
-}
-
-void cuda_open(struct cuda *c, const char *library)
-{
-	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *host = NULL;
-	void **entry = (void **)&c->real;
-	uint64_t start;
-	CUmodule m;
-
-	if (!lib) {
-		say("%-22s %s", "library", dlerror());
-		_exit(2);
-	}
-	for (int i = 0; i < CUABI_COUNT; i++) {
-		entry[i] = dlsym(lib, cuabi_names[i]);
-	}
-	c->learn_error = gpu_learn_install(lib);
-	start = clock_now_ns();
-	must(c->real.cuInit(0), "cuInit");
-	must(c->real.cuDeviceGet(&c->device, 0), "cuDeviceGet");
-	must(c->real.cuDevicePrimaryCtxRetain(&c->ctx, c->device), "context");
-	must(c->real.cuCtxSetCurrent(c->ctx), "cuCtxSetCurrent");
-	c->init_ns = clock_now_ns() - start;
-	must(c->real.cuModuleLoadData(&m, ptx), "cuModuleLoadData");
-	must(c->real.cuModuleGetFunction(&c->beat, m, "beat"), "cuModuleGetFunction");
-	must(c->real.cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
-	c->word = host;
-	must(c->real.cuMemHostGetDevicePointer_v2(&c->word_device, host, 0), "device pointer");
-	must(c->real.cuStreamCreateWithPriority(&c->stream, CU_STREAM_NON_BLOCKING, 0), "stream");
-	if (gpu_device_create(&c->gpu, &c->real) < 0) {
-		_exit(2);
-	}
-}
-
-void cuda_beat(struct cuda *c, uint64_t limit_ns)
-{
-	CUdeviceptr word = c->word_device;
-	void *params[] = { &word, &limit_ns };
-	uint64_t start = clock_now_ns();
-
-	c->word[0] = c->word[1] = 0;
-	must(c->real.cuLaunchKernel(c->beat, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL),
-	     "cuLaunchKernel");
-	while (!c->word[0] && us_since(start) < 2e6) {
-		clock_sleep_ns(20000);
-	}
-}
-
-void cuda_beat_stop(struct cuda *c)
-{
-	c->word[1] = 1;
-	must(c->real.cuStreamSynchronize(c->stream), "cuStreamSynchronize");
-}
 
 /* ---- the tenant ---- */
 
