@@ -95,6 +95,7 @@ void client_open(struct client *c)
 		       v > 0;
 	CU(cuModuleLoadData(&c->module, ptx_bench_kernels));
 	CU(cuModuleGetFunction(&c->block, c->module, "bench_block"));
+	CU(cuModuleGetFunction(&c->timed, c->module, "bench_timed"));
 	CU(cuModuleGetFunction(&c->stamp, c->module, "bench_stamp"));
 	c->lib = lib;
 }
@@ -244,16 +245,16 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(struct client *c);
 	} roles[] = {
-		{ "calibrate", client_calibrate },
-		{ "latency", client_latency },
-		{ "batch", client_batch },
-		{ "model", client_model },
+		{ "calibrate", client_calibrate }, { "latency", client_latency },
+		{ "batch", client_batch },	   { "model", client_model },
+		{ "tenant", client_tenant },
 	};
 
 	parent = getppid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGINT, SIG_IGN); /* of the terminal: our coordinator ends us */
 	parse(&me, argc, argv);
+	me.page->pid = (uint32_t)getpid();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
 		if (strcmp(roles[i].name, me.role) == 0) {
 			client_open(&me);

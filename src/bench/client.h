@@ -33,7 +33,7 @@ struct client {
 	CUdevice device;
 	CUcontext ctx;
 	CUmodule module;
-	CUfunction block, stamp;
+	CUfunction block, timed, stamp;
 	uint32_t told; /* number of the newest command that was seen */
 };
 
@@ -95,6 +95,7 @@ struct block_work {
 	unsigned grid, threads, mask;
 	int iterations;
 	uint32_t launched; /* since the last check */
+	CUdeviceptr when;  /* where launches say when they began; 0: nowhere */
 };
 void block_work_init(struct block_work *w, struct client *c, unsigned grid, unsigned threads,
 		     int iterations);
@@ -108,6 +109,7 @@ void client_calibrate(struct client *c);
 void client_latency(struct client *c);
 void client_batch(struct client *c);
 void client_model(struct client *c);
+void client_tenant(struct client *c);
 
 extern const char ptx_bench_kernels[];
 

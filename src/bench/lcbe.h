@@ -51,6 +51,7 @@ struct lcbe_condition {
 	double alone[LCBE_ROUNDS]; /* batch without requests, kernels a second */
 	struct lcbe_cell cell[PAGE_KINDS][LCBE_ROUNDS];
 	uint64_t wrong, checked;
+	json_t *tenants; /* owned: what gbpfd said of its clients last; NULL: no gBPF */
 };
 
 /* What a condition and a kind come to. */

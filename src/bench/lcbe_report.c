@@ -198,6 +198,9 @@ static json_t *condition_json(const struct lcbe *b, unsigned i)
 	if (a && c->rounds) {
 		json_object_set_new(o, "alone", json_string(a->def->name));
 	}
+	if (c->tenants) {
+		json_object_set(o, "tenants", c->tenants);
+	}
 	if (c->def->batch && c->rounds) {
 		json_object_set_new(o, "batch_alone_per_s",
 				    json_real(stats_mean(c->alone, c->rounds)));

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "bench/lcbe.h"
+#include "gbpf/gbpf.h"
 
 #define READY_NS 90000000000ull
 #define ANSWER_NS 60000000000ull
@@ -293,6 +294,27 @@ static int check_results(struct lcbe *b, struct lcbe_condition *c)
 			: 0;
 }
 
+/* For the document: how its clients were treated. */
+static void ask_gbpfd(struct lcbe_condition *c)
+{
+	char *text = NULL;
+	json_t *doc, *t;
+	size_t i;
+
+	if (!c->daemon || gbpf_ps(c->daemon->g, &text) < 0) {
+		return;
+	}
+	doc = json_loads(text, 0, NULL);
+	json_decref(c->tenants);
+	c->tenants = json_incref(json_object_get(doc, "tenants"));
+	json_array_foreach(c->tenants, i, t)
+	{
+		json_object_del(t, "command"); /* long, and says nothing */
+	}
+	json_decref(doc);
+	free(text);
+}
+
 static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 {
 	int err = 0;
@@ -318,6 +340,7 @@ static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 		err = command_batch(b, c, PAGE_PAUSE);
 	}
 	err = err ? err : check_results(b, c);
+	ask_gbpfd(c);
 	if (err && unavailable(b, c)) {
 		c->state = LCBE_NOT_AVAILABLE;
 	}
@@ -419,6 +442,7 @@ void lcbe_finish(struct lcbe *b)
 		struct lcbe_condition *c = &b->condition[i];
 
 		stop_clients(c);
+		json_decref(c->tenants);
 		for (unsigned k = 0; k < PAGE_KINDS; k++) {
 			for (unsigned r = 0; r < LCBE_ROUNDS; r++) {
 				free(c->cell[k][r].us);

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x48434e42u
-#define PAGE_SAMPLES 131072u
-#define PAGE_CLASSES 2u /* of samples: most clients have one */
+#define PAGE_SAMPLES 65536u
+#define PAGE_CLASSES 3u /* of samples: most clients have one */
 #define PAGE_TEXT 256
 
 enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
@@ -37,6 +37,7 @@ struct bench_page {
 
 	/* of a client that is ready */
 	uint32_t sms, threads_per_sm, mps;
+	uint32_t pid;
 	uint32_t unavailable; /* failed because the machine does not offer it */
 	char device[64];
 	uint32_t iterations[2]; /* calibrated: of one block of the latency kernel, of batch */

@@ -1,0 +1,46 @@
+/* `gbpf bench pace`: what the block level costs when nobody interrupts. The program of src/bench
+ * does it. */
+#include "cli/bench.h"
+#include "cli/verbs.h"
+
+enum { P_REPEATS, P_MS, P_DEPTH, P_LANE, P_POLICY, P_SAVE, P_PROGRESS, P_DEVICE };
+
+static const struct cli_option options[] = {
+	[P_REPEATS] = { "repeats", 'r', "N", "windows of each kind (default 6)" },
+	[P_MS] = { "ms", 'm', "N", "length of a window (default 300)" },
+	[P_DEPTH] = { "depth", 0, "N", "kernels queued (default 16)" },
+	[P_LANE] = { "lane", 0, "process|shared", "gBPF's lane (default process)" },
+	[P_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
+	[P_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
+	[P_PROGRESS] = { "progress", 0, NULL, "say what is being done, also without a terminal" },
+	[P_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
+	{ NULL, 0, NULL, NULL },
+};
+
+static const struct bench_number numbers[] = { { P_REPEATS, 1, 64 },
+					       { P_MS, 1, 100000 },
+					       { P_DEPTH, 1, 64 } };
+
+static int cmd_pace(struct cli *c)
+{
+	char *argv[BENCH_ARGS];
+	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
+
+	bench_push(argv, &n, "bench-pace", NULL);
+	code = code ? code
+		    : bench_world(c, "bench pace", c->opt[P_DEVICE], c->opt[P_POLICY], argv, &n);
+	if (code) {
+		return code;
+	}
+	bench_push_options(c, argv, &n, (const int[]){ P_POLICY, P_DEVICE, -1 });
+	return bench_exec(c, "pace", argv);
+}
+
+const struct cli_verb verb_bench_pace = {
+	.name = "pace",
+	.args = "",
+	.doc = "what the block level costs when nobody interrupts",
+	.page = "gbpf-bench.1",
+	.options = options,
+	.run = cmd_pace,
+};

@@ -1,0 +1,43 @@
+# gbpf bench tenants and pace on the soft GPU, in small.
+load helper
+
+setup() {
+	cli_setup
+	export TMPDIR=$cli_dir/tmp
+	mkdir "$TMPDIR"
+}
+
+@test "bench tenants: kernels of latency processes start sooner under lc_first" {
+	run --separate-stderr "$GBPF" --json bench tenants --device soft --policy lc_first --repeats 2 --kernels 8 \
+		--batch-clients 3 --conditions default,gbpf --save out.json
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	json 'd["schema"] == "gbpf.bench.tenants/1" and [c["state"] for c in d["conditions"]] == ["run", "run"]'
+	json 'all(len(c["figures"]) == 6 and all(0 <= f["p50_us"] <= f["p99_us"] for f in c["figures"]) for c in d["conditions"])'
+	json 'all(f["kernels"] == 2 * 8 * 4 * (2 if f["class"] == "latency" else 3) for c in d["conditions"] for f in c["figures"])'
+	json '[f["mean_us"] for c in d["conditions"] for f in c["figures"] if (f["class"], f["latency"]) == ("latency", "start")][1] < [f["mean_us"] for c in d["conditions"] for f in c["figures"] if (f["class"], f["latency"]) == ("latency", "start")][0]'
+	[ -s out.json ]
+	[ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "bench tenants sets time slices where it is asked to" {
+	run "$GBPF" bench tenants --device soft --policy lc_first --repeats 1 --kernels 4 --latency-clients 1 --batch-clients 1 \
+		--streams 2 --kernel-us 1000 --gap-us 500 --conditions slices
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *slices*latency*start* ]]
+	run "$GBPF" bench tenants --conditions nosuch
+	[ "$status" -eq 2 ]
+}
+
+@test "bench pace measures each shape, on and off, and checks results" {
+	run --separate-stderr "$GBPF" --json bench pace --device soft --policy lc_first --repeats 2 --ms 200
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.bench.pace/1" and len(d["shapes"]) == 3'
+	json 'all(s["plain_per_s"] > 0 and s["gbpf_per_s"] > 0 and s["checked"] > 0 for s in d["shapes"])'
+	[ -z "$(ls "$TMPDIR")" ]
+	run "$GBPF" bench pace --lane nosuch
+	[ "$status" -eq 2 ]
+}
