@@ -64,6 +64,7 @@ const volatile u64 turns_ns = 80000000;		/* in which everybody has had one: less
 const volatile u64 touch_ns = 300000;		/* of one turn may still be on the GPU when the next begins */
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
+const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
 const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off */
 const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
@@ -117,6 +118,8 @@ struct tenant {
 	u64 busy_ns, since_ns; /* batch: GPU time at the beginning of the share window, and when that was */
 	u32 slice_us, set;     /* what it has been given, 1 when it has been given any */
 	u32 hungry;	       /* had less than its minimum in the last share window */
+	u32 refused;	       /* its slice cannot be set */
+	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
 	u32 pad;
 };
 
@@ -333,6 +336,10 @@ int GBPF_PROG(auto_preempt, preempt)
 	    (x && x->hungry)) {
 		return GBPF_LEVEL_NONE;
 	}
+	/* What has been stopped between blocks still counts as in flight, but is not on the GPU. */
+	if (x && x->stops && waited < ignored_after_ns) {
+		return GBPF_LEVEL_NONE;
+	}
 	/* Requests that synchronize: batch would come back in each gap. */
 	if (ctx->tried != GBPF_LEVEL_OFF && ctx->levels & 1 << GBPF_LEVEL_OFF) {
 		gbpf_note(SWITCHED_OFF, 1);
@@ -444,6 +451,7 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 		return;
 	}
 	wants = gbpf_tenant_stat(t, GBPF_STAT_INFLIGHT_NS) || a->held_ns + 3000000 > l->now_ns;
+	x->stops = a->seen_ns && a->block_ns * 100 >= a->seen_ns * shared_from_percent;
 	if (learn) {
 		remember(x, a);
 	}
@@ -502,18 +510,16 @@ static __always_inline u32 slice_for(const struct look *l, const struct tenant *
 	return x->hungry ? batch_slice_hungry_us : n > 1 ? batch_slice_many_us : batch_slice_us;
 }
 
-static __always_inline void set_slice(struct tenant *x, u32 t, u32 slice)
+/* Asks anew now and then: that it cannot be done may only show when the tenant has started. True: it is refused. */
+static __always_inline u32 set_slice(struct tenant *x, u32 t, u32 slice, u32 again)
 {
-	if (slice == x->slice_us && (x->set || !slice)) {
-		return;
+	if (slice == x->slice_us && (!slice || (x->set && !again))) {
+		return x->refused;
 	}
-	if (gbpf_slice_set(t, slice) < 0) {
-		no_slices = 1;
-		return;
-	}
-	no_slices = 0;
+	x->refused = gbpf_slice_set(t, slice) < 0;
 	x->slice_us = slice;
-	x->set = 1;
+	x->set |= !x->refused;
+	return x->refused;
 }
 
 static __always_inline void publish(const struct look *l)
@@ -530,7 +536,7 @@ static __always_inline void publish(const struct look *l)
 SEC("gbpf/tick")
 int GBPF_PROG(auto_tick, tick)
 {
-	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, learn = ctx->epoch % 64 == 0;
+	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, learn = ctx->epoch % 64 == 0, refused;
 	struct look l = { .now_ns = ctx->now_ns, .bound_ns = most_bound_ns, .next = NOBODY, .first = NOBODY };
 
 	bpf_for (t, 0, n) {
@@ -558,14 +564,18 @@ int GBPF_PROG(auto_tick, tick)
 	}
 	publish(&l);
 	hand_on(&l);
+	refused = 0;
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
 		long class_id = gbpf_tenant_class(t);
 
 		if (x && class_id >= 0 && (gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1) == GBPF_LANE_PROCESS) {
-			set_slice(x, t, slice_for(&l, x, class_id));
+			u32 no = set_slice(x, t, slice_for(&l, x, class_id), learn);
+
+			refused |= no && class_id != GBPF_CLASS_LATENCY;
 		}
 	}
+	no_slices = refused;
 	return 0;
 }
 

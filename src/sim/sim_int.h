@@ -28,6 +28,7 @@ struct sim_instance {
 struct sim_tenant {
 	char name[SIM_NAME_BYTES];
 	uint32_t number, class_id, weight, uid, pid, lane;
+	uint32_t levels;	  /* that can be had, a bit each; 0: what its lane has */
 	uint32_t slice_us, level; /* what the policy set last; 0 and GBPF_LEVEL_NONE: nothing */
 	uint64_t stat[SIM_STATS]; /* by GBPF_STAT_* */
 	struct sim_instance in;

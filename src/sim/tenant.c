@@ -69,6 +69,7 @@ static int set_tenant(struct sim *s, struct sim_tenant *t, const struct sim_pair
 	} fields[] = { { "class", &t->class_id, 0, 2 },
 		       { "weight", &t->weight, 1, 10000 },
 		       { "lane", &t->lane, 0, 1 },
+		       { "levels", &t->levels, 1, 63 },
 		       { "number", &t->number, 0, MAX_NUMBER_OF_TENANTS - 1 },
 		       { "uid", &t->uid, 0, UINT32_MAX },
 		       { "pid", &t->pid, 0, UINT32_MAX } };

@@ -78,12 +78,20 @@ static uint64_t stat_of(void *ctx, uint32_t tenant, uint32_t what)
 	return what == GBPF_STAT_LANE ? t->lane : t->stat[what];
 }
 
+static uint32_t levels_of(const struct sim_tenant *t)
+{
+	return t->levels ? t->levels : t->lane == GBPF_LANE_SHARED ? SHARED_LEVELS : PROCESS_LEVELS;
+}
+
 static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
 {
 	struct sim_tenant *t = numbered(ctx, tenant);
 
 	if (!t) {
 		return -ENOENT;
+	}
+	if (!(levels_of(t) & 1u << GBPF_LEVEL_SLICE)) {
+		return -ENOTSUP;
 	}
 	t->slice_us = slice_us;
 	return 0;
@@ -99,6 +107,9 @@ static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
 	}
 	if (level != GBPF_LEVEL_HOLD && level != GBPF_LEVEL_SLICE && level != GBPF_LEVEL_OFF) {
 		return -EINVAL;
+	}
+	if (!(levels_of(t) & 1u << level)) {
+		return -ENOTSUP;
 	}
 	t->level = level;
 	return 0;
@@ -259,7 +270,7 @@ static void tenant_defaults(const struct sim_hook *h, const struct sim_tenant *t
 	put(h, ctx, "uid", t->uid);
 	put(h, ctx, "pid", t->pid);
 	put(h, ctx, "lane", t->lane);
-	put(h, ctx, "levels", t->lane == GBPF_LANE_SHARED ? SHARED_LEVELS : PROCESS_LEVELS);
+	put(h, ctx, "levels", levels_of(t));
 }
 
 static void world_defaults(const struct sim_world *w, const struct sim_hook *h, void *ctx)

@@ -299,7 +299,7 @@ wrong() {
 	mv outside.bpf.o p.bpf.o
 	passes <<-'S'
 		tenant web class=latency
-		tenant train class=batch lane=shared
+		tenant train class=batch lane=shared levels=63
 		stat train busy_ns=5ms open=1 deadline_ns=3s threads=77
 		expect level of train == LEVEL_NONE
 		expect slice_us of train == 0
@@ -319,6 +319,16 @@ wrong() {
 		expect note 0 == 2
 		expect note 1 == 2
 		expect errors == 0
+	S
+	passes <<-'S'
+		tenant web class=latency
+		tenant train class=batch levels=7
+		stat train open=1
+		tick
+		expect slice_us of train == 0
+		expect level of train == LEVEL_NONE
+		preempt train for_tenant=web
+		expect levels == 7
 	S
 	wrong 2 8 "there is no statistic 'bussy_ns'" "Did you mean 'busy_ns'" <<<$'tenant a\nstat a bussy_ns=1'
 	wrong 2 6 "there is no tenant 'b'" <<<$'tenant a\nstat b busy_ns=1'
