@@ -18,7 +18,7 @@ const char *ptx_block_why_text(enum ptx_block_why why)
 		[PTX_BLOCK_DEPENDENT] = "uses griddepcontrol",
 		[PTX_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
 		[PTX_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
-		[PTX_BLOCK_CALL] = "calls, through a pointer, code that knows its block",
+		[PTX_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
 		[PTX_BLOCK_EXTERN] = "calls a function of another module",
 		[PTX_BLOCK_PARAMETERS] = "no room behind its parameters",
 		[PTX_BLOCK_SHARED] = "no room in shared memory, or reads its size",
@@ -59,6 +59,19 @@ static int add_function(struct block_pass *p, struct ptx_function *f)
 	return strmap_add(&p->names, f->name, b);
 }
 
+/* Whether an item is there for other modules to stand behind. */
+static bool is_of_others(const struct ptx_item *it)
+{
+	const struct ptx_function *f = (const struct ptx_function *)it;
+	const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+	if (it->kind == PTX_FUNCTION) {
+		return strcmp(f->linkage, ".extern") == 0 && !block_is_harmless(f->name);
+	}
+	return it->kind == PTX_VARIABLE && strcmp(v->linkage, ".extern") == 0 &&
+	       v->space != PTX_SHARED;
+}
+
 static int collect(struct block_pass *p)
 {
 	size_t n = 0;
@@ -80,6 +93,14 @@ static int collect(struct block_pass *p)
 		}
 		if (err < 0) {
 			return err;
+		}
+		p->linked = p->linked || is_of_others(it);
+	}
+	ptx_each (&p->m->items, it) {
+		const struct ptx_directive *d = (const struct ptx_directive *)it;
+
+		if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".alias", 6) == 0) {
+			block_alias(p, d);
 		}
 	}
 	return 0;

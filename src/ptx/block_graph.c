@@ -67,7 +67,7 @@ int block_graph(struct block_pass *p)
 	spread(p, WHY);
 	spread(p, KNOWS);
 	spread(p, INDIRECT);
-	if (pointers_are_harmless(p)) {
+	if (!p->linked && pointers_are_harmless(p)) {
 		return 0;
 	}
 	for (uint32_t i = 0; i < p->n; i++) {

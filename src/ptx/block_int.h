@@ -27,8 +27,9 @@ struct block_function {
 	uint32_t indirect_line;
 	unsigned hidden; /* declarations around here that take the name */
 	struct block_call *callers;
-	struct block_function *work; /* list of block_graph */
-	const char *clone;	     /* a .func's copy that knows tickets; NULL: none */
+	struct block_function *work;  /* list of block_graph */
+	const char *clone;	      /* a .func's copy that knows tickets; NULL: none */
+	struct block_function *alias; /* what stands for it: ".alias this, that;" */
 };
 
 struct block_pass {
@@ -41,6 +42,7 @@ struct block_pass {
 	uint32_t n_entries;
 	const char *stem;	/* no name of the module begins with it */
 	enum ptx_block_why why; /* of all entries: the module itself */
+	bool linked;		/* names things of other modules, so pointers may lead there */
 	bool failed;		/* no memory */
 };
 
@@ -66,6 +68,8 @@ enum block_sreg block_vector_move(const struct ptx_insn *insn);
 
 /* The function that a name at this place means; NULL: none, or a name of the body's own. */
 struct block_function *block_find(const struct block_pass *p, const char *name);
+/* Notes what ".alias a, b;" says; what it cannot read it leaves. */
+void block_alias(struct block_pass *p, const struct ptx_directive *d);
 /* Names that a list or a function's parameters declare: hidden inside. by: 1 at its beginning, -1
  * at its end. */
 void block_hide_list(struct block_pass *p, const struct ptx_list *list, int by);
@@ -73,6 +77,8 @@ void block_hide_params(struct block_pass *p, const struct ptx_function *f, int b
 /* The operand of a call that names what is called; NULL when there is none. */
 struct ptx_operand *block_callee(const struct ptx_insn *insn);
 
+/* Functions of the driver that depend on nothing that a twin changes. */
+bool block_is_harmless(const char *name);
 /* block_scan.c: what is written in each function. 0, -EINVAL, -ENOMEM. */
 int block_scan(struct block_pass *p);
 /* block_graph.c: what each function's callees bring. */

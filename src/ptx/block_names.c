@@ -83,7 +83,33 @@ struct block_function *block_find(const struct block_pass *p, const char *name)
 	/* No function of a module that is looked at begins with a percent sign. */
 	struct block_function *f = name[0] == '%' ? NULL : strmap_get(&p->names, name);
 
-	return f && !f->hidden ? f : NULL;
+	if (!f || f->hidden) {
+		return NULL;
+	}
+	return f->alias ? f->alias : f;
+}
+
+void block_alias(struct block_pass *p, const struct ptx_directive *d)
+{
+	static const char spaces[] = " \t\r\n";
+	const char *at = d->text + strlen(".alias");
+	struct block_function *f[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		size_t len;
+
+		at += strspn(at, spaces);
+		len = strcspn(at, " \t\r\n,;");
+		f[i] = strmap_get_n(&p->names, at, len);
+		at += len;
+		at += strspn(at, spaces);
+		if (!f[i] || *at++ != (i ? ';' : ',')) {
+			return;
+		}
+	}
+	if (!f[0]->f->has_body && f[1]->f->has_body && !f[1]->f->is_entry) {
+		f[0]->alias = f[1];
+	}
 }
 
 static void hide(struct block_pass *p, const char *name, int by)

@@ -20,8 +20,7 @@ static bool is_device_runtime(const char *name)
 	       strncmp(name, "__cuda", 6) == 0;
 }
 
-/* Functions of the driver that depend on nothing that a twin changes. */
-static bool is_harmless(const char *name)
+bool block_is_harmless(const char *name)
 {
 	static const char *const names[] = { "vprintf", "malloc", "free", "__assertfail" };
 
@@ -36,7 +35,7 @@ static bool is_harmless(const char *name)
 /* Why code that is not in this module may not be called; PTX_BLOCK_UNKNOWN: it may. */
 static enum ptx_block_why outside(const struct ptx_function *f)
 {
-	if (f->has_body || is_harmless(f->name)) {
+	if (f->has_body || block_is_harmless(f->name)) {
 		return PTX_BLOCK_UNKNOWN;
 	}
 	return is_device_runtime(f->name) ? PTX_BLOCK_DEVICE_RUNTIME : PTX_BLOCK_EXTERN;

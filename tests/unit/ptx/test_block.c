@@ -191,6 +191,10 @@ static void pointers_may_lead_to_code_without_block_index_only(void **state)
 	assert_why(
 		HEAD KNOWS ENTRY("{ .reg .b64 g; p: .callprototype _ (); call g, p; } call g;\n"),
 		PTX_BLOCK_OK, 0);
+	/* Other modules may know its address or have given it theirs. */
+	assert_why(HEAD ".extern .global .u64 pointer;\n" ENTRY(
+			   "ld.global.u64 %d1, [pointer]; p: .callprototype _ (); call %d1, p;\n"),
+		   PTX_BLOCK_CALL, 8);
 	assert_why(HEAD ".extern .func o();\n" ENTRY(
 			   "mov.u64 %d1, o; p: .callprototype _ (); call %d1, p;\n"),
 		   PTX_BLOCK_CALL, 0);
@@ -303,6 +307,18 @@ static void copies_of_functions_stand_where_the_functions_stand(void **state)
 	assert_has(source, "mov.u32 %r1, %gbpf0_x;\n\tst.param.b32 [r], %r1;");
 }
 
+static void an_alias_is_what_it_stands_for(void **state)
+{
+	(void)state;
+	assert_has(HEAD KNOWS ".func a();\n.alias a, g;\n" ENTRY("call a;\n"), "call g$gbpf;\n");
+	assert_why(HEAD KNOWS ".func a();\n.alias a, g;\n" ENTRY(
+			   "mov.u64 %d1, a; p: .callprototype _ (); call %d1, p;\n"),
+		   PTX_BLOCK_CALL, 0);
+	assert_why(HEAD ".func a();\n.alias a, nothing;\n" ENTRY("call a;\n"), PTX_BLOCK_EXTERN, 9);
+	assert_why(HEAD ".func a();\n.alias a;\n.alias\t, ;\n" ENTRY("call a;\n"), PTX_BLOCK_EXTERN,
+		   0);
+}
+
 static void names_do_not_collide(void **state)
 {
 	struct result r;
@@ -373,6 +389,7 @@ int main(void)
 		cmocka_unit_test(no_room_for_the_argument),
 		cmocka_unit_test(reads_of_the_index_become_registers),
 		cmocka_unit_test(copies_of_functions_stand_where_the_functions_stand),
+		cmocka_unit_test(an_alias_is_what_it_stands_for),
 		cmocka_unit_test(names_do_not_collide),
 		cmocka_unit_test(every_entry_has_its_reason),
 	};
