@@ -338,8 +338,8 @@ static void garbage_ends_a_session_and_nothing_else(void **state)
 		memcpy(&m, junk, sizeof(m));
 		if (i % 2) {
 			m.head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION,
-						     (uint32_t)random() % 14, (uint32_t)sizeof(m) };
-			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 12), extra,
+						     (uint32_t)random() % 20, (uint32_t)sizeof(m) };
+			wire_send(f.sock, &m, 1 + (enum wire_type)(random() % 18), extra,
 				  (unsigned)random() % 4);
 		} else {
 			msg_send(f.sock, junk, 1 + (size_t)random() % 1000, extra,

@@ -1,0 +1,54 @@
+/* What is done to a tenant that keeps the GPU depends on its weight: 11 it is ended, 12 switched off, 13 what does not
+ * exist, 16 the shortest slice. tick asks for a slice of 400 us for weight 14, and switches 15 off. A batch tenant has a
+ * slice of 300 us from its start. Notes: 0 calls of preempt, 1 levels that could be had, 2 and 3 what the helpers
+ * answered. */
+#include <gbpf/gbpf.bpf.h>
+
+GBPF_LICENSE("Apache-2.0");
+
+SEC("gbpf/admit")
+int GBPF_PROG(steer_admit, admit)
+{
+	if (ctx->class_id == GBPF_CLASS_BATCH) {
+		ctx->slice_us = 300;
+	}
+	return GBPF_ADMIT;
+}
+
+SEC("gbpf/tick")
+int GBPF_PROG(steer_tick, tick)
+{
+	u32 i;
+
+	for (i = 0; i < 4 && i < ctx->tenants; i++) {
+		long weight = gbpf_tenant_weight(i);
+
+		if (weight == 14 && gbpf_slice_set(i, 400) == 0) {
+			gbpf_note(2, 1);
+		}
+		if (weight == 15 && gbpf_preempt_now(i, GBPF_LEVEL_OFF) == 0) {
+			gbpf_note(3, 1);
+		}
+	}
+	return 0;
+}
+
+SEC("gbpf/preempt")
+int GBPF_PROG(steer_preempt, preempt)
+{
+	gbpf_note(0, 1);
+	if (ctx->levels & 1 << GBPF_LEVEL_OFF) {
+		gbpf_note(1, 1);
+	}
+	switch (gbpf_tenant_weight(ctx->tenant)) {
+	case 11:
+		return GBPF_LEVEL_END;
+	case 12:
+		return GBPF_LEVEL_OFF;
+	case 13:
+		return 9;
+	case 16:
+		return GBPF_LEVEL_SLICE;
+	}
+	return GBPF_LEVEL_NONE;
+}

@@ -1,0 +1,244 @@
+/* The hook preempt and what gbpfd does to a tenant from outside, as far as no GPU is needed: when
+ * it is asked, what an answer that does not exist is worth, the end of a process, hostile handles.
+ */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "gpu/control.h"
+
+enum { LATENCY, NORMAL, BATCH };
+
+static void load(struct gd *d, const char *name)
+{
+	struct gbpf *g = gd_open(d);
+
+	if (gbpf_policy_load(g, gd_object(name), NULL, GBPF_LOAD_SWAP, NULL) < 0) {
+		fail_msg("%s", gbpf_last_error(g)->message);
+	}
+	gbpf_close(g);
+}
+
+static json_int_t note(struct gd *d, unsigned i)
+{
+	json_t *j = gd_call(d, "policy.show", NULL);
+	json_t *notes = json_object_get(json_object_get(j, "counters"), "notes");
+	json_int_t v = json_integer_value(json_array_get(notes, i));
+
+	json_decref(j);
+	return v;
+}
+
+static void enter(struct fake *f, struct gd *d, uint32_t class_id, uint32_t weight,
+		  const char *name)
+{
+	fake_connect(f, d);
+	fake_say_hello(f, class_id, weight, name);
+	fake_welcomed(f);
+	gd_await_event(d, 0, "start", name);
+}
+
+static void open_request(struct fake *f)
+{
+	store_seqcst(&f->board->gpu[0].opened_ns, clock_now_ns());
+	store_seqcst(&f->board->gpu[0].open, 1u);
+}
+
+static void work(struct fake *f)
+{
+	store_seqcst(&f->stats->inflight, 1u);
+	store_seqcst(&f->stats->launches, load_seqcst(&f->stats->launches) + 1);
+}
+
+static void the_hook_is_asked_while_a_request_waits(void **state)
+{
+	struct gd *d = *state;
+	struct fake lc, batch;
+	json_int_t before;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&batch, d, BATCH, 100, "batch");
+	work(&batch);
+	gd_await_event(d, 0, "start", "batch");
+	assert_int_equal(note(d, 0), 0); /* nobody waits */
+	open_request(&lc);
+	while (note(d, 0) == 0) {
+		work(&batch);
+	}
+	assert_int_equal(note(d, 1), 0); /* it has given no handles */
+	store_seqcst(&lc.board->gpu[0].open, 0u);
+	do { /* until a whole round of gbpfd has passed without it */
+		before = note(d, 0);
+		(void)poll(NULL, 0, 20);
+	} while (note(d, 0) != before);
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
+static void a_process_is_ended_by_the_policys_word(void **state)
+{
+	struct gd *d = *state;
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0), status;
+	struct fake lc;
+	pid_t pid;
+
+	if (fd < 0) {
+		skip();
+	}
+	close(fd);
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	open_request(&lc);
+	pid = fork();
+	if (pid == 0) {
+		struct fake hog;
+
+		alarm(20);
+		enter(&hog, d, BATCH, 11, "hog");
+		for (;;) {
+			work(&hog);
+			(void)poll(NULL, 0, 1);
+		}
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	gd_await_event(d, 0, "preempt", "is ended");
+	fake_leave(&lc);
+}
+
+static void what_the_hook_says_is_checked(void **state)
+{
+	struct gd *d = *state;
+	struct fake lc, batch;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&batch, d, BATCH, 13, "batch");
+	open_request(&lc);
+	while (gd_number(d, "status", "counters.verdict_errors") == 0) {
+		work(&batch);
+	}
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
+/* No handles: nothing can be switched off, and nothing stronger is taken instead. */
+static void levels_that_cannot_be_had_are_skipped(void **state)
+{
+	struct gd *d = *state;
+	struct fake lc, batch;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&batch, d, BATCH, 12, "batch");
+	open_request(&lc);
+	while (note(d, 0) < 20) {
+		work(&batch);
+	}
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
+static void helpers_answer(void **state)
+{
+	struct gd *d = *state;
+	struct fake a, b;
+
+	load(d, "steer");
+	enter(&a, d, BATCH, 14, "a");
+	enter(&b, d, BATCH, 15, "b");
+	while (note(d, 2) == 0) { /* a slice is noted for handles that may come */
+		work(&a);
+	}
+	assert_int_equal(note(d, 3), 0); /* nothing to switch off with */
+	fake_leave(&a);
+	fake_leave(&b);
+}
+
+static void send_handles(struct fake *f, uint32_t gpu, uint32_t bytes, const struct gpu_handles *h,
+			 int fd)
+{
+	union wire_message m = { 0 };
+
+	m.control.gpu = gpu;
+	m.control.bytes = bytes;
+	memcpy(m.control.handles, h, sizeof(*h));
+	assert_int_equal(wire_send(f->sock, &m, WIRE_CONTROL, &fd, fd >= 0), 0);
+}
+
+static void hostile_handles_hurt_nobody(void **state)
+{
+	struct gd *d = *state;
+	struct gpu_handles h = { .kind = GPU_KIND_SOFT, .capable = 0x7f }, bad;
+	struct fake lc, f;
+	uint64_t seq = 0;
+	int p[2], fds[4];
+
+	assert_int_equal(pipe(p), 0);
+	fds[0] = p[0];
+	fds[1] = open("/dev/null", O_RDWR);
+	fds[2] = shm_create("x", 4096, SHM_NOEXEC);
+	fds[3] = open("/proc/self/exe", O_RDONLY);
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&f, d, BATCH, 12, "hostile");
+	bad = h;
+	bad.n_groups = GPU_MAX_GROUPS + 1;
+	send_handles(&f, 0, sizeof(bad), &bad, p[0]);
+	seq = gd_await_event(d, seq, "control", "refused");
+	bad = h;
+	bad.kind = 77;
+	send_handles(&f, 0, sizeof(bad), &bad, p[0]);
+	seq = gd_await_event(d, seq, "control", "refused");
+	send_handles(&f, 1, sizeof(h), &h, p[0]); /* it has one device */
+	seq = gd_await_event(d, seq, "control", "refused");
+	send_handles(&f, 0, 8, &h, p[0]);
+	seq = gd_await_event(d, seq, "control", "refused");
+	open_request(&lc);
+	for (unsigned i = 0; i < 2 * sizeof(fds) / sizeof(fds[0]); i++) {
+		h.kind = i % 2 ? GPU_KIND_SOFT : GPU_KIND_NVIDIA;
+		send_handles(&f, 0, sizeof(h), &h, fds[i / 2]);
+		for (json_int_t n = note(d, 0);
+		     note(d, 0) < n + 3;) { /* it is switched off, in vain */
+			work(&f);
+		}
+	}
+	send_handles(&f, 0, 0, &h, -1); /* taken back */
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		close(fds[i]);
+	}
+	close(p[1]);
+	fake_leave(&lc);
+	fake_leave(&f);
+}
+
+#define WITH_GBPFD(f) cmocka_unit_test_setup_teardown(f, gd_setup, gd_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_GBPFD(the_hook_is_asked_while_a_request_waits),
+		WITH_GBPFD(a_process_is_ended_by_the_policys_word),
+		WITH_GBPFD(what_the_hook_says_is_checked),
+		WITH_GBPFD(levels_that_cannot_be_had_are_skipped),
+		WITH_GBPFD(helpers_answer),
+		WITH_GBPFD(hostile_handles_hurt_nobody),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
