@@ -18,7 +18,7 @@
 #define UNKNOWN INT64_MIN
 #define MEASURE_NS 30000000000u	      /* the clocks drift apart by some ppm */
 #define MEASURE_MOST_NS 600000000000u /* then also while a lease is up */
-#define RETRY_NS 1000000000u
+#define RETRY_NS 1000000000u /* after a measurement that failed; then twice as long each time */
 
 struct page {
 	struct gpu_lease_page map;
@@ -30,11 +30,12 @@ struct gpu_leases {
 	uint32_t count;			    /* [atomic] */
 	struct page *page[GPU_LEASE_PAGES]; /* [atomic]; freed after pin_wait_all */
 	struct on_gpu {
-		uint64_t until_ns;	      /* [atomic] */
-		int64_t offset_ns;	      /* [atomic] UNKNOWN before it was measured */
-		uint64_t measured_ns, due_ns; /* agent */
-		CUcontext ctx;		      /* lock */
-		struct warm warm;	      /* lock */
+		uint64_t until_ns; /* [atomic] */
+		int64_t offset_ns; /* [atomic] UNKNOWN before it was measured */
+		uint32_t wanted;   /* [atomic] a lease was asked for once */
+		uint64_t measured_ns, due_ns, retry_ns; /* agent */
+		CUcontext ctx;				/* lock */
+		struct warm warm;			/* lock */
 	} gpu[SCHED_MAX_GPUS];
 	pthread_mutex_t lock; /* held over calls into a context, which must not end meanwhile */
 };
@@ -121,6 +122,9 @@ void gpu_lease(void *dev, uint32_t gpu, uint64_t until_ns)
 
 	if (gpu >= SCHED_MAX_GPUS) {
 		return;
+	}
+	if (unlikely(!load_relaxed(&l->gpu[gpu].wanted))) {
+		store_relaxed(&l->gpu[gpu].wanted, 1u);
 	}
 	store_seqcst(&l->gpu[gpu].until_ns, until_ns);
 	if (load_seqcst(&l->high)) {
@@ -260,25 +264,16 @@ static void measure(struct gpu_device *d, uint32_t gpu, uint64_t now)
 
 	pthread_mutex_lock(&l->lock);
 	err = g->ctx ? gpu_clock_offset(d, g->ctx, &offset) : -EAGAIN;
+	if (!err) {
+		warm_prepare(d, g->ctx, &g->warm);
+	}
 	pthread_mutex_unlock(&l->lock);
-	store_relaxed(&g->due_ns, now + (err ? RETRY_NS : MEASURE_NS));
+	g->retry_ns = err ? MIN(MAX(2 * g->retry_ns, (uint64_t)RETRY_NS), MEASURE_NS) : 0;
+	store_relaxed(&g->due_ns, now + (err ? g->retry_ns : MEASURE_NS));
 	if (!err) {
 		g->measured_ns = now;
 		gpu_leases_set_offset(d, gpu, offset);
 	}
-}
-
-/* A kernel beside an open request would cost it; but without any measurement there are no leases.
- */
-static bool due(const struct on_gpu *g, uint64_t now)
-{
-	bool busy = load_relaxed(&g->until_ns) != 0;
-
-	if (now < load_relaxed(&g->due_ns) || !load_relaxed(&g->ctx)) {
-		return false;
-	}
-	return !busy || load_relaxed(&g->offset_ns) == UNKNOWN ||
-	       now - g->measured_ns > MEASURE_MOST_NS;
 }
 
 static bool has_pages(const struct gpu_leases *l, uint32_t gpu)
@@ -291,18 +286,35 @@ static bool has_pages(const struct gpu_leases *l, uint32_t gpu)
 	return false;
 }
 
+/* A kernel beside an open request would cost it; but where pages wait for the first measurement, it
+ * is worth that once. */
+static bool due(const struct gpu_leases *l, uint32_t gpu, uint64_t now)
+{
+	const struct on_gpu *g = &l->gpu[gpu];
+	bool busy = load_relaxed(&g->until_ns) != 0;
+
+	if (now < load_relaxed(&g->due_ns) || !load_relaxed(&g->ctx)) {
+		return false;
+	}
+	if (!busy) {
+		return true;
+	}
+	return load_relaxed(&g->offset_ns) == UNKNOWN ? has_pages(l, gpu)
+						      : now - g->measured_ns > MEASURE_MOST_NS;
+}
+
 uint64_t gpu_lease_keep(struct gpu_device *d, uint64_t now)
 {
 	struct gpu_leases *l = d->leases;
 	uint64_t again = UINT64_MAX;
 
-	for (uint32_t g = 0; l->high && g < SCHED_MAX_GPUS; g++) {
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
 		uint64_t at;
 
-		if (!has_pages(l, g)) {
+		if (!load_relaxed(&l->gpu[g].wanted) && !(l->high && has_pages(l, g))) {
 			continue;
 		}
-		if (due(&l->gpu[g], now)) {
+		if (due(l, g, now)) {
 			measure(d, g, now);
 		}
 		at = load_relaxed(&l->gpu[g].due_ns);

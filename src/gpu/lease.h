@@ -31,8 +31,9 @@ void gpu_lease_context(struct gpu_device *d, uint32_t gpu, CUcontext ctx);
 void gpu_lease(void *dev, uint32_t gpu, uint64_t until_ns);
 void gpu_warm(void *dev, uint32_t gpu);
 
-/* Measures clocks that are due: each 30 s while no lease is up, and at once where none is known.
- * Nanoseconds until it wants to be called again. May take some milliseconds. Agent. */
+/* Measures clocks that are due, of GPUs with pages or for which a lease was asked: each 30 s while
+ * no lease is up, and at once where pages wait for the first time. Nanoseconds until it wants to be
+ * called again. May take some milliseconds. Agent. */
 uint64_t gpu_lease_keep(struct gpu_device *d, uint64_t now);
 
 #endif

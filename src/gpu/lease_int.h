@@ -20,6 +20,7 @@ struct warm {
 	bool refused; /* the driver did not take it: not tried again */
 };
 /* The context is kept alive by the caller. */
+void warm_prepare(struct gpu_device *d, CUcontext ctx, struct warm *w);
 void warm_launch(struct gpu_device *d, CUcontext ctx, struct warm *w);
 
 #endif

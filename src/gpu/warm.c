@@ -16,10 +16,23 @@ static bool make(struct gpu_device *d, struct warm *w)
 {
 	CUmodule module;
 
+	if (w->f || w->refused) {
+		return !w->refused;
+	}
 	w->refused = d->real->cuModuleLoadData(&module, ptx) != CUDA_SUCCESS ||
 		     d->real->cuModuleGetFunction(&w->f, module, "gbpf_warm") != CUDA_SUCCESS ||
 		     gpu_private_stream(d, &w->stream) != CUDA_SUCCESS;
 	return !w->refused;
+}
+
+void warm_prepare(struct gpu_device *d, CUcontext ctx, struct warm *w)
+{
+	struct gpu_scope scope;
+
+	if (!w->f && !w->refused && gpu_begin(d, ctx, &scope) == 0) {
+		(void)make(d, w);
+		gpu_end(d, &scope);
+	}
 }
 
 void warm_launch(struct gpu_device *d, CUcontext ctx, struct warm *w)
@@ -30,11 +43,8 @@ void warm_launch(struct gpu_device *d, CUcontext ctx, struct warm *w)
 		return;
 	}
 	/* One at a time: where the last one has not come to run, another would not either. */
-	if (w->f || make(d, w)) {
-		if (d->real->cuStreamQuery(w->stream) == CUDA_SUCCESS) {
-			(void)d->real->cuLaunchKernel(w->f, 1, 1, 1, 1, 1, 1, 0, w->stream, NULL,
-						      NULL);
-		}
+	if (make(d, w) && d->real->cuStreamQuery(w->stream) == CUDA_SUCCESS) {
+		(void)d->real->cuLaunchKernel(w->f, 1, 1, 1, 1, 1, 1, 0, w->stream, NULL, NULL);
 	}
 	gpu_end(d, &scope);
 }

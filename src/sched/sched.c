@@ -178,8 +178,17 @@ bool sched_block_wanted(const struct sched *s)
 
 void sched_set_off(struct sched *s, bool off)
 {
+	struct pin_slot *pin;
+
 	store_seqcst(&s->off, off ? 1u : 0u);
 	update_active(s);
+	pin = pin_enter();
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		if (load_relaxed(&s->req[g].lease_ns)) { /* at once: the process may be ending */
+			lease_settle(s, g, clock_now_ns());
+		}
+	}
+	pin_leave(pin);
 	wake_agent(s, AGENT_NEAR);
 }
 

@@ -64,6 +64,21 @@ static void without_a_policy_nothing_is_raised(void **state)
 	one_finish(&o);
 }
 
+static void switched_off_they_fall_at_once(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	assert_int_not_equal(gpu.until_ns, 0);
+	sched_set_off(o.r.s, true); /* as when the process ends: the agent may not come by again */
+	assert_int_equal(gpu.until_ns, 0);
+	sched_set_off(o.r.s, false);
+	(void)step(&o);
+	assert_int_not_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
 static void without_gbpfd_they_fall(void **state)
 {
 	struct one o;
@@ -277,6 +292,7 @@ int main(void)
 		cmocka_unit_test(up_before_the_first_launch_goes_and_before_the_board),
 		cmocka_unit_test(renewed_while_open_and_down_before_the_board_closes),
 		cmocka_unit_test(without_a_policy_nothing_is_raised),
+		cmocka_unit_test(switched_off_they_fall_at_once),
 		cmocka_unit_test(without_gbpfd_they_fall),
 		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
