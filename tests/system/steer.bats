@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# What gbpfd does to programs on the soft GPU: lanes, time slices, switching off, and what is left of it when gbpfd dies.
+
+load helpers
+
+load_steer() {
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c tests/unit/daemon/steer.bpf.c \
+		-o "$GBPF_RUNTIME_DIR/steer.bpf.o"
+	start_soft
+	start_daemon --policy "$GBPF_RUNTIME_DIR/steer.bpf.o"
+	daemon=${pids[-1]}
+}
+
+batch() {
+	gbpf run --device soft --class batch "$@" >"$GBPF_RUNTIME_DIR/batch.out" 2>&1 3>&- &
+	pids+=($!)
+}
+
+# Time slice in microseconds of the only program's context; 0: it has none yet.
+slice() { gbpf --json device --soft | python3 -c '
+import json, sys
+print(max([c["slice_us"] for c in json.load(sys.stdin)["contexts"]], default=0))'; }
+
+await_slice() {
+	for _ in $(seq 100); do
+		[ "$(slice)" = "$1" ] && return 0
+		sleep 0.05
+	done
+	echo "the slice is $(slice), not $1"
+	return 1
+}
+
+await_start() {
+	for _ in $(seq 200); do
+		[ -s "$1" ] && return 0
+		sleep 0.02
+	done
+	return 1
+}
+
+@test "slices by admit and by tick reach the device, and end with the policy" {
+	load_steer
+	batch --weight 100 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	await_slice 300
+	gbpf set --weight 14 "$(gbpf --json ps | python3 -c 'import json, sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')"
+	await_slice 400
+	run gbpf ps --why
+	[[ "$output" == *"time slice: 400 us"* ]]
+	gbpf policy swap fifo
+	for _ in $(seq 100); do
+		[ "$(slice)" != 400 ] && break
+		sleep 0.05
+	done
+	[ "$(slice)" -gt 400 ]
+}
+
+@test "a tenant that is switched off runs again when gbpfd is killed" {
+	load_steer
+	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 120 --log "$GBPF_RUNTIME_DIR/log"
+	await_start "$GBPF_RUNTIME_DIR/log"
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
+		--iterations 20000000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	python3 - "$GBPF_RUNTIME_DIR/log" "$daemon" <<-'PY'
+		import os, signal, sys, time
+		log, pid = sys.argv[1], int(sys.argv[2])
+		def stamps():
+		    return [float(w[0]) for w in (l.split() for l in open(log)) if len(w) == 2]
+		def now():
+		    return time.clock_gettime(time.CLOCK_MONOTONIC)
+		deadline = now() + 30
+		# A pause of 20 ms means that it is off: it logs every kernel otherwise, some milliseconds apart at most. It is
+		# let go for 2 ms after 100 ms.
+		while now() - (stamps() or [now()])[-1] < 0.020:
+		    assert now() < deadline, 'it was never switched off'
+		    time.sleep(0.001)
+		killed = now()
+		os.kill(pid, signal.SIGKILL)
+		while not [s for s in stamps() if s > killed]:
+		    assert now() < killed + 5, 'it stays off'
+		    time.sleep(0.001)
+		after = [s for s in stamps() if s > killed][0] - killed
+		print(f'runs again after {1000 * after:.1f} ms')
+		assert after < 0.100, after # 10 ms, and a loaded machine
+	PY
+	run sed -n '/wrong [1-9]/p' "$GBPF_RUNTIME_DIR/batch.out"
+	[ -z "$output" ]
+}
+
+@test "the preempt hook brings a request through a saturating program, which goes on afterwards" {
+	load_steer
+	batch --weight 12 -- "$SAMPLES/batch" --iterations 2000 --seconds 6
+	await_start "$GBPF_RUNTIME_DIR/batch.out"
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 20 --rate 10 >"$GBPF_RUNTIME_DIR/lc.out"
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/lc.out"
+	run gbpf events
+	[[ "$output" == *"is stopped (off)"* ]]
+	wait "${pids[-1]}"
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/batch.out"
+}
+
+@test "a policy can end a program, and nothing else does" {
+	load_steer
+	batch --weight 11 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	hog=${pids[-1]}
+	await_start "$GBPF_RUNTIME_DIR/batch.out"
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 5 --rate 10 >/dev/null
+	run wait "$hog"
+	[ "$status" -eq 137 ]
+	run gbpf events
+	[[ "$output" == *"is ended: the policy says so"* ]]
+}
+
+@test "programs in the shared lane share one hardware group, and say so" {
+	start_soft
+	start_daemon
+	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	await_start "$GBPF_RUNTIME_DIR/batch.out"
+	run gbpf ps
+	[[ "$output" == *" shared "* ]]
+	run gbpf run --device soft --lane process -- sh -c 'echo "pipe=$CUDA_MPS_PIPE_DIRECTORY"'
+	[ "$output" = "pipe=" ]
+	run gbpf device
+	[[ "$output" == *"lanes: process yes, shared yes"* ]]
+}
