@@ -97,12 +97,19 @@ struct list {
 	unsigned n;
 };
 
-static bool begin_list(struct list *l, const void *owner, enum kernel_kind kind, CUresult r,
-		       unsigned n)
+static bool begin_list(struct list *l, const void *owner, enum kernel_kind kind)
 {
-	*l = (struct list){ .owner = owner, .kind = kind, .n = n };
-	if (r == CUDA_SUCCESS && n && n <= MAX_LIST) {
-		l->all = calloc(n, sizeof(l->all[0]));
+	CUresult r;
+
+	*l = (struct list){ .owner = owner, .kind = kind };
+	if (!image_twins(owner)) {
+		return false;
+	}
+	r = kind == KERNEL_OF_LIBRARY
+		    ? shim_real.cuLibraryGetKernelCount(&l->n, (CUlibrary)(uintptr_t)owner)
+		    : shim_real.cuModuleGetFunctionCount(&l->n, (CUmodule)(uintptr_t)owner);
+	if (r == CUDA_SUCCESS && l->n && l->n <= MAX_LIST) {
+		l->all = calloc(l->n, sizeof(l->all[0]));
 	}
 	return l->all != NULL;
 }
@@ -130,30 +137,25 @@ static CUresult end_list(struct list *l, void **ret, unsigned cap, CUresult r)
 CUresult cuModuleEnumerateFunctions(CUfunction *ret, unsigned cap, CUmodule module)
 {
 	struct list l;
-	unsigned n = 0;
 
-	if (!ret || !cap || !image_twins(module) ||
-	    !begin_list(&l, module, KERNEL_OF_MODULE,
-			shim_real.cuModuleGetFunctionCount(&n, module), n)) {
+	if (!ret || !cap || !begin_list(&l, module, KERNEL_OF_MODULE)) {
 		return shim_real.cuModuleEnumerateFunctions(ret, cap, module);
 	}
 	return end_list(
 		&l, (void **)ret, cap,
-		shim_real.cuModuleEnumerateFunctions((CUfunction *)(void *)l.all, n, module));
+		shim_real.cuModuleEnumerateFunctions((CUfunction *)(void *)l.all, l.n, module));
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary library)
 {
 	struct list l;
-	unsigned n = 0;
 
-	if (!ret || !cap || !image_twins(library) ||
-	    !begin_list(&l, library, KERNEL_OF_LIBRARY,
-			shim_real.cuLibraryGetKernelCount(&n, library), n)) {
+	if (!ret || !cap || !begin_list(&l, library, KERNEL_OF_LIBRARY)) {
 		return shim_real.cuLibraryEnumerateKernels(ret, cap, library);
 	}
-	return end_list(&l, (void **)ret, cap,
-			shim_real.cuLibraryEnumerateKernels((CUkernel *)(void *)l.all, n, library));
+	return end_list(
+		&l, (void **)ret, cap,
+		shim_real.cuLibraryEnumerateKernels((CUkernel *)(void *)l.all, l.n, library));
 }
 
 /* ---- properties: a kept launch goes with those of before ---- */

@@ -114,6 +114,13 @@ CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d)
 	return CUDA_SUCCESS;
 }
 
+/* Compute capability 9.0. */
+CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice d)
+{
+	*ret = what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetCurrent(CUcontext *ret)
 {
 	*ret = current();

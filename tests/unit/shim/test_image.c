@@ -1,0 +1,148 @@
+/* Images on their way to the driver: with twins where that can be, and as they are where the driver
+ * refuses them. */
+#include "fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/block.h"
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+			  ".visible .entry f(.param .u64 p)\n{\n"
+			  "\t.reg .b64 %rd<3>;\n\t.reg .b32 %r<2>;\n"
+			  "\tld.param.u64 %rd1, [p];\n\tmov.u32 %r1, %ctaid.x;\n"
+			  "\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n";
+
+static CUmodule module = (CUmodule)(uintptr_t)0x4400;
+
+static bool has_twins(uint64_t image)
+{
+	return strstr((const char *)(uintptr_t)image, "f" PTX_BLOCK_SUFFIX) != NULL;
+}
+
+static int before(void **state)
+{
+	double_block_wanted = true;
+	unsetenv("GBPF_BLOCK");
+	return fixture_before(state);
+}
+
+static void images_get_twins(void **state)
+{
+	CUmodule m = module;
+
+	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadData), 1);
+	assert_true(has_twins(fake->get(0).a[1]));
+}
+
+static void latency_tenants_keep_their_images(void **state)
+{
+	CUmodule m = module;
+
+	double_block_wanted = false;
+	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
+	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
+}
+
+static void the_environment_switches_it_off(void **state)
+{
+	CUmodule m = module;
+
+	setenv("GBPF_BLOCK", "0", 1);
+	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
+	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
+}
+
+/* What the driver says of the program's own image counts, with the options as they were. */
+static void a_refused_image_is_loaded_as_it_is(void **state)
+{
+	CUjit_option options[] = { CU_JIT_MAX_REGISTERS };
+	void *values[] = { (void *)(uintptr_t)32 };
+	int first, last = -1;
+	CUmodule m = module;
+
+	fake->fail_with(CUABI_IDX_cuModuleLoadDataEx, CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(cuModuleLoadDataEx(&m, ptx, 1, options, values), CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadDataEx), 2);
+	first = fixture_find(CUABI_IDX_cuModuleLoadDataEx);
+	for (unsigned i = 0; i < fake->count(); i++) {
+		last = fake->get(i).index == CUABI_IDX_cuModuleLoadDataEx ? (int)i : last;
+	}
+	assert_true(has_twins(fake->get((unsigned)first).a[1]));
+	assert_int_equal(fake->get((unsigned)last).a[1], (uintptr_t)ptx);
+	assert_ptr_equal(values[0], (void *)(uintptr_t)32);
+}
+
+static void what_cannot_be_read_is_the_drivers(void **state)
+{
+	static const char *const images[] = { "",
+					      "x",
+					      ".version",
+					      "\177ELF",
+					      "nonsense in a text",
+					      ".version 7.0\n.target sm_70\n.entry f() { bad }" };
+
+	for (unsigned i = 0; i < sizeof(images) / sizeof(images[0]); i++) {
+		char room[64] = { 0 };
+		CUmodule m = module;
+
+		fake->reset();
+		snprintf(room, sizeof(room), "%s", images[i]);
+		assert_int_equal(cuModuleLoadData(&m, room), CUDA_SUCCESS);
+		assert_int_equal(fake->get(0).a[1], (uintptr_t)room);
+	}
+	fake->reset();
+	assert_int_equal(cuModuleLoadData(NULL, ptx), CUDA_SUCCESS);
+	assert_int_equal(fake->get(0).a[1], (uintptr_t)ptx);
+	assert_int_equal(cuModuleLoadData(&module, NULL), CUDA_SUCCESS);
+}
+
+static void twins_are_not_seen(void **state)
+{
+	CUmodule m = module;
+	CUfunction f;
+
+	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
+	assert_int_equal(cuModuleGetFunction(&f, m, "f" PTX_BLOCK_SUFFIX), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleGetFunction), 0);
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+	assert_int_equal(cuModuleGetFunction(&f, m, "f" PTX_BLOCK_SUFFIX), CUDA_SUCCESS);
+}
+
+static void linker_inputs_get_twins(void **state)
+{
+	CUlinkState s = (CUlinkState)(uintptr_t)0x8800;
+	char input[sizeof(ptx)];
+
+	memcpy(input, ptx, sizeof(ptx));
+	assert_int_equal(
+		cuLinkAddData_v2(s, CU_JIT_INPUT_PTX, input, sizeof(input), "x", 0, NULL, NULL),
+		CUDA_SUCCESS);
+	assert_true(has_twins(fake->get(0).a[2]));
+	assert_true(fake->get(0).a[3] > sizeof(input));
+	fake->reset();
+	assert_int_equal(
+		cuLinkAddData_v2(s, CU_JIT_INPUT_CUBIN, input, sizeof(input), "x", 0, NULL, NULL),
+		CUDA_SUCCESS);
+	assert_int_equal(fake->get(0).a[2], (uintptr_t)input);
+	assert_int_equal(cuLinkDestroy(s), CUDA_SUCCESS);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, before)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(images_get_twins),
+		TEST(latency_tenants_keep_their_images),
+		TEST(the_environment_switches_it_off),
+		TEST(a_refused_image_is_loaded_as_it_is),
+		TEST(what_cannot_be_read_is_the_drivers),
+		TEST(twins_are_not_seen),
+		TEST(linker_inputs_get_twins),
+	};
+
+	return cmocka_run_group_tests(tests, fixture_setup, NULL);
+}
