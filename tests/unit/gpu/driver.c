@@ -516,12 +516,14 @@ static CUresult query(CUstream stream)
 
 static CUresult synchronize(CUstream stream)
 {
-	while (query(stream) == CUDA_ERROR_NOT_READY) {
+	CUresult e;
+
+	while ((e = query(stream)) == CUDA_ERROR_NOT_READY) {
 		if (!drv_run(5)) {
 			usleep(20);
 		}
 	}
-	return query(stream);
+	return e;
 }
 
 static CUresult copy(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
