@@ -3,7 +3,7 @@
  * idle, drained, switched off or busy; ahead of the request the latency process does nothing, runs
  * an empty kernel, or keeps a spinning kernel that is released when the request comes. Beside the
  * times stands how often each was switched away, and in which way. Groups: 1 ahead, 2 modes,
- * 3 slices, 4 levels, 5 linger; all when none is named. Ends within four minutes. */
+ * 3 slices, 4 levels, 5 linger, 6 trace; all when none is named. Ends within four minutes. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +21,9 @@
 #include "base/fd.h"
 #include "bench/control.h"
 #include "bench/stats.h"
+#include "bench/switch_trace.h"
+#include "gpu/control_int.h"
+#include "gpu/learn.h"
 #include "gpu/rm.h"
 
 #define SECONDS 240
@@ -56,6 +59,7 @@ struct world {
 	struct cuda c;
 	struct pair *pair;
 	struct side us, them;
+	pid_t batch;
 };
 
 /* ---- the batch process ---- */
@@ -304,6 +308,94 @@ static void linger_group(struct world *w)
 	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 0);
 }
 
+/* ---- the driver's own log ---- */
+
+static const char *tag_name(uint8_t tag)
+{
+	static const char *const names[] = {
+		"?",	 "asked", "ack", "saved",    "restoring",    "in",	  "in",
+		"saved", "?",	  "?",	 "ack idle", "ack graphics", "ack block", "ack instruction"
+	};
+
+	return tag < ARRAY_SIZE(names) ? names[tag] : "?";
+}
+
+/* In a container the driver may know processes by other numbers. */
+static const char *who(const struct world *w, uint32_t pid)
+{
+	static char number[16];
+
+	if (pid == (uint32_t)getpid() || pid == (uint32_t)w->batch) {
+		return pid == (uint32_t)getpid() ? "we" : "they";
+	}
+	snprintf(number, sizeof(number), "%u", pid);
+	return number;
+}
+
+/* What happened on the GPU from shortly before a request to its end; 0 is the launch. */
+static void trace_one(struct world *w, struct trace *t, enum batch batch, enum ahead ahead,
+		      double ahead_us)
+{
+	static struct trace_record r[256];
+	char line[380] = "";
+	size_t at = 0;
+	uint64_t begun;
+	int64_t offset = 0;
+	uint32_t n;
+	double us;
+
+	w->pair->run = batch != BATCH_IDLE;
+	clock_sleep_ns(50000000);
+	(void)gpu_clock_offset(w->c.gpu, w->c.ctx, &offset);
+	for (int i = 0; i < 5; i++) {
+		clock_sleep_ns(PAUSE_US * UINT64_C(1000));
+		us = request(w, batch, ahead, ahead_us, 0);
+	}
+	begun = clock_now_ns() - (uint64_t)(us * 1e3);
+	clock_sleep_ns(2000000);
+	n = trace_read(t, r, ARRAY_SIZE(r));
+	for (uint32_t i = 0; i < n && at < sizeof(line) - 48; i++) {
+		double when = (double)(int64_t)(r[i].gpu_ns - (uint64_t)offset - begun) / 1e3;
+
+		if (when > -ahead_us - 300 && when < us + 200) {
+			at += (size_t)snprintf(line + at, sizeof(line) - at, " %s %s %.0f;",
+					       who(w, r[i].pid), tag_name(r[i].tag), when);
+		}
+	}
+	say("trace: batch %s, ahead %s %.0f us, took %.0f us (%u records):%s", batch_names[batch],
+	    ahead_names[ahead], ahead_us, us, n, line);
+}
+
+static void trace_group(struct world *w)
+{
+	struct learn_object groups[64], d = { .id = LEARN_NO_ID };
+	struct trace *t;
+	int number;
+
+	if (learn_find(RM_CLASS_GROUP, groups, ARRAY_SIZE(groups)) == 0 ||
+	    !learn_device_of(&groups[0], &d) || d.id == LEARN_NO_ID) {
+		say("trace: no device is known");
+		return;
+	}
+	number = control_nvidia_minor(&w->c.real, w->c.device, w->us.fd);
+	t = number >= 0 ? trace_open(d.id, number) : NULL;
+	if (!t) {
+		say("trace: not to be had (device %u, number %d)", d.id, number);
+		return;
+	}
+	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 1);
+	for (int i = 0; i < 2; i++) {
+		trace_one(w, t, BATCH_BUSY, AHEAD_NOTHING, 0);
+		trace_one(w, t, BATCH_BUSY, AHEAD_EMPTY, 400);
+		trace_one(w, t, BATCH_BUSY, AHEAD_SPIN, 150);
+		trace_one(w, t, BATCH_BUSY, AHEAD_SPIN, 400);
+		trace_one(w, t, BATCH_DRAINED, AHEAD_NOTHING, 0);
+		trace_one(w, t, BATCH_DRAINED, AHEAD_EMPTY, 400);
+		trace_one(w, t, BATCH_DRAINED, AHEAD_SPIN, 400);
+	}
+	(void)set(&w->them, GPU_CONTROL_SLICE_SET, 0);
+}
+
 /* ---- main ---- */
 
 static pid_t child;
@@ -354,8 +446,8 @@ static bool wanted(int argc, char **argv, const char *group)
 
 int main(int argc, char **argv)
 {
-	static void (*const groups[])(struct world *) = { ahead_group, mode_group, slice_group,
-							  level_group, linger_group };
+	static void (*const groups[])(struct world *) = { ahead_group, mode_group,   slice_group,
+							  level_group, linger_group, trace_group };
 	static struct world w;
 	const char *library = argc > 1 ? argv[1] : "libcuda.so.1";
 	char number[2] = "1";
@@ -372,6 +464,7 @@ int main(int argc, char **argv)
 		say("the batch process did not start");
 		return 1;
 	}
+	w.batch = child;
 	cuda_open(&w.c, library);
 	launch(&w.c, w.c.work, 1, 32, 1000);
 	must(w.c.real.cuCtxSynchronize(), "synchronize");
