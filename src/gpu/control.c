@@ -36,7 +36,7 @@ int gpu_handles_check(const struct gpu_handles *h)
 int gpu_control(const struct gpu_handles *h, int fd, enum gpu_control what, uint64_t value,
 		uint64_t *ret)
 {
-	uint64_t nowhere;
+	uint64_t nowhere = 0;
 
 	if (gpu_handles_check(h) < 0 || fd < 0 || (unsigned)what >= GPU_CONTROL_FLAG) {
 		return -ENOTSUP;
