@@ -49,6 +49,7 @@ static CUresult fill(struct gpu_device *d, struct gpu_clock *c)
 	e = e ? e : real->cuModuleGetFunction(&c->f, module, "gbpf_clock");
 	e = e ? e
 	      : real->cuMemHostAlloc(&host, TRIES * sizeof(uint64_t), CU_MEMHOSTALLOC_DEVICEMAP);
+	e = e || host ? e : CUDA_ERROR_UNKNOWN;
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&c->device, host, 0);
 	e = e ? e : gpu_private_stream(d, &c->stream);
 	c->word = host;

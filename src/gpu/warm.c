@@ -21,7 +21,7 @@ static bool make(struct gpu_device *d, struct warm *w)
 	}
 	w->refused = d->real->cuModuleLoadData(&module, ptx) != CUDA_SUCCESS ||
 		     d->real->cuModuleGetFunction(&w->f, module, "gbpf_warm") != CUDA_SUCCESS ||
-		     gpu_private_stream(d, &w->stream) != CUDA_SUCCESS;
+		     gpu_private_stream(d, &w->stream) != CUDA_SUCCESS || !w->f || !w->stream;
 	return !w->refused;
 }
 
