@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "daemon/consts.h"
 #include "daemon/mps.h"
 
@@ -69,7 +70,16 @@ int lane_make(struct session *s)
 {
 	int err;
 
-	if (!s->early || s->lane != GBPF_LANE_SHARED || is_soft(s->d)) {
+	if (!s->early || s->lane != GBPF_LANE_SHARED) {
+		return 0;
+	}
+	if (is_soft(s->d)) {
+		char pipe[WIRE_TEXT];
+
+		lane_pipe(s->d, pipe, sizeof(pipe));
+		if (path_make_private(pipe, 0700) < 0) { /* its name alone does not share it */
+			fall_back(s);
+		}
 		return 0;
 	}
 	s->state = SESSION_LANE;
