@@ -1,0 +1,71 @@
+# Every shipped policy in turn, while a latency and a batch program run: nobody starves, nothing fails, results stay right.
+load helper
+
+SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
+
+names() { for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do basename "$f" .bpf.o; done; }
+
+# launches NAME: of the program, so far.
+launches() {
+	"$GBPF" --json ps | python3 -c 'import json,sys
+print([t.get("stats", {}).get("launches", 0) for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]][0])' "$1"
+}
+
+# beyond NAME N: it has launched more than N times.
+beyond() { [ "$(launches "$1")" -gt "$2" ]; }
+
+start_both() {
+	"$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 20 >web.out 2>web.err 3>&- &
+	web=$!
+	"$GBPF" run --device soft --class batch --name train -- "$SAMPLES/batch" --kernel-us 300 >train.out 2>train.err 3>&- &
+	train=$!
+	wait_for beyond web 10
+	wait_for beyond train 10
+}
+
+# They check what they compute, and say so when they end.
+stop_both() {
+	local p
+	for p in "$web" "$train"; do
+		kill "$p"
+		wait "$p"
+	done
+	cat web.out train.out
+	grep -q "wrong 0" web.out
+	grep -q "wrong 0" train.out
+}
+
+# No helper failed and no verdict was out of range; a busy machine may be slow.
+no_errors() {
+	run "$GBPF" --json policy show
+	json 'd["name"] == "'"$1"'" and not [k for k in ("helper_errors", "verdict_errors", "stale_epochs") if d["counters"][k]]'
+}
+
+@test "under every policy both go on, without an error" {
+	start_both
+	for p in $(names); do
+		"$GBPF" policy swap "$p"
+		w=$(launches web) t=$(launches train)
+		wait_for beyond web "$((w + 20))"
+		wait_for beyond train "$((t + 3))"
+		no_errors "$p"
+	done
+	stop_both
+}
+
+@test "swapped in quick succession, results stay right and the last one is in force" {
+	start_both
+	for i in 1 2 3; do
+		for p in $(names); do
+			"$GBPF" policy swap "$p"
+		done
+	done
+	w=$(launches web) t=$(launches train)
+	wait_for beyond web "$((w + 20))"
+	wait_for beyond train "$((t + 3))"
+	no_errors shares
+	stop_both
+	run "$GBPF" events
+	[[ "$output" != *"verdict"* ]]
+	[[ "$output" != *"did not load"* ]]
+}
