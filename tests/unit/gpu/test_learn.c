@@ -532,7 +532,7 @@ static void the_table_is_bounded_and_sound_under_any_traffic(void **state)
 
 	(void)state;
 	learn_forget_all();
-	for (int i = 0; i < 300000; i++) {
+	for (int i = 0; i < 40000; i++) {
 		random_call(i);
 		if (i % 1000 == 0) {
 			n = learn_find(RM_CLASS_GROUP, all, LEARN_OBJECTS);
