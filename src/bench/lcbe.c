@@ -144,7 +144,8 @@ static bool parse(struct lcbe *b, int argc, char **argv)
 	       s->streams >= 1 && s->streams <= 64 && s->depth >= 1 && s->depth <= 64 &&
 	       s->requests >= 1 && s->requests <= 1000000 && s->grid <= 1u << 24 &&
 	       s->kernels >= 1 && s->kernels <= 1000 && s->block_us > 0 && s->lc_us > 0 &&
-	       s->seconds > 0 && s->policy && b->world.libcuda && b->world.gbpf && b->world.client;
+	       s->seconds > 0 && !s->lc_cmd == !s->be_cmd && s->policy && b->world.libcuda &&
+	       b->world.gbpf && b->world.client;
 }
 
 /* What fits the device where nothing was said. */

@@ -87,6 +87,10 @@ static const double lcbe_at[3] = { 0.5, 0.99, 0.999 };
 /* lcbe_run.c */
 int lcbe_run(struct lcbe *b);
 void lcbe_finish(struct lcbe *b);
+/* How long a window may be. */
+uint64_t lcbe_window_ns(const struct lcbe *b);
+/* lcbe_command.c: a turn with the commands of set. */
+int lcbe_command_turn(struct lcbe *b, struct lcbe_condition *c, unsigned round);
 
 /* lcbe_report.c: fills results, prints; 0, or -1 when a file cannot be written. */
 int lcbe_report(struct lcbe *b, FILE *to);

@@ -11,6 +11,11 @@
 
 /* ---- figures ---- */
 
+static const char *kind_name(const struct lcbe *b, unsigned kind)
+{
+	return b->set.lc_cmd ? "command" : lcbe_kind_names[kind];
+}
+
 static bool is_shared(const struct lcbe_condition *c)
 {
 	return c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
@@ -146,10 +151,11 @@ static json_t *range_json(struct stats_range r)
 	return json_pack("[f, f]", r.low, r.high);
 }
 
-static json_t *kind_json(const struct lcbe_condition *c, unsigned kind, const struct lcbe_result *r)
+static json_t *kind_json(const struct lcbe *b, const struct lcbe_condition *c, unsigned kind,
+			 const struct lcbe_result *r)
 {
 	static const char *const names[3] = { "p50", "p99", "p99.9" };
-	json_t *o = json_pack("{s:s, s:i}", "kind", lcbe_kind_names[kind], "requests", (int)r->n);
+	json_t *o = json_pack("{s:s, s:i}", "kind", kind_name(b, kind), "requests", (int)r->n);
 	json_t *rounds = json_array();
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -207,7 +213,7 @@ static json_t *condition_json(const struct lcbe *b, unsigned i)
 	}
 	for (unsigned k = 0; k < PAGE_KINDS && c->rounds; k++) {
 		if (b->set.kind[k]) {
-			json_array_append_new(kinds, kind_json(c, k, &b->result[i][k]));
+			json_array_append_new(kinds, kind_json(b, c, k, &b->result[i][k]));
 		}
 	}
 	return o;
@@ -238,10 +244,10 @@ static json_t *document(const struct lcbe *b)
 
 /* ---- the table ---- */
 
-static void print_row(const struct lcbe_condition *c, unsigned kind, const struct lcbe_result *r,
-		      FILE *to)
+static void print_row(const struct lcbe *b, const struct lcbe_condition *c, unsigned kind,
+		      const struct lcbe_result *r, FILE *to)
 {
-	fprintf(to, "%-13s %-7s %6u", c->def->name, lcbe_kind_names[kind], r->n);
+	fprintf(to, "%-13s %-7s %6u", c->def->name, kind_name(b, kind), r->n);
 	for (unsigned i = 0; i < 3; i++) {
 		fprintf(to, " %9.1f", r->q[i]);
 	}
@@ -266,12 +272,18 @@ static void print_row(const struct lcbe_condition *c, unsigned kind, const struc
 
 static void print_table(const struct lcbe *b, FILE *to)
 {
-	fprintf(to,
-		"%s; %u rounds; requests: %u blocks of %.1f us; batch: %u x %u streams, %u blocks "
-		"of "
-		"%.1f us, policy %s\n",
-		b->device, b->set.rounds, b->sms, b->block_us[0], b->set.batch_clients,
-		b->set.streams, b->set.grid, b->block_us[1], b->set.policy_name);
+	if (b->set.lc_cmd) {
+		fprintf(to, "%s; %u rounds; policy %s\n", b->device, b->set.rounds,
+			b->set.policy_name);
+	} else {
+		fprintf(to,
+			"%s; %u rounds; requests: %u blocks of %.1f us; batch: %u x %u streams, %u "
+			"blocks "
+			"of "
+			"%.1f us, policy %s\n",
+			b->device, b->set.rounds, b->sms, b->block_us[0], b->set.batch_clients,
+			b->set.streams, b->set.grid, b->block_us[1], b->set.policy_name);
+	}
 	fprintf(to, "%-13s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s\n", "CONDITION", "KIND",
 		"N", "P50 us", "P99", "P99.9", "P50 95 %", "P99 95 %", "P50/al", "P99/al", "BATCH%",
 		"95 %");
@@ -280,7 +292,7 @@ static void print_table(const struct lcbe *b, FILE *to)
 
 		for (unsigned k = 0; k < PAGE_KINDS; k++) {
 			if (b->set.kind[k] && b->result[i][k].n) {
-				print_row(c, k, &b->result[i][k], to);
+				print_row(b, c, k, &b->result[i][k], to);
 			}
 		}
 		if (c->state == LCBE_NOT_AVAILABLE || c->state == LCBE_BROKEN) {
@@ -314,8 +326,7 @@ static unsigned curves(const struct lcbe *b, unsigned kind, struct chart_curve *
 
 static void chart_title(const struct lcbe *b, unsigned kind, char out[160])
 {
-	snprintf(out, 160, "%s, requests of kind %s: latency in us", b->device,
-		 lcbe_kind_names[kind]);
+	snprintf(out, 160, "%s, requests of kind %s: latency in us", b->device, kind_name(b, kind));
 }
 
 static int write_svg(struct lcbe *b)

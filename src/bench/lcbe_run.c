@@ -151,6 +151,9 @@ static int prepare(struct lcbe *b, struct lcbe_condition *c)
 {
 	struct world *w = &b->world;
 
+	if (b->set.lc_cmd && (c->def->brief || c->def->hint)) {
+		return world_fail(w, "commands do that themselves");
+	}
 	if (c->def->lane == LANE_MPS) {
 		return world_mps(w);
 	}
@@ -217,7 +220,7 @@ static int command_batch(struct lcbe *b, struct lcbe_condition *c, enum page_op 
 }
 
 /* What a window may take: twice its part of the time that is left, since short ones leave some. */
-static uint64_t window_ns(const struct lcbe *b)
+uint64_t lcbe_window_ns(const struct lcbe *b)
 {
 	double used = (double)(clock_now_ns() - b->begun_ns) * 1e-9;
 	unsigned left = b->windows > b->windows_done ? b->windows - b->windows_done : 1;
@@ -229,7 +232,7 @@ static uint64_t window_ns(const struct lcbe *b)
 /* Batch without requests: as long as a window of requests of one kernel takes. */
 static int batch_window(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 {
-	uint64_t may = window_ns(b), want, begin, end, n;
+	uint64_t may = lcbe_window_ns(b), want, begin, end, n;
 
 	want = (uint64_t)(b->set.requests / b->set.rounds) * 2600000;
 	begin = clock_now_ns();
@@ -270,7 +273,7 @@ static int request_window(struct lcbe *b, struct lcbe_condition *c, unsigned kin
 
 	p->kind = kind;
 	p->n = MAX(b->set.requests / b->set.rounds, 1);
-	p->limit_ns = window_ns(b);
+	p->limit_ns = lcbe_window_ns(b);
 	p->seed = round * PAGE_KINDS + kind + 1; /* the same in every condition */
 	n = batch_count(b, c);
 	begin = clock_now_ns();
@@ -321,6 +324,9 @@ static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 
 	world_progress(&b->world, "lcbe: round %u of %u: %s", round + 1, b->set.rounds,
 		       c->def->name);
+	if (b->set.lc_cmd) {
+		return lcbe_command_turn(b, c, round);
+	}
 	if (!c->started) {
 		err = start_clients(b, c);
 	}
@@ -413,7 +419,12 @@ static int calibrate(struct lcbe *b)
 
 int lcbe_run(struct lcbe *b)
 {
-	if (world_init(&b->world) < 0 || calibrate(b) < 0) {
+	if (b->set.lc_cmd) { /* their requests are of one kind */
+		snprintf(b->device, sizeof(b->device), "%s", b->world.soft ? "soft GPU" : "GPU");
+		memset(b->set.kind, 0, sizeof(b->set.kind));
+		b->set.kind[KIND_ONE] = true;
+	}
+	if (world_init(&b->world) < 0 || (!b->set.lc_cmd && calibrate(b) < 0)) {
 		return -1;
 	}
 	choose(b);

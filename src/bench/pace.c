@@ -76,7 +76,8 @@ static void read_cpu(pid_t pid, double *ret_first, double *ret_others)
 		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid, e->d_name);
 		f = fopen(path, "re");
 		if (f && fscanf(f, "%llu", &ns) == 1) {
-			*(atoi(e->d_name) == (int)pid ? ret_first : ret_others) += (double)ns;
+			*(strtol(e->d_name, NULL, 10) == pid ? ret_first : ret_others) +=
+				(double)ns;
 		}
 		if (f) {
 			fclose(f);

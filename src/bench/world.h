@@ -93,6 +93,9 @@ struct world_place {
 	const char *class_name;	     /* of LANE_GBPF*: latency, normal, batch */
 	int mps_priority;	     /* of LANE_MPS: 0 high, 1 low, -1: not set */
 };
+/* Around a command: the environment, and `gbpf run`. */
+void world_put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
+			const char *name);
 /* Starts it; k has its role and options. Returns before it is ready. */
 int client_start(struct world *w, struct world_client *c, const char *name,
 		 const struct world_place *where, const char *role, const struct world_command *k);

@@ -1,6 +1,7 @@
 /* The coordinator's side of a bench-client: start it where it is to run, command, wait. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,9 +13,11 @@
 #include "bench/world.h"
 
 /* Around the client's own command: the environment, and `gbpf run`. */
-static void put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
-			 const char *name)
+void world_put_in_place(struct world *w, struct world_command *k, const struct world_place *p,
+			const char *name)
 {
+	const char *path = getenv("LD_LIBRARY_PATH");
+
 	if (p->lane == LANE_MPS) {
 		command_env(k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
 		if (p->mps_priority >= 0) {
@@ -22,6 +25,11 @@ static void put_in_place(struct world *w, struct world_command *k, const struct 
 		}
 	}
 	if (p->lane != LANE_GBPF && p->lane != LANE_GBPF_SHARED) {
+		if (w->soft) { /* programs that do not name their libcuda find it by this */
+			command_env(k, "LD_LIBRARY_PATH=%.*s%s%s",
+				    (int)(strrchr(w->libcuda, '/') - w->libcuda), w->libcuda,
+				    path && path[0] ? ":" : "", path ? path : "");
+		}
 		return;
 	}
 	command_env(k, "GBPF_RUNTIME_DIR=%s", p->daemon->dir);
@@ -68,7 +76,7 @@ int client_start(struct world *w, struct world_client *c, const char *name,
 		return -1;
 	}
 	command_init(&all);
-	put_in_place(w, &all, where, name);
+	world_put_in_place(w, &all, where, name);
 	command_add(&all, "%s", w->client);
 	command_add(&all, "%s", role);
 	command_add(&all, "--page");

@@ -18,6 +18,8 @@ enum {
 	L_HINT,
 	L_POLICY,
 	L_CONDITIONS,
+	L_LC_CMD,
+	L_BE_CMD,
 	L_RESTART,
 	L_SECONDS,
 	L_SAVE,
@@ -41,6 +43,8 @@ static const struct cli_option options[] = {
 	[L_HINT] = { "hint-us", 0, "US", "how long ahead gbpf-hint announces (default 500)" },
 	[L_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
 	[L_CONDITIONS] = { "conditions", 'c', "LIST", "which (default all)" },
+	[L_LC_CMD] = { "lc-cmd", 0, "COMMAND", "prints a latency in us a line" },
+	[L_BE_CMD] = { "be-cmd", 0, "COMMAND", "prints a number of units done a line" },
 	[L_RESTART] = { "restart", 0, NULL, "new processes in each round" },
 	[L_SECONDS] = { "seconds", 't', "S", "limit, about (default 300; soft 60)" },
 	[L_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
@@ -71,6 +75,10 @@ static int cmd_lcbe(struct cli *c)
 
 	code = code ? code : bench_check_list(c, "bench lcbe", L_KINDS, kinds);
 	code = code ? code : bench_check_list(c, "bench lcbe", L_CONDITIONS, conditions);
+	if (!code && !c->opt[L_LC_CMD] != !c->opt[L_BE_CMD]) {
+		code = cli_fail(c, CLI_USAGE, "usage", "Give the other too",
+				"bench lcbe: --lc-cmd and --be-cmd go together");
+	}
 	bench_push(argv, &n, "bench-lcbe", NULL);
 	code = code ? code
 		    : bench_world(c, "bench lcbe", c->opt[L_DEVICE], c->opt[L_POLICY], argv, &n);

@@ -71,3 +71,27 @@ setup() {
 	run "$GBPF" bench lcbe --device soft --policy nosuch
 	[ "$status" -eq 5 ]
 }
+
+@test "bench lcbe runs any two commands" {
+	cat >lc.sh <<-'END'
+		echo starting
+		while :; do sleep 0.002; echo 250.5; done
+	END
+	cat >be.sh <<-'END'
+		while :; do sleep 0.005; echo 3; done
+	END
+	run --separate-stderr "$GBPF" --json bench lcbe --device soft --policy lc_first --repeats 2 --requests 20 --seconds 4 \
+		--conditions alone,default,short,gbpf --lc-cmd "sh $PWD/lc.sh" --be-cmd "sh $PWD/be.sh"
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[c["state"] for c in d["conditions"]] == ["run", "run", "not available", "run"]'
+	json 'all(c["kinds"][0]["kind"] == "command" and c["kinds"][0]["p50"]["us"] == 250.5 for c in d["conditions"] if c["kinds"])'
+	json 'all(c["kinds"][0]["batch"]["kernels_per_s"] > 3 for c in d["conditions"] if c["kinds"] and c["condition"] != "alone")'
+	run ! leftovers
+	run --separate-stderr "$GBPF" bench lcbe --device soft --policy lc_first --requests 2 --repeats 1 --seconds 2 --conditions default \
+		--lc-cmd "echo no GPU here; exit 3" --be-cmd "sh $PWD/be.sh"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *FAILED*"latency command has ended"* ]]
+	run "$GBPF" bench lcbe --lc-cmd true
+	[ "$status" -eq 2 ]
+}

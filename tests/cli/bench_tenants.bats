@@ -41,3 +41,22 @@ setup() {
 	run "$GBPF" bench pace --lane nosuch
 	[ "$status" -eq 2 ]
 }
+
+@test "bench reach counts a program of PTX, and names what this Python does not have" {
+	cat >python <<-'END'
+		#!/bin/sh
+		case $2 in
+		torch) echo "absent: No module named torch" ;;
+		cupy) exit 3 ;;
+		esac
+	END
+	chmod +x python
+	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts ptx,torch,cupy --python ./python
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["schema"] == "gbpf.bench.reach/1" and [p["state"] for p in d["parts"]] == ["run", "not available", "failed"]'
+	json 'd["parts"][0]["launches"] > 0 and d["parts"][0]["launches_shown"] > 0'
+	json 'd["parts"][0]["launches_with_twin"] == d["parts"][0]["launches_shown"]'
+	json '"torch" in d["parts"][1]["why"]'
+	[ -z "$(ls "$TMPDIR")" ]
+}

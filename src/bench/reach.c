@@ -1,0 +1,382 @@
+/* `gbpf bench reach`: how much of what frameworks launch gBPF can stop between blocks, as gbpfd's
+ * statistics of the program say: kernels whose PTX was there and has a twin. A program of ours
+ * whose kernels are all PTX is run too, to show that the counting works. */
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "bench/world.h"
+#include "gbpf/gbpf.h"
+
+#define OWN_NS 2000000000ull
+#define STATS_NS 300000000u /* until the last launches are retired and counted */
+
+struct reach {
+	struct world world;
+	const char *policy, *policy_name, *python, *script, *parts, *save;
+	double seconds; /* for one part */
+	struct world_daemon *daemon;
+	json_t *results; /* owned */
+};
+
+static const char *const names[] = { "ptx", "torch", "compile", "cupy", "jax" };
+static const char *const docs[] = { "kernels of our own, all PTX", "PyTorch, eager",
+				    "PyTorch, torch.compile", "CuPy", "JAX" };
+
+/* ---- what gbpfd says ---- */
+
+struct shares {
+	double launches, shown, with_twin; /* launches: also of kernels that are not shown */
+	double shown_ns, with_twin_ns, block_launches; /* count times learned duration */
+	json_t *why;				       /* owned: why others have none, launches */
+};
+
+static double number(const json_t *o, const char *name)
+{
+	return json_number_value(json_object_get(o, name));
+}
+
+static void add_kernel(struct shares *s, const json_t *k)
+{
+	double n = number(k, "count"), ns = n * number(k, "est_ns");
+	const char *why = json_string_value(json_object_get(k, "block_why"));
+
+	s->shown += n;
+	s->shown_ns += ns;
+	if (json_is_true(json_object_get(k, "block"))) {
+		s->with_twin += n;
+		s->with_twin_ns += ns;
+	} else if (why) {
+		json_object_set_new(s->why, why, json_real(number(s->why, why) + n));
+	}
+}
+
+/* Processes of that name: a framework may have several. False: none was seen. */
+static bool ask(struct reach *b, const char *name, struct shares *s)
+{
+	char *text = NULL;
+	json_t *doc = gbpf_ps(b->daemon->g, &text) < 0 ? NULL : json_loads(text, 0, NULL), *t;
+	bool seen = false;
+	size_t i;
+
+	*s = (struct shares){ .why = json_object() };
+	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	{
+		const char *is = json_string_value(json_object_get(t, "name"));
+		const json_t *stats = json_object_get(t, "stats"), *k;
+		size_t j;
+
+		if (!is || strcmp(is, name) != 0) {
+			continue;
+		}
+		seen = true;
+		s->launches += number(stats, "launches");
+		s->block_launches += number(stats, "block_launches");
+		json_array_foreach(json_object_get(t, "kernels"), j, k)
+		{
+			add_kernel(s, k);
+		}
+	}
+	json_decref(doc);
+	free(text);
+	return seen;
+}
+
+static void record(struct reach *b, unsigned part, const char *state, const char *why,
+		   const struct shares *s)
+{
+	json_t *o =
+		json_pack("{s:s, s:s, s:s}", "part", names[part], "is", docs[part], "state", state);
+
+	if (why) {
+		json_object_set_new(o, "why", json_string(why));
+	}
+	if (s) {
+		json_object_update_new(
+			o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:O}", "launches", s->launches,
+				     "launches_shown", s->shown, "launches_with_twin", s->with_twin,
+				     "block_launches", s->block_launches, "gpu_ms_shown",
+				     s->shown_ns * 1e-6, "gpu_ms_with_twin", s->with_twin_ns * 1e-6,
+				     "without_twin", s->why));
+	}
+	json_array_append_new(b->results, o);
+	if (b->world.json) {
+		return;
+	}
+	if (!s) {
+		printf("%-8s %s: %s\n", names[part], state, why);
+	} else {
+		printf("%-8s %9.0f %9.0f %8.1f %11.2f %8.1f\n", names[part], s->launches, s->shown,
+		       s->shown > 0 ? 100 * s->with_twin / s->shown : 0, s->shown_ns * 1e-6,
+		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0);
+	}
+	fflush(stdout);
+}
+
+/* ---- the parts ---- */
+
+static int run_own(struct reach *b)
+{
+	struct world_place place = {
+		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "batch", .mps_priority = -1
+	};
+	struct world_client c;
+	struct world_command k;
+	struct shares s;
+	int err;
+
+	command_init(&k);
+	command_add(&k, "--iterations");
+	command_add(&k, b->world.soft ? "2000" : "20000");
+	if (b->world.soft) {
+		command_add(&k, "--threads");
+		command_add(&k, "64");
+		command_add(&k, "--grid");
+		command_add(&k, "8");
+	}
+	err = client_start(&b->world, &c, "reach-ptx", &place, "batch", &k);
+	command_finish(&k);
+	err = err ? err : client_await(&c, 90000000000ull);
+	if (!err) {
+		client_send(&c, PAGE_WORK);
+		err = client_await(&c, 60000000000ull);
+		clock_sleep_ns(b->world.soft ? STATS_NS : OWN_NS);
+		client_send(&c, PAGE_PAUSE);
+		err = err ? err : client_await(&c, 60000000000ull);
+	}
+	if (!err) {
+		clock_sleep_ns(STATS_NS);
+		if (ask(b, "reach-ptx", &s)) {
+			record(b, 0, "run", NULL, &s);
+		} else {
+			err = world_fail(&b->world, "gbpfd does not list the program");
+		}
+		json_decref(s.why);
+	}
+	client_stop(&c);
+	return err;
+}
+
+/* The line that says how it went; out: empty when none came in time. */
+static void read_verdict(struct reach *b, pid_t pid, int fd, char out[200])
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)(b->seconds * 1e9);
+	char text[8192];
+	size_t n = 0;
+
+	out[0] = 0;
+	while (clock_now_ns() < deadline && !world_interrupted()) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t got;
+
+		if (poll(&p, 1, 100) <= 0) {
+			continue;
+		}
+		got = read(fd, text + n, sizeof(text) - 1 - n);
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+			break;
+		}
+		n += got > 0 ? (size_t)got : 0;
+		text[n] = 0;
+		for (char *line = text; line; line = strchr(line, '\n')) {
+			line += *line == '\n';
+			if ((strncmp(line, "done ", 5) == 0 || strncmp(line, "absent: ", 8) == 0) &&
+			    strchr(line, '\n')) {
+				snprintf(out, 200, "%.*s", (int)strcspn(line, "\n"), line);
+				return;
+			}
+		}
+		if (n > sizeof(text) / 2) { /* only the newest matters */
+			memmove(text, text + n / 2, n - n / 2);
+			n -= n / 2;
+		}
+	}
+	text[n] = 0; /* the last line that it said, for the report */
+	while (n && text[n - 1] == '\n') {
+		text[--n] = 0;
+	}
+	snprintf(out, 200, "failed: %.190s",
+		 n ? (strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text)
+		 : world_lives(&b->world, pid) ? "it takes too long"
+					       : "it ended without a word");
+}
+
+static int run_framework(struct reach *b, unsigned part)
+{
+	struct world_command k;
+	char name[48], verdict[200];
+	struct shares s;
+	int out = -1;
+	pid_t pid;
+
+	snprintf(name, sizeof(name), "reach-%s", names[part]);
+	command_init(&k);
+	command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
+	command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
+	command_add(&k, "%s", b->world.gbpf);
+	command_add(&k, "run");
+	command_add(&k, "--device");
+	command_add(&k, b->world.soft ? "soft" : "nvidia");
+	command_add(&k, "--class");
+	command_add(&k, "batch");
+	command_add(&k, "--name");
+	command_add(&k, "%s", name);
+	command_add(&k, "--");
+	command_add(&k, "%s", b->python);
+	command_add(&k, "%s", b->script);
+	command_add(&k, "%s", names[part]);
+	pid = world_spawn(&b->world, &k, NULL, -1, &out);
+	command_finish(&k);
+	if (pid < 0) {
+		return -1;
+	}
+	read_verdict(b, pid, out, verdict);
+	if (strncmp(verdict, "done ", 5) == 0) {
+		clock_sleep_ns(STATS_NS);
+		if (ask(b, name, &s)) {
+			record(b, part, "run", NULL, &s);
+		} else {
+			record(b, part, "failed", "gbpfd does not list the program", NULL);
+		}
+		json_decref(s.why);
+	} else if (strncmp(verdict, "absent: ", 8) == 0) {
+		record(b, part, "not available", verdict + 8, NULL);
+	} else {
+		record(b, part, "failed", verdict + 8, NULL);
+	}
+	world_end(&b->world, pid, 0);
+	fd_close(out);
+	return world_interrupted() ? world_fail(&b->world, "interrupted") : 0;
+}
+
+static bool named(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int run(struct reach *b)
+{
+	int err = 0;
+
+	if (world_init(&b->world) < 0) {
+		return -1;
+	}
+	b->daemon = world_gbpfd(&b->world, b->policy);
+	if (!b->daemon) {
+		return -1;
+	}
+	if (!b->world.json) {
+		printf("%-8s %9s %9s %8s %11s %8s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
+		       "GPU ms", "TWIN %");
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
+		if (!b->parts || named(b->parts, names[i])) {
+			world_progress(&b->world, "reach: %s", docs[i]);
+			err = i == 0 ? run_own(b) : run_framework(b, i);
+		}
+	}
+	return err;
+}
+
+static int put(struct reach *b)
+{
+	json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "gbpf.bench.reach/1", "policy",
+				b->policy_name, "parts", b->results);
+	int err = 0;
+
+	if (b->world.json) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
+		     "(those "
+		     "of the most frequent\nkernels) and of their GPU time");
+	}
+	if (b->save && json_dump_file(doc, b->save, JSON_INDENT(2)) < 0) {
+		err = world_fail(&b->world, "%s: cannot be written", b->save);
+	}
+	json_decref(doc);
+	return err;
+}
+
+static bool parse_one(struct reach *b, const char *name, const char *text, int *i)
+{
+	const struct {
+		const char *name;
+		const char **at;
+	} texts[] = {
+		{ "--libcuda", &b->world.libcuda },
+		{ "--gbpf", &b->world.gbpf },
+		{ "--gbpfd", &b->world.gbpfd },
+		{ "--server", &b->world.server },
+		{ "--client", &b->world.client },
+		{ "--policy", &b->policy },
+		{ "--policy-name", &b->policy_name },
+		{ "--save", &b->save },
+		{ "--python", &b->python },
+		{ "--script", &b->script },
+		{ "--parts", &b->parts },
+	};
+
+	if (strcmp(name, "--soft") == 0 || strcmp(name, "--json") == 0 ||
+	    strcmp(name, "--progress") == 0) {
+		*(name[2] == 's'   ? &b->world.soft
+		  : name[2] == 'j' ? &b->world.json
+				   : &b->world.progress) = true;
+		return true;
+	}
+	++*i;
+	for (size_t k = 0; k < ARRAY_SIZE(texts); k++) {
+		if (strcmp(texts[k].name, name) == 0) {
+			*texts[k].at = text;
+			return true;
+		}
+	}
+	if (strcmp(name, "--seconds") == 0) {
+		b->seconds = strtod(text, NULL);
+		return b->seconds > 0;
+	}
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	static struct reach b = { .seconds = 180, .python = "python3", .policy_name = "" };
+	bool good = true;
+	int err;
+
+	b.world.bench = "reach";
+	for (int i = 1; i < argc && good; i++) {
+		good = parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i);
+	}
+	if (!good || !b.policy || !b.script || !b.world.gbpf || !b.world.client) {
+		fputs("gbpf: bench reach: started with arguments that make no sense. Use: gbpf "
+		      "bench "
+		      "reach\n",
+		      stderr);
+		return 2;
+	}
+	b.world.progress |= isatty(2) != 0;
+	b.results = json_array();
+	err = run(&b);
+	err = err ? err : put(&b);
+	if (err) {
+		world_complain(&b.world);
+	}
+	json_decref(b.results);
+	world_finish(&b.world);
+	return err || fflush(stdout) ? 1 : 0;
+}
