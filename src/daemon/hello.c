@@ -130,7 +130,13 @@ static void wait_in_queue(struct session *s)
 static void admit(struct session *s)
 {
 	bool returning = s->reattached && clock_now_ns() - s->d->started_ns < REATTACH_GRACE_NS;
-	int verdict = returning ? GBPF_ADMIT : hook_admit(s);
+	int verdict = GBPF_ADMIT;
+
+	if (returning) {
+		hook_readmit(s);
+	} else {
+		verdict = hook_admit(s);
+	}
 
 	if (verdict == GBPF_QUEUE) {
 		wait_in_queue(s);

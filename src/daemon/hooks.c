@@ -134,6 +134,19 @@ int hook_admit(struct session *s)
 	return strictest;
 }
 
+/* It runs already, so nothing of the answer counts but the slice, which ended with the gbpfd
+ * before; and the policy, which has begun anew, hears of it. */
+void hook_readmit(struct session *s)
+{
+	uint32_t class_id = s->class_id, weight = s->weight;
+
+	(void)hook_admit(s);
+	s->class_id = class_id;
+	s->weight = weight;
+	s->sm_percent = 100;
+	s->priority = 0;
+}
+
 /* ---- tick ---- */
 
 static bool does_something(struct session *s)

@@ -9,6 +9,10 @@
  * ADMIT where no policy decides. May change s->class_id and s->weight. */
 int hook_admit(struct session *s);
 
+/* The same for a process that comes back after gbpfd was restarted: its class, weight and lane
+ * stay. */
+void hook_readmit(struct session *s);
+
 /* Runs a hook of gbpfd's instance that is filled; counts what failed in it. */
 uint64_t live_run(struct live *l, unsigned hook, void *ctx);
 

@@ -541,7 +541,9 @@ int steers_open(struct daemon *d)
 {
 	char path[DAEMON_PATH];
 
+	/* The soft GPU that programs of this runtime directory use has its socket there. */
 	if (strcmp(d->devices.kind, "soft") == 0 &&
+	    setenv("GBPF_RUNTIME_DIR", d->opt.runtime, 1) == 0 &&
 	    path_lib(path, sizeof(path), "soft/libcuda.so.1") == 0) {
 		gpu_control_soft_library(path);
 	}

@@ -240,6 +240,48 @@ static void admit_is_told_the_nice_value(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void who_comes_back_keeps_its_lane(void **state)
+{
+	struct gd *d = *state;
+	union wire_message m = { 0 };
+	struct fake f;
+	int fds[8], back[2];
+	unsigned n;
+
+	fake_connect(&f, d);
+	say_early(&f, 0, SHARED, 0);
+	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
+	assert_int_equal(m.welcome.lane, SHARED);
+	say_devices(&f, &m);
+	fake_send(&f, &m, WIRE_BOARD_MAPPED);
+	gd_await_event(d, 0, "start", "early");
+	gd_kill(d);
+	gbpf_close(d->g);
+	d->g = NULL;
+	assert_int_equal(gd_start(d, NULL), 0);
+	close(f.sock);
+	fake_connect(&f, d);
+	memset(&m, 0, sizeof(m));
+	m.hello.flags = WIRE_REATTACH;
+	m.hello.class_id = BATCH;
+	m.hello.lane = SHARED;
+	m.hello.lanes = 1u << SHARED;
+	m.hello.gpus = 1;
+	back[0] = fds[1];
+	back[1] = fds[2];
+	assert_int_equal(wire_send(f.sock, &m, WIRE_HELLO, back, 2), 0);
+	for (unsigned i = 0; i < n; i++) {
+		close(fds[i]);
+	}
+	assert_int_equal(fake_receive(&f, &m, fds, &n), 1);
+	assert_int_equal(m.head.type, WIRE_WELCOME);
+	assert_int_equal(m.welcome.lane, SHARED);
+	while (n) {
+		close(fds[--n]);
+	}
+	fake_leave(&f);
+}
+
 /* ---- flag pages ---- */
 
 static int make_page(void)
@@ -492,6 +534,7 @@ int main(void)
 		WITH_GBPFD(admit_chooses_the_lane),
 		WITH_GBPFD(what_admit_says_is_checked),
 		WITH_GBPFD(admit_is_told_the_nice_value),
+		WITH_GBPFD(who_comes_back_keeps_its_lane),
 		WITH_GBPFD(pages_reach_latency_tenants),
 		WITH_GBPFD(a_page_may_be_taken_back_and_replaced),
 		WITH_GBPFD(pages_follow_the_class),
