@@ -77,6 +77,22 @@ static int each_group(const struct gpu_handles *h, int fd, group_fn *f, uint64_t
 	return worst ? worst : gone == h->n_groups ? -ENODEV : 0;
 }
 
+/* For what only compute groups have: one that takes it is enough, else what the first says. */
+static int any_group(const struct gpu_handles *h, int fd, group_fn *f, uint64_t value,
+		     uint64_t *ret)
+{
+	int first = -ENODEV;
+	bool any = false;
+
+	for (uint32_t i = 0; i < h->n_groups; i++) {
+		int err = f(h, fd, i, value, ret);
+
+		any = any || !err;
+		first = i == 0 ? err : first;
+	}
+	return any ? 0 : first;
+}
+
 static int slice_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	uint64_t us = value ? MIN(value, MAX_SLICE_US) : h->slice_us[i];
@@ -212,7 +228,7 @@ int control_nvidia(const struct gpu_handles *h, int fd, enum gpu_control what, u
 	case GPU_CONTROL_SCHEDULE:
 		return schedule(h, fd, value != 0);
 	case GPU_CONTROL_PREEMPTION_MODE:
-		return value > 2 ? -EINVAL : each_group(h, fd, mode_set, value, ret);
+		return value > 2 ? -EINVAL : any_group(h, fd, mode_set, value, ret);
 	case GPU_CONTROL_INTERLEAVE:
 		return value > 2 ? -EINVAL : each_group(h, fd, interleave_set, value, ret);
 	case GPU_CONTROL_COUNTERS:
@@ -276,7 +292,7 @@ void control_nvidia_test(struct gpu_handles *h, int fd)
 		{ GPU_CONTROL_SLICE_SET, each_group(h, fd, same_slice, 0, &n) },
 		{ GPU_CONTROL_PREEMPT, each_group(h, fd, preempt, 0, &n) },
 		{ GPU_CONTROL_SCHEDULE, schedule(h, fd, true) },
-		{ GPU_CONTROL_PREEMPTION_MODE, each_group(h, fd, no_mode, 0, &n) },
+		{ GPU_CONTROL_PREEMPTION_MODE, any_group(h, fd, no_mode, 0, &n) },
 		{ GPU_CONTROL_INTERLEAVE, each_group(h, fd, same_interleave, 0, &n) },
 		{ GPU_CONTROL_COUNTERS, control_nvidia_switches(h, fd, &s) },
 	};

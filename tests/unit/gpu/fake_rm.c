@@ -286,8 +286,10 @@ static uint32_t on_control(int fd, struct rm_control *c)
 		return 0;
 	case 0x2080110b:
 		return on_channels(c->client, p, c->params_bytes);
-	case 0x20801210:
-		return c->params_bytes == 32 ? 0 : 0x1f;
+	case 0x20801210: /* the second group copies: it has no modes */
+		memcpy(&group, p + 4, 4);
+		g = fake_nth(0xa06c, 0);
+		return c->params_bytes != 32 || !g ? 0x1f : g->object == group ? 0 : 0x56;
 	case 0x20801215:
 		memcpy(&group, p, 4);
 		g = fake_find(c->client, group);
