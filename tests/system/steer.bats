@@ -111,15 +111,44 @@ await_start() {
 	[[ "$output" == *"is ended: the policy says so"* ]]
 }
 
-@test "programs in the shared lane share one hardware group, and say so" {
+# Is the driver that starts under these options of run a client of the shared lane?
+in_shared_lane() { gbpf run --device soft "$@" -- python3 -c '
+import ctypes
+cuda, v = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1)
+assert cuda.cuInit(0) == 0
+assert cuda.cuDeviceGetAttribute(ctypes.byref(v), 133, 0) == 0 # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+print(v.value)'; }
+
+@test "the lane is the one that run asks for, and that ps and device tell" {
 	start_soft
 	start_daemon
+	[ "$(in_shared_lane)" = 0 ]
+	[ "$(in_shared_lane --lane process)" = 0 ]
+	[ "$(in_shared_lane --lane shared)" = 1 ]
 	batch --lane shared -- "$SAMPLES/batch" --iterations 2000 --seconds 120
 	await_start "$GBPF_RUNTIME_DIR/batch.out"
 	run gbpf ps
 	[[ "$output" == *" shared "* ]]
-	run gbpf run --device soft --lane process -- sh -c 'echo "pipe=$CUDA_MPS_PIPE_DIRECTORY"'
-	[ "$output" = "pipe=" ]
 	run gbpf device
 	[[ "$output" == *"lanes: process yes, shared yes"* ]]
+}
+
+@test "a child of a program in the shared lane may be in the process lane" {
+	start_soft
+	start_daemon
+	cat >"$GBPF_RUNTIME_DIR/parent.py" <<-'PY'
+		import ctypes, os, subprocess, sys
+		cuda, v = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1)
+		assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetAttribute(ctypes.byref(v), 133, 0) == 0
+		pipe = ctypes.CDLL(None).getenv
+		pipe.restype = ctypes.c_char_p
+		print(v.value, os.path.basename((pipe(b"CUDA_MPS_PIPE_DIRECTORY") or b"none").decode()), flush=True)
+		if len(sys.argv) > 1: # as a child that inherits the environment
+		    os.environ["GBPF_LANE"] = "process"
+		    subprocess.run([sys.executable, sys.argv[0]], check=True)
+	PY
+	run gbpf run --device soft --lane shared -- python3 "$GBPF_RUNTIME_DIR/parent.py" again
+	echo "$output"
+	[ "${lines[0]}" = "1 mps" ]
+	[ "${lines[1]}" = "0 none" ]
 }
