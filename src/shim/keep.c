@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shim/event.h"
+#include "shim/graph.h"
 #include "shim/keep_kernel.h"
 #include "shim/wait.h"
 
@@ -178,7 +179,7 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 	case KEEP_EARLY:
 		return NULL;
 	case KEEP_PLAIN:
-		return keep_new(c, a, 0);
+		return c->kind == GBPF_KIND_GRAPH && graph_has_events() ? NULL : keep_new(c, a, 0);
 	case KEEP_AWAIT:
 		return keep_event(c, a, q, EVENT_AWAIT);
 	case KEEP_SRC:

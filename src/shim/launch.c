@@ -2,6 +2,7 @@
 #include "shim/block.h"
 #include "shim/capture.h"
 #include "shim/gates.h"
+#include "shim/graph.h"
 #include "shim/kernel.h"
 
 static CUstream as_stream(uint64_t a)
@@ -124,6 +125,9 @@ CUresult gate_graph(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;
 
+	if (graph_has_events() && shim_pending()) {
+		shim_settle_all();
+	}
 	gate_record(&l, GBPF_KIND_GRAPH);
 	l.kernel = kernel_here(a[0], true)->k;
 	return gate_submit(c, a, &l, as_stream(a[1]), NULL);

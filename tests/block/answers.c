@@ -73,6 +73,47 @@ static void run(CUfunction f, unsigned smem)
 	free(words);
 }
 
+/* Launches that no driver takes: the same refusal, and nothing has run. */
+static void wrong_launches(CUfunction f)
+{
+	static const struct {
+		unsigned grid[3], block[3], smem;
+	} shapes[] = {
+		{ { 0, 1, 1 }, { 64, 1, 1 }, 0 },	 { { 1, 65536, 1 }, { 64, 1, 1 }, 0 },
+		{ { 1, 1, 65536 }, { 64, 1, 1 }, 0 },	 { { 0x80000000u, 1, 1 }, { 64, 1, 1 }, 0 },
+		{ { 1, 1, 1 }, { 0, 1, 1 }, 0 },	 { { 1, 1, 1 }, { 1025, 1, 1 }, 0 },
+		{ { 1, 1, 1 }, { 1, 1, 65 }, 0 },	 { { 1, 1, 1 }, { 64, 32, 1 }, 0 },
+		{ { 1, 1, 1 }, { 65536, 65536, 1 }, 0 }, { { 1, 1, 1 }, { 64, 1, 1 }, 1u << 30 },
+		{ { 1, 1, 1 }, { 64, 1, 1 }, ~0u },	 { { 1, 1, 1 }, { 65536, 65537, 1 }, 0 },
+	};
+	uint32_t n = 64, a = 3, salt = 5, k = 7, spin = 0;
+	CUdeviceptr data = program_zeros(256), counter = program_zeros(4);
+	void *params[] = { &data, &n, &a, &salt, &k, &counter, &spin };
+	size_t many = 4096;
+	char buffer[4096] = { 0 };
+	void *too_many[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			     &many, CU_LAUNCH_PARAM_END };
+
+	memcpy(buffer, &data, sizeof(data)); /* the counter's place too; n is 0 */
+	memcpy(buffer + 24, &counter, sizeof(counter));
+	printf("wrong:");
+	for (unsigned i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		const unsigned *g = shapes[i].grid, *b = shapes[i].block;
+
+		printf(" %d", (int)cuLaunchKernel(f, g[0], g[1], g[2], b[0], b[1], b[2],
+						  shapes[i].smem, NULL, params, NULL));
+	}
+	printf(" %d", (int)cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, params, too_many));
+	printf(" %d", (int)cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, too_many));
+	printf(" %d", (int)cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, (CUstream)8, params, NULL));
+	printf(" %d", (int)cuLaunchKernel(NULL, 1, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
+	printf(" %d\n", (int)cuCtxSynchronize());
+	program_get(buffer, data, 256);
+	program_check(&p, buffer[0] == 0, "memory after wrong launches");
+	CU(cuMemFree(data));
+	CU(cuMemFree(counter));
+}
+
 static void module_answers(const char *what, CUmodule m)
 {
 	CUfunction f, all[64];
@@ -99,7 +140,9 @@ static void module_answers(const char *what, CUmodule m)
 	SAY(cuFuncGetModule(&owner, f));
 	printf("its own: %d\n", owner == m);
 	function_answers(f);
+	wrong_launches(f);
 	run(f, 0);
+	wrong_launches(f);
 	run(f, 48 * 1024);
 	run(f, 49153);
 	SAY(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));

@@ -1,8 +1,9 @@
-/* stress IMAGE SEED STREAMS OPERATIONS: a random program of kernels, copies, memsets, graphs,
- * events, host functions and allocations on several streams, the default stream among them, whose
- * result is known: every word of a buffer is a * h(i) + s * (i + 1) + c, and each operation changes
- * (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it is handed over by an
- * event, by a synchronization, or by the order that the default stream gives. */
+/* stress IMAGE SEED STREAMS OPERATIONS [THREADS]: a random program of kernels, copies, memsets,
+ * graphs, events, host functions and allocations on several streams, the default stream among them,
+ * whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c, and each operation
+ * changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it is handed over
+ * by an event, by a synchronization, or by the order that the default stream gives. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #define MAX_STREAMS 16
 #define BUFFERS 24
 #define EVENTS 8
+#define MAX_THREADS 16
 #define DEFAULT 0 /* the legacy default stream's place */
 
 struct buffer {
@@ -29,15 +31,15 @@ struct buffer {
 
 static struct program p;
 static CUfunction step, swap;
-static CUstream streams[MAX_STREAMS];
-static bool blocking[MAX_STREAMS];
-static int n_streams;
-static struct buffer buffers[BUFFERS];
-static CUdeviceptr counter;
-static uint32_t expected_blocks;
-static uint32_t *pinned; /* WORDS */
-static uint64_t seed;
-static unsigned long host_calls, host_expected;
+static __thread CUstream streams[MAX_STREAMS];
+static __thread bool blocking[MAX_STREAMS];
+static __thread int n_streams;
+static __thread struct buffer buffers[BUFFERS];
+static __thread CUdeviceptr counter;
+static __thread uint32_t expected_blocks;
+static __thread uint32_t *pinned; /* WORDS */
+static __thread uint64_t seed;
+static __thread unsigned long host_calls, host_expected;
 
 static uint32_t below(uint32_t n)
 {
@@ -81,7 +83,7 @@ static bool ordered(int from, int to)
 /* A buffer for the stream, handed over from the one that has it. */
 static struct buffer *take(int s)
 {
-	static CUevent events[EVENTS];
+	static __thread CUevent events[EVENTS];
 	struct buffer *b = &buffers[below(BUFFERS)];
 	CUevent *e = &events[below(EVENTS)];
 
@@ -189,7 +191,7 @@ static void host_function(void *arg)
 
 static void copy_in(int s, struct buffer *b)
 {
-	static uint32_t pageable[WORDS];
+	static __thread uint32_t pageable[WORDS];
 
 	b->a = 0;
 	b->s = below(1u << 30);
@@ -203,7 +205,7 @@ static void copy_in(int s, struct buffer *b)
 
 static void copy_out(int s, struct buffer *b)
 {
-	static uint32_t pageable[WORDS];
+	static __thread uint32_t pageable[WORDS];
 
 	switch (below(3)) {
 	case 0:
@@ -344,22 +346,16 @@ static void finish(void)
 	free(words);
 }
 
-int main(int argc, char **argv)
+static unsigned long operations;
+
+static void *run(void *arg)
 {
 	uint32_t *words = program_room(WORDS * 4);
-	unsigned long operations;
 
-	if (argc != 5) {
-		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS\n", stderr);
-		return 2;
-	}
-	program_open(&p, "stress", argc, argv);
-	seed = strtoull(argv[2], NULL, 10) * 2654435761u + 1;
-	n_streams = (int)strtol(argv[3], NULL, 10);
+	CU(cuCtxSetCurrent(p.context));
+	seed = (strtoull(p.argv[2], NULL, 10) + (uintptr_t)arg * 1000) * 2654435761u + 1;
+	n_streams = (int)strtol(p.argv[3], NULL, 10);
 	n_streams = n_streams < 1 ? 1 : n_streams > MAX_STREAMS ? MAX_STREAMS : n_streams;
-	operations = strtoul(argv[4], NULL, 10);
-	step = program_kernel(&p, "step");
-	swap = program_kernel(&p, "swap");
 	blocking[DEFAULT] = true;
 	for (int i = 1; i < n_streams; i++) {
 		blocking[i] = i % 3 == 0;
@@ -375,9 +371,37 @@ int main(int argc, char **argv)
 		buffers[i].data = program_put(words, WORDS * 4);
 	}
 	free(words);
+	CU(cuStreamSynchronize(NULL)); /* the memsets, before streams that do not wait for them */
 	for (unsigned long i = 0; i < operations; i++) {
 		operate((int)below((uint32_t)n_streams));
 	}
 	finish();
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[MAX_THREADS];
+	uintptr_t n;
+
+	if (argc < 5) {
+		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS [THREADS]\n", stderr);
+		return 2;
+	}
+	program_open(&p, "stress", argc, argv);
+	operations = strtoul(argv[4], NULL, 10);
+	n = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
+	n = n > MAX_THREADS ? MAX_THREADS : n;
+	step = program_kernel(&p, "step");
+	swap = program_kernel(&p, "swap");
+	for (uintptr_t i = 1; i < n; i++) {
+		if (pthread_create(&threads[i], NULL, run, (void *)i)) {
+			return 1;
+		}
+	}
+	run(NULL);
+	for (uintptr_t i = 1; i < n; i++) {
+		pthread_join(threads[i], NULL);
+	}
 	return program_close(&p);
 }

@@ -1,0 +1,18 @@
+/* Graphs whose nodes record events or wait for them. */
+#ifndef GBPF_SHIM_GRAPH_H
+#define GBPF_SHIM_GRAPH_H
+
+#include <stdbool.h>
+
+#include "shim/shim.h"
+
+extern uint32_t graph_events; /* some graph of the process has such nodes (relaxed) */
+
+/* A graph that is launched may record an event that kept calls mean as it was, or wait for one
+ * whose record is kept; and it must not be kept itself, since programs ask for its events. */
+static inline bool graph_has_events(void)
+{
+	return unlikely(load_relaxed(&graph_events) != 0);
+}
+
+#endif
