@@ -69,6 +69,9 @@ static __always_inline void *gbpf_native_element(void *map, const void *key, u32
 	((void *)GBPF_CALL(gbpf_tenant_lookup, GBPF_HANDLE(map), tenant, key, 0, 0))
 #define gbpf_tenant_class(tenant) ((long)GBPF_CALL(gbpf_tenant_class, tenant, 0, 0, 0, 0))
 #define gbpf_tenant_weight(tenant) ((long)GBPF_CALL(gbpf_tenant_weight, tenant, 0, 0, 0, 0))
+#define gbpf_tenant_stat(tenant, what) GBPF_CALL(gbpf_tenant_stat, tenant, what, 0, 0, 0)
+#define gbpf_slice_set(tenant, slice_us) ((long)GBPF_CALL(gbpf_slice_set, tenant, slice_us, 0, 0, 0))
+#define gbpf_preempt_now(tenant, level) ((long)GBPF_CALL(gbpf_preempt_now, tenant, level, 0, 0, 0))
 #define gbpf_note(counter, add)                                                                                             \
 	((void)((u64)(counter) < 16 ?                                                                                       \
 			__atomic_fetch_add(&gbpf_native.notes[counter], (u64)(add), __ATOMIC_RELAXED) :                     \
