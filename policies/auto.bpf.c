@@ -365,6 +365,7 @@ struct look {
 	u32 holder_wants;
 	u32 hungry;
 };
+struct look look; /* of the tick that runs; not on its stack: the verifier would tell apart what it finds */
 
 static __always_inline u64 average(u64 old, u64 new)
 {
@@ -537,8 +538,12 @@ SEC("gbpf/tick")
 int GBPF_PROG(auto_tick, tick)
 {
 	u32 t, n = ctx->tenants < 1024 ? ctx->tenants : 1024, learn = ctx->epoch % 64 == 0, refused;
-	struct look l = { .now_ns = ctx->now_ns, .bound_ns = most_bound_ns, .next = NOBODY, .first = NOBODY };
+	struct look *l = &look;
 
+	__builtin_memset(l, 0, sizeof(*l));
+	l->now_ns = ctx->now_ns;
+	l->bound_ns = most_bound_ns;
+	l->next = l->first = NOBODY;
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
 		long class_id = gbpf_tenant_class(t);
@@ -550,27 +555,27 @@ int GBPF_PROG(auto_tick, tick)
 		if (class_id == GBPF_CLASS_LATENCY) {
 			u64 bound;
 
-			learn_latency(x, t, l.now_ns);
+			learn_latency(x, t, l->now_ns);
 			bound = bound_for(x);
-			l.bound_ns = bound < l.bound_ns ? bound : l.bound_ns;
-			l.latency++;
-			l.lc_shared += lane;
-			l.often += !x->syncs16 || x->syncs16 >= often_syncs;
+			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
+			l->latency++;
+			l->lc_shared += lane;
+			l->often += !x->syncs16 || x->syncs16 >= often_syncs;
 		} else if (class_id >= 0) {
-			l.be++;
-			l.be_shared += lane;
-			look_at_batch(&l, x, t, lane, learn);
+			l->be++;
+			l->be_shared += lane;
+			look_at_batch(l, x, t, lane, learn);
 		}
 	}
-	publish(&l);
-	hand_on(&l);
+	publish(l);
+	hand_on(l);
 	refused = 0;
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
 		long class_id = gbpf_tenant_class(t);
 
 		if (x && class_id >= 0 && (gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1) == GBPF_LANE_PROCESS) {
-			u32 no = set_slice(x, t, slice_for(&l, x, class_id), learn);
+			u32 no = set_slice(x, t, slice_for(l, x, class_id), learn);
 
 			refused |= no && class_id != GBPF_CLASS_LATENCY;
 		}
