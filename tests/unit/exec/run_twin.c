@@ -98,7 +98,8 @@ static int play(const struct ptxt_case *c, const struct twin *t, const struct se
 			set(&s, c, t->text.data, t->text.len, message, sizeof(message), &err);
 			l.params = s.params;
 			got = err ? EXEC_FAULT_INSN
-				  : twin_run(&s.e, &t->entries[0], &l, mode, seed * 4 + mode);
+				  : twin_run(&s.e, &t->entries[0], &l, mode,
+					     hash_bytes(c->name, strlen(c->name)) + seed);
 			if (err || got != want) {
 				fprintf(stderr, "%s: the twin ended with %d, not %d: %s\n", c->name,
 					(int)got, (int)want, err ? message : s.e.fault.what);

@@ -156,6 +156,31 @@ static enum exec_status try_follower(struct play *p)
 	return s;
 }
 
+/* Blocks start under no lease, one that has run out or one that is not looked at, and not under one
+ * that is in force, wherever it stands. */
+static enum exec_status try_lease(struct play *p)
+{
+	uint32_t now = (uint32_t)(clock_wall_ns() >> PTX_LEASE_SHIFT), before = *p->counter;
+	bool looked_at = draw(p, 2), ahead = draw(p, 2);
+	unsigned mode = p->mode, at = draw(p, LEASE_WORDS);
+	struct ptx_block_arg arg = p->arg;
+	enum exec_status s;
+
+	memset((void *)(uintptr_t)p->leases, 0, LEASE_WORDS * sizeof(*p->leases));
+	p->leases[at] = ahead ? now + 1000 + draw(p, 2000000000) : now - 1 - draw(p, 2000000000);
+	p->leases[at] += p->leases[at] == 0;
+	arg.groups = looked_at ? at / 4 + 1 + draw(p, LEASE_WORDS / 4 - at / 4) : at / 4;
+	p->mode &= ~(unsigned)TWIN_LEASES;
+	s = launch(p, &arg, 1);
+	p->mode = mode;
+	if (s == EXEC_DONE && *p->counter != before + !(looked_at && ahead)) {
+		p->broken = ahead ? "a lease in force does not stop a block, or from outside"
+				  : "a lease that has run out stops a block";
+	}
+	memset((void *)(uintptr_t)p->leases, 0, LEASE_WORDS * sizeof(*p->leases));
+	return s;
+}
+
 static enum exec_status play(struct play *p)
 {
 	uint32_t total = p->arg.total;
@@ -177,8 +202,9 @@ static enum exec_status play(struct play *p)
 		}
 		if (draw(p, 4) == 0) {
 			s = try_follower(p);
-		}
-		if (s == EXEC_DONE) {
+		} else if ((p->mode & TWIN_LEASES) && draw(p, 3) == 0) {
+			s = try_lease(p);
+		} else {
 			s = launch(p, &p->arg,
 				   p->mode & TWIN_CUT ? 1 + draw(p, MIN(left, 1000u)) : left);
 		}
