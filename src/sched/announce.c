@@ -57,7 +57,8 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns)
 {
-	store_relaxed(&s->lead_ns, MIN(lead_ns, (uint64_t)MAX_LEAD_NS));
+	store_relaxed(&s->lead_ns,
+		      lead_ns == SCHED_LEAD_AUTO ? lead_ns : MIN(lead_ns, (uint64_t)MAX_LEAD_NS));
 	store_relaxed(&s->warm_ns, MIN(warm_ns, (uint64_t)MAX_LEAD_NS));
 }
 
@@ -67,6 +68,16 @@ void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_n
 	store_release(&s->rhythm_mode, (uint32_t)mode);
 }
 
+/* Where contexts are switched, a switch must fit in after the others have left. */
+static uint64_t lead_of(const struct sched *s)
+{
+	uint64_t lead = load_relaxed(&s->lead_ns);
+
+	return lead != SCHED_LEAD_AUTO			     ? lead
+	       : load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS
+							     : LEAD_SHARED_NS;
+}
+
 /* One that lies farther ahead stays: the request that has come is another. */
 void announce_met(struct sched *s, uint32_t gpu, uint64_t now)
 {
@@ -74,7 +85,7 @@ void announce_met(struct sched *s, uint32_t gpu, uint64_t now)
 	struct request *r = &s->req[gpu];
 	uint64_t at = load_acquire(&r->next_ns), deadline = load_relaxed(&r->next_deadline_ns);
 
-	if (!at || now + load_relaxed(&s->lead_ns) < at || !cas_acqrel(&r->next_ns, &at, 0u)) {
+	if (!at || now + lead_of(s) < at || !cas_acqrel(&r->next_ns, &at, 0u)) {
 		return;
 	}
 	store_relaxed(&r->deadline_ns, deadline);
@@ -169,7 +180,7 @@ static uint64_t warm(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 /* Nanoseconds until it is to be looked at again. */
 static uint64_t follow(struct sched *s, uint32_t gpu, uint64_t at, uint64_t now)
 {
-	uint64_t lead = load_relaxed(&s->lead_ns), late, next;
+	uint64_t lead = lead_of(s), late, next;
 	struct request *r = &s->req[gpu];
 
 	if (now >= at && load_seqcst(&r->open) != REQUEST_CLOSED) {

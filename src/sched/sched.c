@@ -38,7 +38,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->agent_asleep = AGENT_ASLEEP;
 	s->wait_cap_ns = WAIT_CAP_NS;
 	s->grace_ns = ACTIVE_NS;
-	s->lead_ns = LEAD_NS;
+	s->lead_ns = SCHED_LEAD_AUTO;
 	s->warm_ns = WARM_NS;
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
 		s->hint[g] = NO_PREPARED;

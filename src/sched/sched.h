@@ -187,9 +187,11 @@ static inline bool sched_idle(const struct sched *s)
  * than 10 s ahead; -EPERM: no latency queue here; -EAGAIN: three in a row did not come, so they are
  * ignored for a second. Any thread. */
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
-/* How long before an announced request the leases go up (500 us to begin with), and, in the process
- * lane, a kernel is launched that does nothing, so that the switch to this process's context is
- * over when the request comes (250 us; 0: none). At most 10 ms. */
+/* How long before an announced request the leases go up (SCHED_LEAD_AUTO: 500 us in the process
+ * lane, 100 us in the shared one), and, in the process lane, a kernel is launched that does
+ * nothing, so that the switch to this process's context is over when the request comes (250 us; 0:
+ * none). At most 10 ms. */
+#define SCHED_LEAD_AUTO UINT64_MAX
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns);
 /* Announces by itself: by the learned period of the openings, or period_ns after each. */
 enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };

@@ -44,7 +44,8 @@
 #define CUT_POLL_NS 1000000u
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
-#define LEAD_NS 500000u /* leases go up so long before an announced request, */
+#define LEAD_NS 500000u	       /* leases go up so long before an announced request, */
+#define LEAD_SHARED_NS 100000u /* in the shared lane: a block or two */
 #define WARM_NS 250000u
 #define MAX_LEAD_NS 10000000u
 #define LATE_NS 5000000u	      /* which may come so much later */

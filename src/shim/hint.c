@@ -80,14 +80,18 @@ static void set_rhythm(struct sched *s)
 	}
 }
 
-static uint64_t lead_of(const char *name, uint64_t otherwise_us)
+/* In nanoseconds. */
+static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
 {
 	const char *v = getenv(name);
-	uint64_t us = otherwise_us;
+	uint64_t us;
 
-	if (v && *v && !number(v, 0, MOST_LEAD_US, &us)) {
+	if (!v || !*v) {
+		return otherwise_ns;
+	}
+	if (!number(v, 0, MOST_LEAD_US, &us)) {
 		complain(name, v, "0 to 10000 microseconds");
-		us = otherwise_us;
+		return otherwise_ns;
 	}
 	return us * 1000;
 }
@@ -95,5 +99,6 @@ static uint64_t lead_of(const char *name, uint64_t otherwise_us)
 void hint_setup(struct sched *s)
 {
 	set_rhythm(s);
-	sched_set_lead(s, lead_of("GBPF_HINT_LEAD_US", 500), lead_of("GBPF_HINT_WARM_US", 250));
+	sched_set_lead(s, lead_from("GBPF_HINT_LEAD_US", SCHED_LEAD_AUTO),
+		       lead_from("GBPF_HINT_WARM_US", 250000));
 }

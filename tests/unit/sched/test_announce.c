@@ -61,6 +61,10 @@ static void a_kernel_goes_ahead_where_contexts_are_switched(void **state)
 	sched_set_lane(o.r.s, GBPF_LANE_SHARED);
 	at = fake_now + 10 * MS;
 	assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
+	live_until(&o, at - LEAD_SHARED_NS - 1000); /* and the others make way sooner there */
+	assert_int_equal(gpu.until_ns, 0);
+	live_until(&o, at - LEAD_SHARED_NS + 1000);
+	assert_int_not_equal(gpu.until_ns, 0);
 	live_until(&o, at);
 	assert_int_equal(gpu.warms, 3);
 	one_finish(&o);
