@@ -56,11 +56,14 @@ static void run_schedule(struct client *c, struct block_work *w)
 		uint64_t when = schedule_next(&s, clock_now_ns());
 
 		if (when >= end || client_has_next(c)) {
+			s.dropped +=
+				s.kind != SCHEDULE_CLOSED && when != UINT64_MAX && s.taken_ns < end;
 			break;
 		}
 		wait_until(when);
 		note(p, infer(c, w));
 	}
+	schedule_finish(&s, end);
 	p->dropped = s.dropped;
 	if (clock_now_ns() < end) { /* so that all have ended when we say that we have */
 		wait_until(end);

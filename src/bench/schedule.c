@@ -123,7 +123,16 @@ uint64_t schedule_next(struct schedule *s, uint64_t now_ns)
 		s->dropped++;
 		mine = s->slot_ns;
 	}
+	s->taken_ns = mine;
 	return MAX(mine, now_ns);
+}
+
+void schedule_finish(struct schedule *s, uint64_t end_ns)
+{
+	while (s->kind != SCHEDULE_CLOSED && s->slot_ns < end_ns) {
+		s->dropped++;
+		step(s);
+	}
 }
 
 int schedule_kind_of(const char *name)

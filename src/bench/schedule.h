@@ -13,8 +13,8 @@ struct schedule {
 	enum schedule_kind kind;
 	uint64_t epoch_ns, interval_ns, seed;
 	double rate;
-	uint64_t slot_ns; /* the next one; UINT64_MAX: there is none */
-	uint64_t index;
+	uint64_t slot_ns;	  /* the next one; UINT64_MAX: there is none */
+	uint64_t index, taken_ns; /* taken_ns: the slot of the request given out last */
 	uint64_t dropped;
 	uint32_t trace_ms[SCHEDULE_MAX], n_trace;
 };
@@ -25,6 +25,9 @@ void schedule_init(struct schedule *s, enum schedule_kind kind, double rate, uns
 /* When the next request begins, for somebody who is ready now: now, when its time has passed, with
  * those before it counted as dropped. UINT64_MAX: no more. */
 uint64_t schedule_next(struct schedule *s, uint64_t now_ns);
+
+/* Counts as dropped what would have begun before end_ns and was not given out. */
+void schedule_finish(struct schedule *s, uint64_t end_ns);
 
 /* "periodic" ...; -1: none. */
 int schedule_kind_of(const char *name);

@@ -245,12 +245,34 @@ void world_end(struct world *w, pid_t pid, unsigned grace_ms)
 
 /* ---- the soft GPU ---- */
 
+/* A byte on that pipe says that clients may connect. */
+static int await_soft(struct world *w, int ready)
+{
+	struct pollfd p = { .fd = ready, .events = POLLIN };
+	uint64_t deadline = clock_now_ns() + START_NS;
+	char byte;
+
+	while (clock_now_ns() < deadline && !interrupted) {
+		if (poll(&p, 1, 100) == 1) {
+			return read(ready, &byte, 1) == 1
+				       ? 0
+				       : world_fail(w, "the soft GPU's server does not start (%s)",
+						    w->server);
+		}
+	}
+	return world_fail(w,
+			  interrupted ? "interrupted" : "the soft GPU's server does not get ready");
+}
+
 static int start_soft(struct world *w)
 {
-	uint64_t deadline = clock_now_ns() + START_NS;
 	struct world_command k;
 	char log[160];
+	int ready[2], err;
 
+	if (pipe2(ready, O_CLOEXEC) < 0) {
+		return world_fail(w, "pipe: %s", strerror(errno));
+	}
 	snprintf(w->soft_socket, sizeof(w->soft_socket), "%s/softgpu.sock", w->dir);
 	snprintf(log, sizeof(log), "%s/softgpu.log", w->dir);
 	command_init(&k);
@@ -258,21 +280,16 @@ static int start_soft(struct world *w)
 	command_add(&k, "--foreground");
 	command_add(&k, "--socket");
 	command_add(&k, "%s", w->soft_socket);
-	w->server_pid = world_spawn(w, &k, log, -1, NULL);
+	command_add(&k, "--ready-fd");
+	command_add(&k, "%d", ready[1]);
+	w->server_pid = world_spawn(w, &k, log, ready[1], NULL);
 	command_finish(&k);
-	if (w->server_pid < 0) {
-		w->server_pid = 0;
-		return -1;
-	}
+	fd_close(ready[1]);
+	err = w->server_pid < 0 ? -1 : await_soft(w, ready[0]);
+	w->server_pid = MAX(w->server_pid, 0);
+	fd_close(ready[0]);
 	setenv("GBPF_SOFTGPU_SOCKET", w->soft_socket, 1);
-	while (access(w->soft_socket, F_OK) < 0) {
-		if (!world_lives(w, w->server_pid) || clock_now_ns() > deadline) {
-			return world_fail(w, "the soft GPU's server does not start (%s)",
-					  w->server);
-		}
-		clock_sleep_ns(1000000);
-	}
-	return 0;
+	return err;
 }
 
 /* ---- gbpfd ---- */
@@ -473,6 +490,29 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 	return remove(path);
 }
 
+/* What our children left behind has become ours: a server of MPS, or what a person's command
+ * started. */
+static void end_orphans(void)
+{
+	char path[64];
+	int pid;
+	FILE *f;
+
+	while (waitpid(-1, NULL, WNOHANG) > 0) {
+	}
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		if (pid > 1) {
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+		}
+	}
+	if (f) {
+		fclose(f);
+	}
+}
+
 void world_finish(struct world *w)
 {
 	if (w->progress && isatty(2)) {
@@ -490,8 +530,7 @@ void world_finish(struct world *w)
 	stop_mps(w);
 	world_end(w, w->server_pid, 3000);
 	w->server_pid = 0;
-	while (waitpid(-1, NULL, WNOHANG) > 0) { /* those that became ours */
-	}
+	end_orphans();
 	if (w->dir[0]) {
 		nftw(w->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	}

@@ -36,6 +36,22 @@ static void test_freshest_wins(void **state)
 	assert_int_equal(schedule_next(&s, 99 * MS), 100 * MS);
 }
 
+/* What was due before the end and never begun is dropped too. */
+static void test_the_end_drops_what_is_left(void **state)
+{
+	struct schedule s;
+
+	schedule_init(&s, SCHEDULE_PERIODIC, 100, 0, 0, 0, 1);
+	assert_int_equal(schedule_next(&s, 0), 0);
+	schedule_finish(&s, 55 * MS); /* 10 20 30 40 50 */
+	assert_int_equal(s.dropped, 5);
+	schedule_finish(&s, 55 * MS);
+	assert_int_equal(s.dropped, 5);
+	schedule_init(&s, SCHEDULE_CLOSED, 0, 0, 0, 0, 1);
+	schedule_finish(&s, 55 * MS);
+	assert_int_equal(s.dropped, 0);
+}
+
 static void test_closed_loop_is_ready_at_once(void **state)
 {
 	struct schedule s;
@@ -142,6 +158,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_periodic_slots),
 		cmocka_unit_test(test_freshest_wins),
+		cmocka_unit_test(test_the_end_drops_what_is_left),
 		cmocka_unit_test(test_closed_loop_is_ready_at_once),
 		cmocka_unit_test(test_poisson_has_its_rate_and_whole_microseconds),
 		cmocka_unit_test(test_traces_have_the_published_shape),
