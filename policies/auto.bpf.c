@@ -180,11 +180,13 @@ int GBPF_PROG(auto_admit, admit)
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
 		lane = lane_of_new_batch(ctx->command ? bpf_map_lookup_elem(&profiles, &who) : (void *)0);
-		last_batch_lane = lane;
 		ctx->priority = 1;
 	}
-	if (ctx->lanes & 1u << (lane & 1)) {
-		ctx->lane = lane;
+	if (ctx->lane == GBPF_LANE_PROCESS && ctx->lanes & 1u << (lane & 1)) {
+		ctx->lane = lane; /* else the shared one was asked for */
+	}
+	if (ctx->class_id == GBPF_CLASS_BATCH) {
+		last_batch_lane = ctx->lane & 1;
 	}
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->class_id != GBPF_CLASS_LATENCY && ctx->latency_tenants) {
 		ctx->slice_us = ctx->tenants > ctx->latency_tenants ? batch_slice_many_us : batch_slice_us;
