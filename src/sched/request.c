@@ -127,22 +127,30 @@ struct look {
 	uint64_t progress;  /* another number when anything has moved */
 };
 
+/* Of queues that have no part in this request only that they are drained counts: what retire wanted
+ * of them was long ago, and perhaps another policy's. */
 static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask, struct look *k)
 {
+	uint64_t opened = load_relaxed(&s->req[gpu].opened_ns);
+
 	*k = (struct look){ .all = true };
 	queues_each(s, q)
 	{
 		uint64_t entered = load_relaxed(&q->entered);
+		bool drained;
 
 		if (load_relaxed(&q->gpu) != gpu || !entered || !queue_use(q)) {
 			continue;
 		}
-		if (queue_drained(q, now, ask)) {
+		drained = queue_drained(q, now, ask);
+		if (drained) {
 			k->last_ns = MAX(k->last_ns, q->drain_ns);
 		} else {
 			k->all = false;
 		}
-		k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
+		if (!drained || q->drain_ns >= opened) {
+			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
+		}
 		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->drained) +
 			       load_relaxed(&q->retired);
 		queue_unuse(q);

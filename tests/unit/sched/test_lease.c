@@ -121,6 +121,34 @@ static void with_no_linger_the_synchronizing_thread_closes(void **state)
 	one_finish(&o);
 }
 
+static void a_queue_without_a_part_in_the_request_does_not_linger(void **state)
+{
+	struct prog p[] = { PROG(submit, always_go) };
+	struct fake_queue fq = { 0 };
+	struct sched_queue *other;
+	struct one o;
+
+	one_init(&o, true);
+	other = sched_queue_open(o.r.s, &fq, 0, 0);
+	assert_int_equal(policy_prepare(&o.r, 2, p, 1, NULL), 0);
+	o.r.dir.version[0] = 2; /* lingers as long as is usual */
+	go(other, &fq, &o.l);
+	fake_now += 1000;
+	fake_finish(&fq);
+	live_until(&o, fake_now + 2 * DEFAULT_LINGER_NS);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	o.r.dir.version[0] = 1; /* does not */
+	for (int i = 0; i < 2; i++) {
+		go(o.q, &o.fq, &o.l);
+		fake_now += 1000;
+		fake_finish(&o.fq);
+		fake_now += OPEN_POLL_NS;
+		(void)step(&o);
+		assert_int_equal(o.r.own.gpu[0].open, 0);
+	}
+	one_finish(&o);
+}
+
 static void a_synchronization_that_saw_a_part_closes_nothing(void **state)
 {
 	struct one o;
@@ -295,6 +323,7 @@ int main(void)
 		cmocka_unit_test(switched_off_they_fall_at_once),
 		cmocka_unit_test(without_gbpfd_they_fall),
 		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
+		cmocka_unit_test(a_queue_without_a_part_in_the_request_does_not_linger),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
 		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
 		cmocka_unit_test(a_request_in_which_nothing_moves_is_cut),
