@@ -67,7 +67,8 @@ static bool is_there(const struct mps *m)
 	struct stat st;
 
 	place(m, "mps/control", path);
-	return lstat(path, &st) == 0 && S_ISFIFO(st.st_mode);
+	/* A socket since CUDA 13, a pipe before. */
+	return lstat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 static bool find_in(struct mps *m, const char *dir, size_t len)
