@@ -22,7 +22,9 @@ int run_check_start(struct cli *c, struct run_check *k)
 	}
 	snprintf(sock, sizeof(sock), "%s/softgpu.sock", k->dir);
 	if (soft_server_start(k->dir, check, &k->pid) < 0 ||
-	    setenv("GBPF_SOFTGPU_SOCKET", sock, 1) < 0) {
+	    setenv("GBPF_SOFTGPU_SOCKET", sock, 1) < 0 ||
+	    setenv("GBPF_BLOCK", "0", 1) <
+		    0) { /* lines of reports are those of the program's PTX */
 		run_check_end(k, 0);
 		return cli_fail(
 			c, CLI_RUN_FAILED, "check",
