@@ -37,3 +37,20 @@ SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
 	[ "$status" -eq 0 ]
 	[[ "$output" == *"GBPF_HINT=sometimes is not understood"*"period:MICROSECONDS"* ]]
 }
+
+@test "hints that make no sense are refused, whenever they come" {
+	run "$GBPF" run --device soft --class latency -- python3 -c '
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def hint(*a):
+    return cuda.gbpf_shim_hint(ctypes.c_uint64(a[0]), ctypes.c_uint64(a[1]), ctypes.c_int(a[2]))
+most = 2 ** 64 - 1
+print(hint(0, 0, -1), hint(most, 0, 0), cuda.cuInit(0))
+print(hint(10000001, 0, 0), hint(most, most, 0), hint(0, most, 0), hint(0, 0, -2), hint(0, 0, 16), hint(0, 0, 2**31 - 1))
+print(hint(10000000, 3600000000, 0), hint(0, 0, 15), hint(0, 1, -1))'
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "-2 -22 0" ]
+	[ "${lines[1]}" = "-22 -22 -22 -22 -22 -22" ]
+	[ "${lines[2]}" = "0 0 0" ]
+}
