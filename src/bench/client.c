@@ -227,6 +227,8 @@ static void parse(struct client *c, int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--default-stream") == 0) {
 			c->default_stream = true;
+		} else if (strcmp(argv[i], "--burst") == 0) {
+			c->burst = true;
 		} else if (i + 1 < argc && parse_one(c, argv[i], argv[i + 1])) {
 			i++;
 		} else {

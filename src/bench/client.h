@@ -23,6 +23,7 @@ struct client {
 	double block_us[2];
 	enum client_priority priority;
 	bool default_stream;
+	bool burst;	  /* batch: no events, a synchronization after every depth kernels */
 	unsigned hint_us; /* announce requests so long ahead; 0: not at all */
 	/* of the load of a model (client_model.c) */
 	const char *load;

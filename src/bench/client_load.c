@@ -110,13 +110,25 @@ static void round_of(struct client *c, struct batch *b)
 	b->launched++;
 }
 
+/* depth launches on every stream, one synchronization for all. */
+static void burst_of(struct client *c, struct batch *b)
+{
+	for (unsigned d = 0; d < c->depth; d++) {
+		for (unsigned s = 0; s < c->streams; s++) {
+			block_work_launch(&b->work[s]);
+		}
+	}
+	CU(cuCtxSynchronize());
+	add_relaxed(&c->page->finished, (uint64_t)c->depth * c->streams);
+}
+
 static void work(struct client *c, struct batch *b)
 {
 	uint64_t from = load_relaxed(&c->page->finished);
 	bool answered = false;
 
 	while (!client_has_next(c)) {
-		round_of(c, b);
+		(c->burst ? burst_of : round_of)(c, b);
 		if (!answered && load_relaxed(&c->page->finished) != from) {
 			answered = true;
 			client_answer(c);

@@ -33,10 +33,11 @@ struct pace {
 	double ms; /* of a window */
 	const char *policy, *policy_name, *save, *lane;
 	struct world_daemon *daemon;
+	struct world_client idle;
 	char device[64];
 	unsigned sms, fit;
 	json_t *document, *shapes; /* owned; shapes: borrowed */
-	bool failed;
+	bool burst;
 };
 
 struct result {
@@ -145,6 +146,26 @@ static int calibrate(struct pace *b, double block_us, int *ret_iterations, doubl
 	return err;
 }
 
+/* Somebody for whom a policy would want others to be stoppable; it does nothing. */
+static int start_idle(struct pace *b)
+{
+	struct world_place place = {
+		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "latency", .mps_priority = -1
+	};
+	struct world_command k;
+	int err;
+
+	place.lane = strcmp(b->lane, "shared") == 0 ? LANE_GBPF_SHARED : LANE_GBPF;
+	command_init(&k);
+	command_add(&k, "--threads");
+	command_add(&k, "%u", b->threads);
+	command_add(&k, "--grid");
+	command_add(&k, "1");
+	err = client_start(&b->world, &b->idle, "pace-idle", &place, "latency", &k);
+	command_finish(&k);
+	return err ? err : client_await(&b->idle, READY_NS);
+}
+
 static int start(struct pace *b, struct world_client *c, unsigned grid, int iterations)
 {
 	struct world_place place = { .lane = strcmp(b->lane, "shared") == 0 ? LANE_GBPF_SHARED
@@ -164,6 +185,9 @@ static int start(struct pace *b, struct world_client *c, unsigned grid, int iter
 	command_add(&k, "%u", grid);
 	command_add(&k, "--depth");
 	command_add(&k, "%u", b->depth);
+	if (b->burst) {
+		command_add(&k, "--burst");
+	}
 	err = client_start(&b->world, c, "pace", &place, "batch", &k);
 	command_finish(&k);
 	err = err ? err : client_await(c, READY_NS);
@@ -278,7 +302,7 @@ static int run(struct pace *b)
 		return world_fail(&b->world, "this gbpf run has no --lane");
 	}
 	b->daemon = world_gbpfd(&b->world, b->policy);
-	if (!b->daemon) {
+	if (!b->daemon || start_idle(b) < 0) {
 		return -1;
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -315,6 +339,7 @@ static bool parse_one(struct pace *b, const char *name, const char *text, int *i
 		bool *at;
 	} flags[] = { { "--soft", &b->world.soft },
 		      { "--json", &b->world.json },
+		      { "--burst", &b->burst },
 		      { "--progress", &b->world.progress } };
 
 	for (size_t k = 0; k < ARRAY_SIZE(flags); k++) {
@@ -365,10 +390,10 @@ int main(int argc, char **argv)
 	b.world.progress |= isatty(2) != 0;
 	b.shapes = json_array();
 	err = run(&b);
-	b.document = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:i, s:o}", "schema",
+	b.document = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:i, s:b, s:o}", "schema",
 			       "gbpf.bench.pace/1", "device", b.device, "policy", b.policy_name,
 			       "lane", b.lane, "rounds", (int)b.rounds, "window_ms", b.ms, "depth",
-			       (int)b.depth, "shapes", b.shapes);
+			       (int)b.depth, "burst", (int)b.burst, "shapes", b.shapes);
 	if (!err && b.world.json) {
 		json_dumpf(b.document, stdout, JSON_INDENT(2));
 		putchar('\n');
@@ -387,6 +412,7 @@ int main(int argc, char **argv)
 		world_complain(&b.world);
 	}
 	json_decref(b.document);
+	client_stop(&b.idle);
 	world_finish(&b.world);
 	return err || fflush(stdout) ? 1 : 0;
 }

@@ -1,16 +1,20 @@
 /* `gbpf bench pace`: what the block level costs when nobody interrupts. The program of src/bench
  * does it. */
+#include <limits.h>
+
+#include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
-enum { P_REPEATS, P_MS, P_DEPTH, P_LANE, P_POLICY, P_SAVE, P_PROGRESS, P_DEVICE };
+enum { P_REPEATS, P_MS, P_DEPTH, P_BURST, P_LANE, P_POLICY, P_SAVE, P_PROGRESS, P_DEVICE };
 
 static const struct cli_option options[] = {
 	[P_REPEATS] = { "repeats", 'r', "N", "windows of each kind (default 6)" },
 	[P_MS] = { "ms", 'm', "N", "length of a window (default 300)" },
 	[P_DEPTH] = { "depth", 0, "N", "kernels queued (default 16)" },
+	[P_BURST] = { "burst", 0, NULL, "no events: one synchronization for all queued" },
 	[P_LANE] = { "lane", 0, "process|shared", "gBPF's lane (default process)" },
-	[P_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
+	[P_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default: block level always)" },
 	[P_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
 	[P_PROGRESS] = { "progress", 0, NULL, "say what is being done, also without a terminal" },
 	[P_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
@@ -23,14 +27,20 @@ static const struct bench_number numbers[] = { { P_REPEATS, 1, 64 },
 
 static int cmd_pace(struct cli *c)
 {
-	char *argv[BENCH_ARGS];
+	const char *policy = c->opt[P_POLICY];
+	char own[PATH_MAX], *argv[BENCH_ARGS];
 	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
+	if (!policy) {
+		policy = path_lib(own, sizeof(own), "bench/pace.bpf.o") == 0 ? own : NULL;
+	}
 	bench_push(argv, &n, "bench-pace", NULL);
-	code = code ? code
-		    : bench_world(c, "bench pace", c->opt[P_DEVICE], c->opt[P_POLICY], argv, &n);
+	code = code ? code : bench_world(c, "bench pace", c->opt[P_DEVICE], policy, argv, &n);
 	if (code) {
 		return code;
+	}
+	if (!c->opt[P_POLICY]) {
+		bench_push(argv, &n, "--policy-name", "pace");
 	}
 	bench_push_options(c, argv, &n, (const int[]){ P_POLICY, P_DEVICE, -1 });
 	return bench_exec(c, "pace", argv);

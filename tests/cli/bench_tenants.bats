@@ -42,12 +42,16 @@ setup() {
 }
 
 @test "bench pace measures each shape, on and off, and checks results" {
-	run --separate-stderr "$GBPF" --json bench pace --device soft --policy lc_first --repeats 2 --ms 200
+	run --separate-stderr "$GBPF" --json bench pace --device soft --repeats 2 --ms 200
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
 	json 'd["schema"] == "gbpf.bench.pace/1" and len(d["shapes"]) == 3'
 	json 'all(s["plain_per_s"] > 0 and s["gbpf_per_s"] > 0 and s["checked"] > 0 for s in d["shapes"])'
+	json 'all(s["block_launches"] > 0 for s in d["shapes"]) and not d["burst"]'
 	[ -z "$(ls "$TMPDIR")" ]
+	run --separate-stderr "$GBPF" --json bench pace --device soft --policy auto --repeats 1 --ms 100 --burst --depth 3 --lane shared
+	[ "$status" -eq 0 ]
+	json 'd["burst"] and d["lane"] == "shared"'
 	run "$GBPF" bench pace --lane nosuch
 	[ "$status" -eq 2 ]
 }
