@@ -39,7 +39,7 @@ static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_cha
 		free(c);
 		return e;
 	}
-	c->newest = c->number;
+	c->newest = *c->done; /* of the chain that had the line before */
 	pthread_mutex_init(&c->lock, NULL);
 	store_release(&q->chain, c);
 	*ret = c;
@@ -166,7 +166,8 @@ static void counter_came(struct gpu_chain *c, uint64_t now)
 		return;
 	}
 	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
-	if (r || !chain_rewind(c, counter)) {
+	/* Nothing is missing, but the last number did not come: nor can that be. */
+	if (r || counter == c->ticket || !chain_rewind(c, counter)) {
 		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
@@ -211,15 +212,23 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 {
 	uint32_t state = load_relaxed(&c->state);
 
+	if (state >= CHAIN_TAKE) {
+		chain_beside_step(c, q);
+		return;
+	}
 	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
 		if (ran_empty(c, q, now)) {
+			c->probing = false;
 			read_counter(c);
-		} else if (state == CHAIN_FORCED && c->p_head == c->p_tail) {
+		} else if (c->p_head == c->p_tail && (!may_run || state == CHAIN_FORCED)) {
 			c->halt_ns = now;
 			store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
-		} else if (state == CHAIN_RUN || may_run) {
-			store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
-			feed(c, q, UINT32_MAX, false);
+		} else {
+			if (may_run) {
+				store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+				feed(c, q, UINT32_MAX, false);
+			}
+			chain_beside_watch(c, may_run, now);
 		}
 	}
 	if (load_relaxed(&c->state) == CHAIN_READ) {
@@ -239,8 +248,11 @@ static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 	if (!chain_unfinished(c)) {
 		return UINT64_MAX;
 	}
-	if (load_relaxed(&c->state) == CHAIN_READ) {
+	if (load_relaxed(&c->state) == CHAIN_READ || load_relaxed(&c->state) == CHAIN_TAKE) {
 		return READ_NS;
+	}
+	if (load_relaxed(&c->state) > CHAIN_TAKE) {
+		return WAIT_NS;
 	}
 	if (load_relaxed(&c->state) == CHAIN_HALT || c->p_head == c->p_tail) {
 		return MAX(WAIT_NS, patience(c));

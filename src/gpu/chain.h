@@ -49,6 +49,10 @@ void gpu_chain_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_fl
 struct gpu_chain_counts {
 	uint64_t launches, interruptions, resumed_blocks, forced, hung;
 };
+/* f is told each twin that was found waiting for blocks of higher index; NULL: nobody. Its launches
+ * are to go without block level from then on. From whoever calls chain_step, with the chain locked:
+ * must not call back. Set before the first launch. */
+void gpu_chain_on_hung(struct gpu_device *d, void (*f)(void *arg, CUfunction twin), void *arg);
 void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret);
 
 #endif

@@ -63,6 +63,8 @@ struct chain_context {
 	uint32_t sms;	 /* multiprocessors */
 	uint32_t out;	 /* [atomic] blocks of all chains on the device */
 	CUstream io;	 /* for reading counters */
+	CUstream beside; /* and for blocks that a hung kernel waits for */
+	CUfunction take; /* NULL: cannot be had */
 	struct chain_slab *slabs;
 	struct chain_resident resident[CHAIN_RESIDENTS]; /* under gpu_chains.lock */
 };
@@ -71,6 +73,8 @@ struct gpu_chains {
 	pthread_mutex_t lock; /* contexts, slabs; after a chain's */
 	struct chain_context *contexts;
 	struct gpu_chain_counts counts; /* [atomic] */
+	void (*on_hung)(void *arg, CUfunction twin);
+	void *on_hung_arg;
 };
 
 enum chain_state {
@@ -78,6 +82,9 @@ enum chain_state {
 	CHAIN_READ,   /* interrupted; the counter is being read */
 	CHAIN_HALT,   /* interrupted; it is known what is missing */
 	CHAIN_FORCED, /* one piece goes although the rest waits */
+	CHAIN_TAKE,   /* a kernel seems to wait for blocks that left: chain_beside.c */
+	CHAIN_BESIDE,
+	CHAIN_BACK,
 };
 
 struct gpu_chain {
@@ -106,6 +113,11 @@ struct gpu_chain {
 	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
+	uint64_t leased_ns;   /* a lease was seen then, */
+	uint32_t leased_upto; /* while the pieces up to here were on the device */
+	bool probing;
+	uint32_t probe, put_back;
+	uint64_t probe_ns, probe_since_ns;
 	CUfunction learned; /* the twin that ran last, */
 	uint64_t block_ps;  /* and what was learned of it */
 	struct chain_launch launch[GPU_CHAIN_DEPTH];
@@ -137,6 +149,15 @@ void chain_die(struct gpu_chain *c, CUresult e);
 /* The stream is idle and the counter says how far the blocks came: what is missing is to be put
  * again. False: that cannot be (somebody wrote to our memory). */
 bool chain_rewind(struct gpu_chain *c, uint32_t counter);
+/* The launch to which the counter has come (c->head: past all), and how many blocks of it began. */
+bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran);
+
+/* ---- chain_beside.c; likewise ---- */
+
+void chain_beside_prepare(struct gpu_chain *c);
+void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now);
+void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q);
+
 static inline bool chain_unfinished(const struct gpu_chain *c)
 {
 	return c->head != c->tail;

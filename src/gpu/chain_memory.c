@@ -153,6 +153,7 @@ CUresult chain_line_take(struct gpu_chain *c)
 		c->done = (volatile uint32_t *)(void *)(s->host + (size_t)c->line * CHAIN_LINE);
 		c->ticket = s->last[c->line].ticket;
 		c->number = s->last[c->line].number;
+		chain_beside_prepare(c);
 	}
 	pthread_mutex_unlock(&all->lock);
 	return e;
@@ -209,7 +210,8 @@ static void forget_context(struct chain_context *x)
 	store_relaxed(&x->groups, 0u);
 	store_relaxed(&x->out, 0u);
 	x->sms = 0;
-	x->io = NULL;
+	x->io = x->beside = NULL;
+	x->take = NULL;
 	x->ctx = NULL;
 }
 

@@ -197,22 +197,32 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 }
 
 /* Launch i has tickets first_i .. first_i + total_i - 1, and the next one's follow. */
-bool chain_rewind(struct gpu_chain *c, uint32_t counter)
+bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran)
 {
 	uint32_t i = c->tail, ran = counter - c->launch[c->tail % GPU_CHAIN_DEPTH].first;
-	uint32_t missing = 0;
 
 	for (; i != c->head && ran >= c->launch[i % GPU_CHAIN_DEPTH].total; i++) {
-		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
+		const struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
 
 		if (l->covered != l->total) {
 			return false;
 		}
 		ran -= l->total;
-		l->out = 0;
 	}
-	if (i == c->head || ran > c->launch[i % GPU_CHAIN_DEPTH].covered) {
+	*ret_i = i;
+	*ret_ran = ran;
+	return i == c->head ? ran == 0 : ran <= c->launch[i % GPU_CHAIN_DEPTH].covered;
+}
+
+bool chain_rewind(struct gpu_chain *c, uint32_t counter)
+{
+	uint32_t i, ran, missing = 0;
+
+	if (!chain_locate(c, counter, &i, &ran)) {
 		return false;
+	}
+	for (uint32_t k = c->tail; k != i; k++) {
+		c->launch[k % GPU_CHAIN_DEPTH].out = 0;
 	}
 	for (c->next = i; i != c->head; i++, ran = 0) {
 		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];

@@ -9,7 +9,9 @@
 #include "base/compiler.h"
 #include "ptx/block.h"
 
-enum op_kind { OP_TWIN, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT };
+enum op_kind { OP_TWIN, OP_PLAIN, OP_COPY, OP_SET, OP_RECORD, OP_AWAIT, OP_TAKE };
+
+#define TAKE ((CUfunction)(uintptr_t)0x4000) /* gbpf_take */
 
 struct event {
 	uint64_t put, reached; /* how often */
@@ -26,7 +28,8 @@ struct op {
 	struct work *in[64]; /* of running blocks */
 	struct ptx_block_arg arg;
 	void *to;
-	uint64_t from;
+	uint64_t from, take[4];
+	uint32_t value;
 	size_t bytes;
 	struct event *event;
 	uint64_t nth;
@@ -35,6 +38,7 @@ struct op {
 struct stream {
 	struct op *first, **last;
 	uint32_t n;
+	bool frozen;
 	struct stream *next;
 };
 
@@ -157,7 +161,14 @@ static bool do_once(struct op *o)
 				 __ATOMIC_RELEASE);
 		return true;
 	case OP_SET:
-		memset((void *)(uintptr_t)o->from, 0, o->bytes);
+		for (size_t i = 0; i < o->bytes / 4; i++) {
+			store_relaxed((uint32_t *)(uintptr_t)o->from + i, o->value);
+		}
+		return true;
+	case OP_TAKE:
+		o->value = xchg_acqrel((uint32_t *)(uintptr_t)o->take[0], o->value);
+		store_release((uint32_t *)(uintptr_t)o->take[1], o->value);
+		store_release((uint32_t *)(uintptr_t)o->take[2], o->value);
 		return true;
 	case OP_RECORD:
 		o->event->reached = MAX(o->event->reached, o->nth);
@@ -197,6 +208,7 @@ static uint64_t first_unbegun(void)
 static bool advance(struct stream *s, uint64_t front)
 {
 	struct op *o = s->first;
+	bool ends;
 
 	if (!o || (opt.one_connection && !o->begun && o->id != front)) {
 		return false;
@@ -209,11 +221,13 @@ static bool advance(struct stream *s, uint64_t front)
 		return true;
 	}
 	o->begun = true;
-	if (o->to_begin && resident < opt.resident && (!o->running || drv_random(&rng) % 2)) {
+	ends = o->running && (!o->work->barrier || o->work->begun == o->work->blocks);
+	if (o->to_begin && !s->frozen && resident < opt.resident &&
+	    (!ends || drv_random(&rng) % 2)) {
 		begin_block(o);
-	} else if (o->running) {
+	} else if (ends) {
 		end_block(o);
-	} else if (o->to_begin) {
+	} else if (o->to_begin || o->running) {
 		return false;
 	}
 	if (!o->to_begin && !o->running) {
@@ -488,6 +502,14 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	const uint8_t *buffer = extra ? extra[1] : NULL;
 	CUresult e = f == DRV_TWIN ? refusal() : CUDA_SUCCESS;
 
+	if (f == TAKE) {
+		o.kind = OP_TAKE;
+		for (int i = 0; i < 3; i++) {
+			o.take[i] = *(uint64_t *)params[i];
+		}
+		o.value = *(uint32_t *)params[3];
+		return put(stream, o);
+	}
 	if (e) {
 		return e;
 	}
@@ -533,7 +555,8 @@ static CUresult copy(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 
 static CUresult set(CUdeviceptr to, unsigned value, size_t n, CUstream stream)
 {
-	return put(stream, (struct op){ .kind = OP_SET, .from = to, .bytes = 4 * n });
+	return put(stream,
+		   (struct op){ .kind = OP_SET, .from = to, .bytes = 4 * n, .value = value });
 }
 
 static CUresult event_create(CUevent *ret, unsigned flags)
@@ -589,6 +612,28 @@ static CUresult elapsed(float *ms, CUevent a, CUevent b)
 	return CUDA_SUCCESS;
 }
 
+static CUresult module_load(CUmodule *ret, const void *image)
+{
+	*ret = (CUmodule)(uintptr_t)0x5000;
+	return CUDA_SUCCESS;
+}
+
+static CUresult module_function(CUfunction *ret, CUmodule module, const char *name)
+{
+	if (strcmp(name, "gbpf_take") != 0) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	*ret = TAKE;
+	return CUDA_SUCCESS;
+}
+
+void drv_freeze(CUstream s, bool on)
+{
+	pthread_mutex_lock(&lock);
+	((struct stream *)s)->frozen = on;
+	pthread_mutex_unlock(&lock);
+}
+
 void drv_refuse(CUresult e, uint32_t after)
 {
 	pthread_mutex_lock(&lock);
@@ -623,6 +668,8 @@ void drv_init(const struct drv_options *o)
 	drv.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
 	drv.cuStreamIsCapturing = is_capturing;
 	drv.cuLaunchKernel = launch;
+	drv.cuModuleLoadData = module_load;
+	drv.cuModuleGetFunction = module_function;
 	drv.cuStreamQuery = query;
 	drv.cuStreamSynchronize = synchronize;
 	drv.cuMemcpyDtoHAsync_v2 = copy;

@@ -28,6 +28,7 @@ struct track {
 struct work {
 	struct track *track;
 	uint32_t ordinal, blocks, begun, ended;
+	bool barrier;	   /* a block ends only when all have begun */
 	struct work *next; /* the test's */
 	uint8_t ran[];	   /* blocks */
 };
@@ -54,6 +55,8 @@ CUstream drv_stream(void);
 /* The next launch answers that; the device is lost: every call does. */
 void drv_refuse(CUresult e, uint32_t after);
 void drv_lose(CUresult e);
+/* No blocks begin on that stream: the device has other things to do. */
+void drv_freeze(CUstream s, bool on);
 extern uint32_t drv_leases[64];		/* [atomic] not 0: in force */
 extern uint64_t drv_launches, drv_left; /* [atomic] launches of twins, blocks that left */
 bool drv_idle(void);
