@@ -31,6 +31,7 @@ const char *ptx_block_why_text(enum ptx_block_why why)
 		[PTX_BLOCK_REJECTED] = "the driver did not take the rewritten module",
 		[PTX_BLOCK_CLASS] = "of class latency when it was loaded",
 		[PTX_BLOCK_SOURCE] = "uses something that is not known",
+		[PTX_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
 	};
 
 	return (unsigned)why < PTX_BLOCK_WHYS ? texts[why] : texts[PTX_BLOCK_UNKNOWN];

@@ -55,6 +55,7 @@ enum ptx_block_why {
 	PTX_BLOCK_REJECTED,	  /* the driver did not take the rewritten module */
 	PTX_BLOCK_CLASS,	  /* the tenant was of class latency when the module was loaded */
 	PTX_BLOCK_SOURCE,	  /* uses something else that the pass does not know */
+	PTX_BLOCK_NATIVE, /* its machine code is kept: the PTX is older, or long to compile */
 	PTX_BLOCK_WHYS
 };
 const char *ptx_block_why_text(enum ptx_block_why why); /* static; "not looked at" ... */

@@ -16,7 +16,8 @@
 #include "shim/shim.h"
 
 #define MAX_OWNERS 65536u
-#define MAX_FILE_BYTES ((off_t)64 << 20) /* a longer one is loaded as it is */
+#define MAX_NATIVE_BYTES ((size_t)4 << 20) /* of text, in place of machine code */
+#define MAX_FILE_BYTES ((off_t)64 << 20)   /* a longer one is loaded as it is */
 
 struct image_owner {
 	const void *of; /* of a library's module: the library; else NULL */
@@ -81,14 +82,14 @@ static unsigned arch_here(void)
 	return arch;
 }
 
-/* A program's own machine code, made for this device, against PTX made for an older one: the code
- * may use what the PTX cannot. */
+/* A program's own machine code, made for this device, against PTX: the code of PTX for an older
+ * device may not use what this one can, and a long text takes the driver minutes. */
 static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
 {
 	const char *v = getenv("GBPF_BLOCK");
 
-	return i->native && i->text && ptx_text_arch(i->text, i->bytes) / 10 < arch / 10 &&
-	       !(v && strcmp(v, "1") == 0);
+	return i->native && i->text && !(v && strcmp(v, "1") == 0) &&
+	       (i->bytes > MAX_NATIVE_BYTES || ptx_text_arch(i->text, i->bytes) / 10 < arch / 10);
 }
 
 const struct ptx_block_image *image_open(const void *image, size_t bytes,
@@ -104,7 +105,7 @@ const struct ptx_block_image *image_open(const void *image, size_t bytes,
 	}
 	*ret_why = i->why;
 	if (is_second_best(i, arch)) {
-		*ret_why = PTX_BLOCK_NO_PTX;
+		*ret_why = PTX_BLOCK_NATIVE;
 		ptx_block_image_close(i);
 		return NULL;
 	}
