@@ -1,5 +1,5 @@
-/* The agent: the one thread that the shim adds to a process, after cuInit and only when there is a
- * session. */
+/* The agent: the thread that the shim adds to a process, after cuInit and only when there is a
+ * session. (The guard is another, where gbpfd can switch the process off: shim/guard.c.) */
 #ifndef GBPF_SHIM_AGENT_H
 #define GBPF_SHIM_AGENT_H
 

@@ -14,12 +14,13 @@
 #include "gpu/control.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
+#include "shim/guard.h"
 #include "shim/shim.h"
 
 #define CONTEXTS 8u	   /* of a GPU, that are known; handles are a process's, or of the first */
 #define SETTLE_NS 3000000u /* contexts make their channels one after the other */
 
-struct grip { /* of one GPU, by device ordinal; the agent's */
+struct grip { /* of one GPU, by device ordinal */
 	bool learned, tested;
 	uint32_t capable;
 	int fd; /* the learner's */
@@ -28,10 +29,12 @@ struct grip { /* of one GPU, by device ordinal; the agent's */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* Held while controls are called, which the driver answers whatever else it does. */
+static pthread_mutex_t grip_mutex = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext contexts[WIRE_GPUS][CONTEXTS]; /* mutex: of each GPU, from the first */
 static struct session *session;			/* mutex; set when there has been a welcome */
 static uint32_t changed;			/* atomic: contexts have come or gone */
-static struct grip grips[WIRE_GPUS];
+static struct grip grips[WIRE_GPUS];		/* grip_mutex */
 static uint32_t generation;
 static uint64_t due_ns; /* 0: nothing is to be learned */
 
@@ -95,6 +98,9 @@ static void tell(struct session *s, uint32_t gpu)
 	if (g->learned) {
 		memcpy(m.control.handles, &g->h, sizeof(g->h));
 	}
+	if (can(g, GPU_CONTROL_SCHEDULE)) {
+		guard_watch(s->sock, session_control_lose);
+	}
 	(void)session_send(s, &m, WIRE_CONTROL, &g->fd, g->learned);
 }
 
@@ -124,12 +130,16 @@ static void learn(struct session *s, uint32_t gpu)
 	tell(s, gpu);
 }
 
-/* The agent's rounds. Nanoseconds until it wants to be called again. */
+/* The agent's rounds. Nanoseconds until it wants to be called again. In the shared lane there is
+ * nothing that is this process's alone: trying it would stop the neighbours. */
 uint64_t session_control_keep(struct session *s)
 {
 	uint32_t now_generation = gpu_learn_generation();
 	uint64_t now;
 
+	if (s->lane != GBPF_LANE_PROCESS) {
+		return UINT64_MAX;
+	}
 	if (likely(!due_ns && now_generation == generation && !load_relaxed(&changed))) {
 		return UINT64_MAX;
 	}
@@ -143,9 +153,11 @@ uint64_t session_control_keep(struct session *s)
 		return due_ns - now;
 	}
 	due_ns = 0;
+	pthread_mutex_lock(&grip_mutex);
 	for (uint32_t i = 0; i < MIN(s->gpus, WIRE_GPUS); i++) {
 		learn(s, i);
 	}
+	pthread_mutex_unlock(&grip_mutex);
 	return UINT64_MAX;
 }
 
@@ -154,15 +166,18 @@ void session_control_offer(struct session *s)
 	pthread_mutex_lock(&mutex);
 	session = s;
 	pthread_mutex_unlock(&mutex);
+	pthread_mutex_lock(&grip_mutex);
 	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
 		if (grips[i].learned) {
 			tell(s, i);
 		}
 	}
+	pthread_mutex_unlock(&grip_mutex);
 }
 
 void session_control_lose(void)
 {
+	pthread_mutex_lock(&grip_mutex);
 	for (uint32_t i = 0; i < WIRE_GPUS; i++) {
 		struct grip *g = &grips[i];
 
@@ -177,28 +192,34 @@ void session_control_lose(void)
 			(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, g->slice_us, NULL);
 		}
 	}
+	pthread_mutex_unlock(&grip_mutex);
 }
 
 int session_control_slice(uint32_t gpu, uint32_t slice_us)
 {
 	struct grip *g = gpu < WIRE_GPUS ? &grips[gpu] : NULL;
+	int err = 0;
 
 	if (!g) {
 		return -EINVAL;
 	}
+	pthread_mutex_lock(&grip_mutex);
 	g->slice_us = slice_us; /* also for handles that come later */
-	if (!g->learned) {
-		return 0;
+	if (g->learned) {
+		err = can(g, GPU_CONTROL_SLICE_SET)
+			      ? gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL)
+			      : -ENOTSUP;
 	}
-	return can(g, GPU_CONTROL_SLICE_SET)
-		       ? gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL)
-		       : -ENOTSUP;
+	pthread_mutex_unlock(&grip_mutex);
+	return err;
 }
 
 /* The driver of a forked child is not there: neither is anything to be commanded. */
 void session_control_abandon(void)
 {
 	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	pthread_mutex_init(&grip_mutex, NULL);
+	guard_abandon();
 	session = NULL;
 	memset(grips, 0, sizeof(grips));
 	memset(contexts, 0, sizeof(contexts));

@@ -1,0 +1,96 @@
+/* The agent sees gbpfd go, too, and does the same; but the agent may be inside the driver, issuing
+ * a launch to a queue that is full because gbpfd has switched this process off. Nobody would
+ * switch it on again. This thread does nothing else, so it cannot be in the way of itself; it is
+ * made when gbpfd is first given what can switch off. */
+#include "shim/guard.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+
+#define STACK_BYTES (128u << 10)
+#define LONG_NS 1000000000000u
+
+static void (*on_death)(void); /* set before the thread is made */
+static int next_fd = -1;       /* atomic: pidfd that is to be watched, not taken yet */
+static uint32_t bell;	       /* atomic, futex */
+static pid_t watched;	       /* atomic: whose death is awaited; 0: nobody's */
+static bool started;	       /* the agent's */
+
+static void *guard(void *arg)
+{
+	prctl(PR_SET_NAME, "gbpf-guard");
+	for (;;) {
+		uint32_t seen = load_acquire(&bell);
+		struct pollfd p = { .fd = xchg_acqrel(&next_fd, -1), .events = POLLIN };
+
+		if (p.fd < 0) {
+			(void)futex_wait_shared(&bell, seen, LONG_NS);
+			continue;
+		}
+		while (poll(&p, 1, -1) <= 0) { /* interrupted: every signal is blocked, though */
+		}
+		store_release(&watched, 0);
+		on_death();
+		fd_close(p.fd);
+	}
+	return arg;
+}
+
+static bool start(void (*release)(void))
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	on_death = release;
+	if (pthread_attr_init(&attr) != 0) {
+		return false;
+	}
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, guard, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return err == 0;
+}
+
+void guard_watch(int sock, void (*release)(void))
+{
+	struct peer peer;
+	int fd;
+
+	if (fd_peer(sock, &peer) < 0 || peer.pid <= 0 || peer.pid == load_acquire(&watched)) {
+		return; /* in another pid namespace: the agent has to do */
+	}
+	fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+	if (fd < 0) {
+		return;
+	}
+	started = started || start(release);
+	if (!started) {
+		fd_close(fd);
+		return;
+	}
+	store_release(&watched, peer.pid);
+	fd_close(xchg_acqrel(&next_fd, fd));
+	(void)add_acqrel(&bell, 1u);
+	(void)futex_wake_shared(&bell, 1);
+}
+
+void guard_abandon(void)
+{
+	next_fd = fd_close(next_fd);
+	watched = 0;
+	started = false;
+}
