@@ -11,6 +11,7 @@
 #define MUL 0.99999f
 #define ADD 0.5f
 #define OUT_BLOCKS 4096u
+#define WARM_NS 100000000u
 #define CHECK_THREADS 8u /* of a block whose result is computed again */
 
 static float expected(unsigned thread, int iterations)
@@ -99,23 +100,36 @@ static double time_us(struct block_work *w)
 	return best;
 }
 
-/* What a block takes among as many as the device holds at once: two launches that differ in their
- * number of rounds, so that what a launch costs drops out. */
+/* What spinning that often takes in a block among as many as the device holds at once: two launches
+ * of the same grid, one of which spins five times as long, so that what a launch costs drops out.
+ */
 static double block_us(struct client *c, unsigned at_once, int iterations)
 {
-	const unsigned few = 2, many = 6;
 	struct block_work w;
 	double less, more;
 
-	block_work_init(&w, c, few * at_once, c->threads, iterations);
+	block_work_init(&w, c, at_once, c->threads, iterations);
 	less = time_us(&w);
-	CU(cuMemFree_v2(w.out));
-	CU(cuMemFree_v2(w.count));
-	block_work_init(&w, c, many * at_once, c->threads, iterations);
+	w.iterations = 5 * iterations;
 	more = time_us(&w);
 	CU(cuMemFree_v2(w.out));
 	CU(cuMemFree_v2(w.count));
-	return MAX(more - less, 0.01) / (many - few);
+	return MAX(more - less, 0.01) / 4;
+}
+
+/* A device that was idle runs slower at first. */
+static void warm_up(struct client *c, unsigned at_once)
+{
+	uint64_t end = clock_now_ns() + WARM_NS;
+	struct block_work w;
+
+	block_work_init(&w, c, at_once, c->threads, 2000);
+	while (clock_now_ns() < end) {
+		block_work_launch(&w);
+		CU(cuStreamSynchronize(w.stream));
+	}
+	CU(cuMemFree_v2(w.out));
+	CU(cuMemFree_v2(w.count));
 }
 
 /* Iterations for which a block takes want_us, about. Neighbours can only make it look longer: of
@@ -134,7 +148,7 @@ static int calibrate(struct client *c, unsigned at_once, double want_us, double 
 		if (us > want_us * 0.97 && us < want_us * 1.03) {
 			break;
 		}
-		n = MAX(8, MIN(n * MAX(MIN(want_us / us, 8), 0.125), 1e8));
+		n = MAX(8, MIN(n * MAX(MIN(want_us / us, 8), 0.125), 1e7));
 	}
 	*ret_us = best_us;
 	return (int)best;
@@ -146,6 +160,7 @@ void client_calibrate(struct client *c)
 	struct bench_page *p = c->page;
 	unsigned fit = MAX(p->threads_per_sm / c->threads, 1);
 
+	warm_up(c, c->at_once ? c->at_once : p->sms * fit);
 	for (unsigned i = 0; i < 2; i++) {
 		unsigned at_once = c->at_once ? c->at_once : p->sms * (i ? fit : 1);
 

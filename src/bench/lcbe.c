@@ -165,7 +165,7 @@ static void set_defaults(struct lcbe *b, int argc, char **argv)
 					 .kernels = soft ? 8 : 40,
 					 .hint_us = 500,
 					 .block_us = soft ? 300 : 30,
-					 .lc_us = soft ? 20 : 7,
+					 .lc_us = soft ? 20 : 5, /* 7 with its launch */
 					 .seconds = soft ? 60 : 300,
 					 .kind = { true, true, true },
 					 .policy_name = "" };

@@ -270,6 +270,34 @@ static void print_row(const struct lcbe *b, const struct lcbe_condition *c, unsi
 	putc('\n', to);
 }
 
+/* How gBPF treated batch, as gbpfd counted since its clients began. */
+static void print_treatment(const struct lcbe_condition *c, FILE *to)
+{
+	static const char *const names[] = { "launches", "block_launches", "interruptions",
+					     "forced",	 "holds",	   "limit_hits" };
+	static const char *const words[] = { "launches", "at block level", "interruptions",
+					     "forced",	 "holds",	   "over the limit" };
+	const json_t *t;
+	size_t i;
+
+	json_array_foreach(c->tenants, i, t)
+	{
+		const char *class_name = json_string_value(json_object_get(t, "class"));
+		const json_t *stats = json_object_get(t, "stats");
+
+		if (!class_name || strcmp(class_name, "batch") != 0) {
+			continue;
+		}
+		fprintf(to, "%-13s batch:", c->def->name);
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+			fprintf(to, "%s %lld %s", k ? "," : "",
+				(long long)json_integer_value(json_object_get(stats, names[k])),
+				words[k]);
+		}
+		putc('\n', to);
+	}
+}
+
 static void print_table(const struct lcbe *b, FILE *to)
 {
 	if (b->set.lc_cmd) {
@@ -295,6 +323,7 @@ static void print_table(const struct lcbe *b, FILE *to)
 				print_row(b, c, k, &b->result[i][k], to);
 			}
 		}
+		print_treatment(c, to);
 		if (c->state == LCBE_NOT_AVAILABLE || c->state == LCBE_BROKEN) {
 			fprintf(to, "%-13s %s: %s\n", c->def->name,
 				c->state == LCBE_BROKEN ? "FAILED" : "not available", c->why);
