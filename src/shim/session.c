@@ -55,14 +55,16 @@ static uint32_t weight_asked(void)
 	return v > 0 && v <= MAX_WEIGHT ? (uint32_t)v : 0;
 }
 
-/* auto, and nothing: the policy chooses. process is an order, shared a wish, since it is not to be
- * had everywhere. */
+/* auto, and nothing: the policy chooses. The others are for gbpfd to keep, whatever the policy
+ * says; where the shared lane cannot be had it is the process lane. */
 static void ask_for_lane(struct session *s)
 {
 	const char *v = text_of("GBPF_LANE", "auto");
 
 	s->lane = strcmp(v, "shared") == 0 ? GBPF_LANE_SHARED : GBPF_LANE_PROCESS;
-	s->lanes = strcmp(v, "process") == 0 ? 1u << GBPF_LANE_PROCESS : 0;
+	s->lanes = strcmp(v, "process") == 0  ? 1u << GBPF_LANE_PROCESS
+		   : strcmp(v, "shared") == 0 ? 1u << GBPF_LANE_SHARED
+					      : 0;
 }
 
 /* The devices that this process sees, as the real driver numbers them. */
