@@ -73,9 +73,7 @@ static uint64_t lead_of(const struct sched *s)
 {
 	uint64_t lead = load_relaxed(&s->lead_ns);
 
-	return lead != SCHED_LEAD_AUTO			     ? lead
-	       : load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS
-							     : LEAD_SHARED_NS;
+	return lead != SCHED_LEAD_AUTO ? lead : lead_ns(s);
 }
 
 /* One that lies farther ahead stays: the request that has come is another. */

@@ -187,7 +187,7 @@ static void drained(struct sched_queue *q, uint64_t now)
 	if (entered && left == entered && load_relaxed(&q->sync_seq) != entered) {
 		store_relaxed(&q->sync_ns, now);
 		store_release(&q->sync_seq, entered);
-		store_relaxed(&q->s->req[q->gpu].synced_ns, now);
+		request_idle(&q->s->req[q->gpu], now);
 		stat_add(q->s, syncs, 1u);
 	}
 	if (load_relaxed(&q->head) != load_relaxed(&q->tail) && queue_use(q)) {

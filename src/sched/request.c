@@ -13,7 +13,11 @@
 #include "base/fd.h"
 
 #define STOLEN_NS 100000000u /* a thread that was torn away while it looked holds nobody up */
-#define GAP_MOST_NS 500000u  /* longer pauses are between requests */
+#define GAP_AGAIN 8u	     /* pauses after which the best linger is looked for again */
+#define REOPEN_NS                                                                                  \
+	600000u /* what a request that ended too soon costs: two switches of contexts              \
+		   and more, */
+#define REOPEN_SHARED_NS 100000u /* or a few blocks */
 #define SPIN_ROUNDS 4000u
 
 struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
@@ -55,21 +59,33 @@ bool requests_any(const struct sched *s)
 	return false;
 }
 
-/* Learned so that mostly it is a little more than the gap: up twice as fast as down. */
-void request_gap(struct request *r, uint64_t now)
+/* On the launch path, once after each pause. */
+void request_gap(struct sched *s, uint32_t gpu, uint64_t now)
 {
-	uint64_t synced = xchg_acqrel(&r->synced_ns, (uint64_t)0);
-	uint64_t gap = since_ns(synced, now), known = load_relaxed(&r->gap_ns);
+	struct request *r = &s->req[gpu];
+	uint64_t idle = xchg_acqrel(&r->idle_ns, (uint64_t)0);
 
-	if (!synced || !gap || gap > GAP_MOST_NS) {
+	if (!idle) {
 		return;
 	}
-	if (!known) {
-		known = gap;
-	} else {
-		known = gap > known ? known + (gap - known) / 8 : known - (known - gap) / 16;
+	gaps_add(&r->gaps, since_ns(idle, now));
+	if (load_relaxed(&r->gaps.total) % GAP_AGAIN == 0 || !load_relaxed(&r->gap_ns)) {
+		store_relaxed(&r->gap_ns,
+			      gaps_best(&r->gaps, load_relaxed(&s->lane) == GBPF_LANE_PROCESS
+							  ? REOPEN_NS
+							  : REOPEN_SHARED_NS));
 	}
-	store_relaxed(&r->gap_ns, known);
+}
+
+/* The queues have been idle since then, which the next launch ends. The first to see it says it:
+ * the agent may be earlier than the synchronization that is about to return. */
+void request_idle(struct request *r, uint64_t since)
+{
+	uint64_t expected = 0;
+
+	if (!load_relaxed(&r->idle_ns)) {
+		(void)cas_acqrel(&r->idle_ns, &expected, since);
+	}
 }
 
 /* Can the device say nothing (a stream that only its own thread can name, or that captures): then a
@@ -310,6 +326,9 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 			return CUT_POLL_NS;
 		}
 		return poll_ns(r);
+	}
+	if (k.last_ns >= load_relaxed(&r->opened_ns)) {
+		request_idle(r, k.last_ns);
 	}
 	if (!cut && now < k.last_ns + k.linger_ns && k.linger_ns < SPIN_NS) {
 		now = spin_until(s, gpu, k.last_ns + k.linger_ns);

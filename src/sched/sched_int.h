@@ -11,6 +11,7 @@
 #include "base/strmap.h"
 #include "bpf/run/image.h"
 #include "sched/ctx.h"
+#include "sched/gap.h"
 #include "sched/pin.h"
 #include "sched/rhythm.h"
 #include "sched/sched.h"
@@ -44,9 +45,9 @@
 #define CUT_POLL_NS 1000000u
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
-#define LEAD_NS 500000u	       /* leases go up so long before an announced request, */
-#define LEAD_SHARED_NS 100000u /* in the shared lane: a block or two */
-#define WARM_NS 250000u
+#define LEAD_NS 300000u	      /* leases go up so long before an announced request, */
+#define LEAD_SHARED_NS 60000u /* in the shared lane: a block or two */
+#define WARM_NS 200000u
 #define MAX_LEAD_NS 10000000u
 #define LATE_NS 5000000u	      /* which may come so much later */
 #define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
@@ -162,14 +163,15 @@ struct request {
 	uint32_t open;	      /* [atomic] enum request_state */
 	uint32_t ahead;	      /* [atomic] leases are up for an announced request */
 	uint64_t opened_ns;   /* [atomic] */
-	uint64_t synced_ns;   /* [atomic] a synchronization returned, and no launch since; 0: no */
-	uint64_t gap_ns;      /* [atomic] learned: from such a return to the next launch */
+	uint64_t idle_ns;     /* [atomic] queues idle since then, and no launch since; 0: no */
+	uint64_t gap_ns;      /* [atomic] learned: lingering so long is worth it; 0: it is not */
 	uint64_t next_ns;     /* [atomic] announced for; 0: none */
 	uint64_t deadline_ns; /* [atomic] of the open request; 0: none */
 	uint64_t lease_ns;    /* [atomic] leases stand until then; 0: none are up */
 	uint64_t next_deadline_ns ALIGNED(64); /* [atomic] of the announced one */
-	uint64_t late_ns;		       /* [atomic] how late that may come */
-	uint32_t announced;		       /* [atomic] grows with each announcement */
+	struct gaps gaps;
+	uint64_t late_ns;   /* [atomic] how late that may come */
+	uint32_t announced; /* [atomic] grows with each announcement */
 	uint32_t closing; /* [atomic] odd: taken, never waited for, by who looks whether it ends */
 	uint32_t linger_short; /* [atomic] a synchronization's thread may close it at once */
 	uint64_t linger_ns;    /* under closing: as of the last look */
@@ -257,6 +259,12 @@ enum agent_sleep { AGENT_SOON, AGENT_NEAR, AGENT_SLOW, AGENT_ASLEEP };
 
 enum launch_phase { PHASE_PASS, PHASE_PLAIN, PHASE_LATENCY };
 
+/* How long before an announced time leases go up, by the lane. */
+static inline uint64_t lead_ns(const struct sched *s)
+{
+	return load_relaxed(&s->lane) == GBPF_LANE_PROCESS ? LEAD_NS : LEAD_SHARED_NS;
+}
+
 /* Time since then. The launch path's clock may be ahead of the other by a little. */
 static inline uint64_t since_ns(uint64_t then, uint64_t now)
 {
@@ -313,8 +321,9 @@ bool requests_any(const struct sched *s);
 /* A synchronization of latency queues of that GPU has returned: where the policy wants no linger,
  * the request ends here. */
 void request_synced(struct sched *s, uint32_t gpu, uint64_t now);
-/* A launch has come after a synchronization returned. */
-void request_gap(struct request *r, uint64_t now);
+/* Latency queues have been idle since then; a launch of one has come after a pause. */
+void request_idle(struct request *r, uint64_t since);
+void request_gap(struct sched *s, uint32_t gpu, uint64_t now);
 /* Of this process, on the page that it writes; NULL: gbpfd does not know that GPU. Inside a pin, or
  * the agent. */
 struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu);

@@ -165,8 +165,8 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	if (load_relaxed(&q->class_id) == GBPF_CLASS_LATENCY) {
 		l->phase = PHASE_LATENCY;
 		(void)__atomic_fetch_add(&q->entered, 1u, __ATOMIC_SEQ_CST);
-		if (unlikely(load_relaxed(&s->req[q->gpu].synced_ns))) {
-			request_gap(&s->req[q->gpu], l->begin_ns);
+		if (unlikely(load_relaxed(&s->req[q->gpu].idle_ns))) {
+			request_gap(s, q->gpu, l->begin_ns);
 		}
 		if (!load_seqcst(&s->req[q->gpu].open)) {
 			wake = request_open(s, q->gpu, l->begin_ns);

@@ -100,5 +100,5 @@ void hint_setup(struct sched *s)
 {
 	set_rhythm(s);
 	sched_set_lead(s, lead_from("GBPF_HINT_LEAD_US", SCHED_LEAD_AUTO),
-		       lead_from("GBPF_HINT_WARM_US", 250000));
+		       lead_from("GBPF_HINT_WARM_US", 200000));
 }

@@ -234,20 +234,44 @@ static void a_request_without_a_pause_is_cut_after_ten_seconds(void **state)
 	one_finish(&o);
 }
 
-static void the_gap_inside_requests_is_learned(void **state)
+static void the_linger_that_pays_is_learned(void **state)
 {
 	struct one o;
 
 	one_init(&o, true);
-	for (int i = 0; i < 40; i++) {
+	for (int i = 0; i < 200; i++) {
 		go(o.q, &o.fq, &o.l);
 		fake_now += 20000;
 		fake_finish(&o.fq);
+		(void)step(&o);	  /* sees it idle now; */
+		fake_now += 9000; /* the synchronization returns later, */
 		sched_drained(o.r.s, o.q);
-		fake_now += i % 10 == 9 ? 3000000 : 7000; /* longer ones lie between requests */
+		fake_now += i % 20 == 19 ? 5000000 : 7000; /* and then the next one comes */
 	}
-	assert_in_range(o.r.s->req[0].gap_ns, 6000, 8000);
+	assert_in_range(o.r.s->req[0].gap_ns, 16000, 20000);
 	one_finish(&o);
+}
+
+static void pauses_that_do_not_pay_are_not_lingered_for(void **state)
+{
+	struct gaps g = { 0 };
+
+	assert_int_equal(gaps_best(&g, 600000), 0);
+	for (unsigned i = 0; i < 400; i++) { /* far apart, now and then nearer by chance */
+		gaps_add(&g, i % 12 == 0 ? 150000 : 2500000 + i * 1000);
+	}
+	assert_int_equal(gaps_best(&g, 600000), 0);
+	for (unsigned i = 0; i < 400; i++) { /* many synchronizations in each request */
+		gaps_add(&g, i % 41 == 40 ? 2500000 : i % 10 == 9 ? 70000 : 12000);
+	}
+	assert_int_equal(gaps_best(&g, 600000), 80000); /* the seldom longer ones too */
+	assert_int_equal(gaps_best(&g, 1000), 0);
+	for (unsigned i = 0; i < 1000; i++) { /* what was is forgotten */
+		gaps_add(&g, 6000);
+	}
+	assert_int_equal(gaps_best(&g, 600000), 7100);
+	gaps_add(&g, 0);
+	gaps_add(&g, UINT64_MAX);
 }
 
 /* Threads open requests and synchronize, the agent closes and renews, another announces: whatever
@@ -328,7 +352,8 @@ int main(void)
 		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
 		cmocka_unit_test(a_request_in_which_nothing_moves_is_cut),
 		cmocka_unit_test(a_request_without_a_pause_is_cut_after_ten_seconds),
-		cmocka_unit_test(the_gap_inside_requests_is_learned),
+		cmocka_unit_test(the_linger_that_pays_is_learned),
+		cmocka_unit_test(pauses_that_do_not_pay_are_not_lingered_for),
 		cmocka_unit_test(never_down_while_a_launch_is_inside_and_never_up_for_good),
 	};
 
