@@ -18,6 +18,7 @@
 #define DRIVER_USEC 300000000u /* between an early hello and its end: the driver starts */
 #define READS_PER_WAKE 32
 #define NOTES_PER_SECOND 20u
+#define OFFERS_PER_SECOND 200u
 #define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
 
 bool session_event_allowed(struct daemon *d, uid_t uid)
@@ -196,6 +197,18 @@ static void take_note(struct session *s, const struct wire_note *n)
 	}
 }
 
+/* Contexts come and go slowly; a page that goes round is told to every latency tenant. */
+static bool may_offer(struct session *s)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
+
+	if (second != s->offer_second) {
+		s->offer_second = second;
+		s->offer_count = 0;
+	}
+	return s->offer_count++ < OFFERS_PER_SECOND;
+}
+
 static void take_message(struct session *s, const union wire_message *m, int *fds, unsigned nfds)
 {
 	switch (m->head.type) {
@@ -218,13 +231,13 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 		}
 		break;
 	case WIRE_CONTROL:
-		if (s->state == SESSION_READY) {
+		if (s->state == SESSION_READY && may_offer(s)) {
 			steer_take(s, &m->control, nfds ? fds[0] : -1);
 			return;
 		}
 		break;
 	case WIRE_FLAG:
-		if (s->state == SESSION_READY) {
+		if (s->state == SESSION_READY && may_offer(s)) {
 			flags_take(s, &m->flag, nfds ? fds[0] : -1);
 			return;
 		}

@@ -69,6 +69,8 @@ struct session {
 	uint64_t wait_for; /* acknowledgement that the swap under way waits for; 0: none */
 	uint64_t note_second;
 	unsigned note_count;
+	uint64_t offer_second;
+	unsigned offer_count;
 	uint64_t change_second;
 	unsigned change_count;
 	uint64_t last_progress; /* launches when the ticker last looked */

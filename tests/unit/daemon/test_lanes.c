@@ -486,6 +486,30 @@ static void what_is_no_page_is_refused(void **state)
 	fake_leave(&lc);
 }
 
+/* Who floods gbpfd with pages is dropped, before those who get them suffer. */
+static void pages_come_slowly(void **state)
+{
+	struct gd *d = *state;
+	struct fake lc, f;
+	int fd = make_page();
+
+	fake_enter(&lc, d, LATENCY, "lc");
+	fake_enter(&f, d, BATCH, "flood");
+	gd_await_event(d, 0, "start", "flood");
+	for (int i = 0; i < 5000; i++) {
+		union wire_message m = { 0 };
+
+		if (wire_send(f.sock, &m, WIRE_FLAG, &fd, 1) == -EPIPE) {
+			break;
+		}
+	}
+	gd_await_event(d, 0, "dropped", "does not belong here");
+	assert_int_equal(gd_number(d, "status", "tenants"), 1);
+	close(fd);
+	fake_leave(&f);
+	fake_leave(&lc);
+}
+
 static void nothing_is_left_of_pages(void **state)
 {
 	struct gd *d = *state;
@@ -540,6 +564,7 @@ int main(void)
 		WITH_GBPFD(pages_follow_the_class),
 		WITH_GBPFD(leases_of_a_killed_tenant_are_cleared),
 		WITH_GBPFD(what_is_no_page_is_refused),
+		WITH_GBPFD(pages_come_slowly),
 		WITH_GBPFD(nothing_is_left_of_pages),
 	};
 

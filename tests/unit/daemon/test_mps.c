@@ -52,6 +52,9 @@ static int setup(void **state)
 	if (!mkdtemp(w->dir)) {
 		return -1;
 	}
+	if (!getenv("TEST_MPS")) {
+		return -1;
+	}
 	snprintf(from, sizeof(from), "%s", getenv("TEST_MPS"));
 	snprintf(to, sizeof(to), "%s/nvidia-cuda-mps-control", w->dir);
 	setenv("PATH", w->dir, 1);
