@@ -24,7 +24,8 @@
  *		requests are, and how often they come. Announced requests find the GPU empty.
  *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane); in the shared lane its blocks stop, and
  *		its process is ended only if end_after_ns says so.
- *  retire	a request lingers for as long as its gaps usually are, three times over.
+ *  retire	a request lingers for a little longer than the pauses that gBPF has found worth it, and for longer still
+ *		while requests turn out to end too early.
  *  tick		learns, hands the turns on, sets slices: very short for batch while there is a latency tenant, longer for who
  *		starves; takes them back when the last one has left. */
 #include <gbpf/gbpf.bpf.h>
@@ -35,10 +36,9 @@ GBPF_LICENSE("Apache-2.0");
 const volatile u32 shared_from_percent = 90;	/* of its GPU time can be stopped between blocks: batch starts in the shared lane */
 const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had before that is remembered */
 /* block level */
-const volatile u64 block_limit_ns = 1000000;	/* longer blocks gain nothing over finishing the kernel */
-const volatile u64 block_short_ns = 4000;	/* for blocks shorter than this a ticket each costs too much, */
-const volatile u64 worth_ns = 20000;		/* and kernels shorter than this drain soon enough, */
-const volatile u64 worth_short_ns = 500000;	/* or, when their blocks are short, than this */
+const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
+const volatile u64 block_short_ns = 4000;	/* and when their blocks are shorter than this, which makes a ticket each dear, */
+const volatile u64 worth_short_ns = 500000;	/* those shorter than this */
 const volatile u32 piece_blocks = 16384;	/* the GPU needs a while to drop blocks that have not begun */
 /* in-flight bound of what cannot be stopped */
 const volatile u64 least_bound_ns = 100000;
@@ -48,7 +48,8 @@ const volatile u32 unknown_limit = 2;		/* launches, while durations are not know
 /* requests */
 const volatile u32 often_syncs = 24;		/* sixteenths of synchronizations a request from which holding pays (1.5) */
 const volatile u64 ahead_ns = 700000;		/* before an announced request nothing new that is stopped between blocks */
-const volatile u64 linger_least_ns = 10000, linger_unknown_ns = 20000, linger_most_ns = 500000;
+const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
+const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 /* time slices in the process lane, microseconds */
 const volatile u32 batch_slice_us = 1;
@@ -77,6 +78,10 @@ enum { HELD_FOR_REQUEST, HELD_FOR_ANNOUNCED, HELD_FOR_BOUND, HELD_FOR_TURN, BLOC
 /* ---- what each tenant's own programs count ---- */
 
 struct account {
+	/* of latency tenants */
+	u64 end_ns; /* when its launches so far have finished, by their estimates */
+	u64 bursts; /* how often it launched after a pause of burst_ns */
+	/* of the others */
 	u64 seen_ns;  /* estimated GPU time of its launches, ever */
 	u64 block_ns; /* of that, what could be stopped between blocks */
 	u64 held_ns;  /* when a launch was last held for its turn */
@@ -112,7 +117,7 @@ struct {
 /* Of tenants that are there: written by admit and tick. */
 struct tenant {
 	struct program who;
-	u64 requests, syncs, request_ns; /* of its statistics, at the look before */
+	u64 requests, syncs, request_ns, bursts; /* at the look before */
 	u64 syncs16, mean_ns, gap_ns;    /* a request: synchronizations, in sixteenths; time; from begin to begin */
 	u64 looked_ns;
 	u64 busy_ns, since_ns; /* batch: GPU time at the beginning of the share window, and when that was */
@@ -143,6 +148,7 @@ u32 leaving = FREE;			  /* whose turn is over; what it has on the GPU still runs
 u32 last_turn;
 u64 turn_since_ns;
 u64 bound_ns = 100000;
+u32 linger_floor_ns[1024];		  /* of a latency tenant whose requests still end too early */
 u64 ticked_ns;
 
 /* ---- admit: the lane ---- */
@@ -176,6 +182,7 @@ int GBPF_PROG(auto_admit, admit)
 	}
 	__builtin_memset(t, 0, sizeof(*t));
 	t->who = who;
+	linger_floor_ns[number & 1023] = 0;
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
@@ -202,7 +209,7 @@ static __always_inline int stops_quickly(const struct gbpf_submit_ctx *ctx)
 {
 	u64 worth = ctx->block_ns && ctx->block_ns < block_short_ns ? worth_short_ns : worth_ns;
 
-	return ctx->block_ok && ctx->block_ns <= block_limit_ns && (!ctx->est_ns || ctx->est_ns >= worth);
+	return ctx->block_ok && (!ctx->est_ns || ctx->est_ns >= worth);
 }
 
 /* One launch may always be on the GPU: a kernel longer than the bound must run too. */
@@ -233,6 +240,17 @@ static __always_inline int in_the_way(const struct gbpf_submit_ctx *ctx, int sto
 					      ctx->lc_next_ns < most_bound_ns);
 }
 
+/* A latency program launches: does a burst begin? */
+static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
+{
+	u64 end = a->end_ns;
+
+	if (now > end + burst_ns) {
+		a->bursts++;
+	}
+	a->end_ns = (now > end ? now : end) + est_ns;
+}
+
 SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
@@ -241,11 +259,12 @@ int GBPF_PROG(auto_submit, submit)
 	struct account *a;
 	u32 key = 0;
 
-	if (ctx->class_id == GBPF_CLASS_LATENCY) {
-		return GBPF_GO;
-	}
 	a = bpf_map_lookup_elem(&accounts, &key);
 	if (!a) {
+		return GBPF_GO;
+	}
+	if (ctx->class_id == GBPF_CLASS_LATENCY) {
+		count_burst(a, ctx->now_ns, ctx->est_ns);
 		return GBPF_GO;
 	}
 	if (!ctx->asked) {
@@ -299,11 +318,12 @@ int GBPF_PROG(auto_dispatch, dispatch)
 SEC("gbpf/retire")
 int GBPF_PROG(auto_retire, retire)
 {
-	u64 linger = ctx->gap_ns ? 3 * ctx->gap_ns : linger_unknown_ns;
+	u64 linger = ctx->gap_ns + ctx->gap_ns / 4, floor = linger_floor_ns[ctx->tenant & 1023];
 
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
-		linger = linger < linger_least_ns ? linger_least_ns : linger;
-		ctx->linger_ns = linger > linger_most_ns ? linger_most_ns : linger;
+		floor = floor < linger_least_ns ? linger_least_ns : floor;
+		linger = linger < floor ? floor : linger;
+		ctx->linger_ns = linger < linger_most_ns ? linger : linger_most_ns;
 	}
 	return 0;
 }
@@ -374,26 +394,51 @@ static __always_inline u64 average(u64 old, u64 new)
 	return old ? old - old / 4 + new / 4 : new;
 }
 
-/* How a latency tenant's requests are, from what was added since the look before. */
+/* Pauses are learned, which may go wrong: when there are more requests than bursts they end too early. Up to
+ * four times what such a piece of a burst takes; where pauses are longer than that batch may come back. */
+static __always_inline void correct_linger(u32 *floor, u64 requests, u64 bursts, u64 took_ns)
+{
+	u64 most = 4 * (took_ns / requests), ns = *floor;
+
+	most = most < linger_most_ns ? most : linger_most_ns;
+	if (requests * 16 > bursts * 20) {
+		ns = ns ? 2 * ns : linger_least_ns;
+	} else if (requests * 16 <= bursts * 18) {
+		ns -= ns / 16;
+	}
+	*floor = ns < most ? ns : most;
+}
+
+/* How a latency tenant's requests are, from what was added since the look before. What counts as one request are its bursts:
+ * while the linger is not learned yet gBPF may have taken each of its gaps for the end of a request. */
 static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
-	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), n = requests - x->requests;
+	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
+	struct account *a;
+	u32 key = 0;
 
-	if (requests < x->requests || (n < 8 && now < x->looked_ns + 1000000000)) {
-		n = 0;
-	}
-	if (n) {
+	a = gbpf_tenant_lookup(&accounts, t, &key);
+	bursts = a ? a->bursts : 0;
+	n = bursts - x->bursts;
+	if (requests < x->requests || bursts < x->bursts || !x->looked_ns) {
+		n = 0; /* another program has the number now */
+	} else if (n < 8 && now < x->looked_ns + 1000000000) {
+		return;
+	} else if (requests > x->requests) {
+		n = n ? n : 1; /* always busy */
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
 		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
+		correct_linger(&linger_floor_ns[t & 1023], requests - x->requests, n, took - x->request_ns);
+	} else {
+		return;
 	}
-	if (n || requests < x->requests || !x->looked_ns) {
-		x->requests = requests;
-		x->syncs = syncs;
-		x->request_ns = took;
-		x->looked_ns = now;
-	}
+	x->requests = requests;
+	x->syncs = syncs;
+	x->request_ns = took;
+	x->bursts = bursts;
+	x->looked_ns = now;
 }
 
 /* How much that cannot be stopped may be on the GPU when a request comes: a quarter of what the request takes, and more

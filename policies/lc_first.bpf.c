@@ -4,7 +4,7 @@
  * finishes what it has begun, so what the others may have in flight is bounded: the smaller the bound, the sooner a request
  * has the GPU for itself, and the more often the GPU runs dry between the others' kernels. Kernels that can be stopped
  * between blocks need no bound: what has not begun leaves at once, and goes on when the request has ended. They are launched
- * so unless one block alone takes longer than the bound, or the kernel is so short that it is not worth it.
+ * so unless the kernel is so short that it is not worth it.
  *
  * Nobody starves: after the hold limit (100 ms) gBPF itself lets the others have a minimum share (2 %). */
 #include <gbpf/gbpf.bpf.h>
@@ -14,7 +14,6 @@ GBPF_LICENSE("Apache-2.0");
 const volatile u64 inflight_limit_ns = 1000000; /* of one tenant that is not latency-critical */
 const volatile u32 unknown_limit = 2;		/* launches in flight while durations are not known yet */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
-const volatile u64 block_limit_ns = 500000;	/* blocks longer than this gain nothing over finishing the kernel */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this are not launched at block level */
 const volatile u32 piece_blocks = 16384;	/* large grids in pieces: the GPU takes a while to drop what has not begun */
 
@@ -35,7 +34,7 @@ static __always_inline int drains_quickly(struct gbpf_submit_ctx *ctx)
 
 static __always_inline int stops_quickly(struct gbpf_submit_ctx *ctx)
 {
-	return ctx->block_ok && ctx->block_ns <= block_limit_ns && (!ctx->est_ns || ctx->est_ns >= worth_ns);
+	return ctx->block_ok && (!ctx->est_ns || ctx->est_ns >= worth_ns);
 }
 
 SEC("gbpf/submit")
