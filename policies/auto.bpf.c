@@ -47,7 +47,8 @@ const volatile u64 first_bound_ns = 1000000;	/* beside latency tenants whose req
 const volatile u32 unknown_limit = 2;		/* launches, while durations are not known yet */
 /* requests */
 const volatile u32 often_syncs = 24;		/* sixteenths of synchronizations a request from which holding pays (1.5) */
-const volatile u64 ahead_ns = 700000;		/* before an announced request nothing new that is stopped between blocks */
+const volatile u64 ahead_ns = 320000;		/* so long before an announced request nothing new: a switch, and the tail of it; */
+const volatile u64 ahead_shared_ns = 80000;	/* some blocks, in the shared lane */
 const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
 const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
@@ -233,22 +234,13 @@ static __always_inline int hold(struct gbpf_submit_ctx *ctx, u32 why, u64 ns)
 /* An announced request comes before this launch would be out of its way. */
 static __always_inline int in_the_way(const struct gbpf_submit_ctx *ctx, int stops)
 {
+	u64 ahead = ctx->lane == GBPF_LANE_SHARED ? ahead_shared_ns : ahead_ns;
+
 	if (ctx->lc_next_ns == ~0ull || ctx->kind >= GBPF_KIND_HOST) {
 		return 0;
 	}
-	return ctx->lc_next_ns < ahead_ns || (!stops && ctx->lc_next_ns < ctx->inflight_ns + ctx->est_ns + ahead_ns &&
-					      ctx->lc_next_ns < most_bound_ns);
-}
-
-/* A latency program launches: does a burst begin? */
-static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
-{
-	u64 end = a->end_ns;
-
-	if (now > end + burst_ns) {
-		a->bursts++;
-	}
-	a->end_ns = (now > end ? now : end) + est_ns;
+	return ctx->lc_next_ns < ahead || (!stops && ctx->lc_next_ns < ctx->inflight_ns + ctx->est_ns + ahead &&
+					   ctx->lc_next_ns < most_bound_ns);
 }
 
 SEC("gbpf/submit")
