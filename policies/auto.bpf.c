@@ -243,6 +243,17 @@ static __always_inline int in_the_way(const struct gbpf_submit_ctx *ctx, int sto
 					   ctx->lc_next_ns < most_bound_ns);
 }
 
+/* A latency program launches: does a burst begin? */
+static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
+{
+	u64 end = a->end_ns;
+
+	if (now > end + burst_ns) {
+		a->bursts++;
+	}
+	a->end_ns = (now > end ? now : end) + est_ns;
+}
+
 SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
