@@ -162,6 +162,7 @@ void stats_json(const struct session *s, json_t *tenant)
 	COUNTER(hints);
 	COUNTER(wrong_hints);
 	COUNTER(syncs);
+	COUNTER(requests_cut);
 #undef COUNTER
 	requests(st, j);
 	json_object_set_new(tenant, "stats", j);

@@ -162,6 +162,24 @@ static void it_starts_with_the_first_tenant_and_quits_after_the_last(void **stat
 	assert_int_equal(kill(pid, 0), -1);
 }
 
+static void newer_ones_serve_a_socket(void **state)
+{
+	struct world *w = *state;
+	char path[128];
+	FILE *f;
+	int pid;
+
+	snprintf(path, sizeof(path), "%s/socket", w->dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+	open_daemon(w);
+	pid = run_until_it_serves(w);
+	close_daemon(w, false);
+	assert_true(has_file(w, "quit"));
+	assert_int_equal(kill(pid, 0), -1);
+}
+
 static void one_that_dies_is_told_and_started_again(void **state)
 {
 	struct world *w = *state;
@@ -242,6 +260,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(without_the_program_the_lane_says_why),
 		CASE(it_starts_with_the_first_tenant_and_quits_after_the_last),
+		CASE(newer_ones_serve_a_socket),
 		CASE(one_that_dies_is_told_and_started_again),
 		CASE(one_that_does_not_start_takes_the_lane_away_for_a_while),
 		CASE(it_outlives_gbpfd_while_tenants_are_left),

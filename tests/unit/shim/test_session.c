@@ -99,7 +99,7 @@ static void the_shared_lane_is_in_the_environment_of_the_driver(void)
 	d.lane = GBPF_LANE_SHARED;
 	t = start_init(&r);
 	accept_hello();
-	CHECK(d.hello.lane == GBPF_LANE_SHARED && d.hello.lanes == 0);
+	CHECK(d.hello.lane == GBPF_LANE_SHARED && d.hello.lanes == 1u << GBPF_LANE_SHARED);
 	welcome(3);
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_SUCCESS);
