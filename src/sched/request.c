@@ -19,6 +19,8 @@
 		   and more, */
 #define REOPEN_SHARED_NS 100000u /* or a few blocks */
 #define SPIN_ROUNDS 4000u
+#define BY_SYNC 4u /* requests in a row that ended with a synchronization */
+#define ASK_SELDOM_NS 200000u
 
 struct sched_board_gpu *own_board(struct sched *s, uint32_t gpu)
 {
@@ -141,6 +143,7 @@ struct look {
 	uint64_t last_ns;   /* the last of them then; */
 	uint64_t linger_ns; /* how long its request lingers */
 	uint64_t progress;  /* another number when anything has moved */
+	bool synced;	    /* a synchronization has told the end of each that took part */
 };
 
 /* Of queues that have no part in this request only that they are drained counts: what retire wanted
@@ -149,7 +152,7 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 {
 	uint64_t opened = load_relaxed(&s->req[gpu].opened_ns);
 
-	*k = (struct look){ .all = true };
+	*k = (struct look){ .all = true, .synced = true };
 	queues_each(s, q)
 	{
 		uint64_t entered = load_relaxed(&q->entered);
@@ -166,6 +169,7 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 		}
 		if (!drained || q->drain_ns >= opened) {
 			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
+			k->synced &= load_acquire(&q->sync_seq) == entered;
 		}
 		k->progress += entered + load_relaxed(&q->left) + load_relaxed(&q->drained) +
 			       load_relaxed(&q->retired);
@@ -304,11 +308,24 @@ static uint64_t poll_ns(const struct request *r)
 	return MAX(MIN(r->linger_ns, (uint64_t)OPEN_POLL_NS), (uint64_t)SHORT_POLL_NS);
 }
 
+/* The device is asked whether a queue is idle, which takes a lock of the driver that launches need,
+ * at each look, or, where the looks are frequent, not at each; and seldom in a process whose
+ * requests end with synchronizations: those are seen. */
+static bool to_be_asked(const struct request *r, uint64_t now)
+{
+	uint64_t last = r->asked_ns;
+
+	if (r->by_sync == BY_SYNC) {
+		return since_ns(MAX(last, load_relaxed(&r->opened_ns)), now) >= ASK_SELDOM_NS;
+	}
+	return r->linger_ns >= OPEN_POLL_NS || since_ns(last, now) >= OPEN_POLL_NS;
+}
+
 /* Whether it has ended; r->closing is taken. Nanoseconds until it is to be looked at again. */
 static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 {
 	struct request *r = &s->req[gpu];
-	bool ask = r->linger_ns >= OPEN_POLL_NS || since_ns(r->asked_ns, now) >= OPEN_POLL_NS;
+	bool ask = to_be_asked(r, now);
 	bool cut = load_relaxed(&r->open) == REQUEST_CUT, stalled;
 	struct look k;
 
@@ -336,6 +353,7 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 	if (!cut && now < k.last_ns + k.linger_ns) {
 		return MIN(k.last_ns + k.linger_ns - now, poll_ns(r));
 	}
+	r->by_sync = k.synced ? MIN(r->by_sync + 1, BY_SYNC) : 0;
 	request_close(s, gpu, k.last_ns, now);
 	return load_relaxed(&r->open) ? poll_ns(r) : UINT64_MAX;
 }

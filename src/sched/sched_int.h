@@ -175,7 +175,8 @@ struct request {
 	uint32_t closing; /* [atomic] odd: taken, never waited for, by who looks whether it ends */
 	uint32_t linger_short; /* [atomic] a synchronization's thread may close it at once */
 	uint64_t linger_ns;    /* under closing: as of the last look */
-	uint64_t asked_ns;     /* under closing: when the device was asked last */
+	uint32_t by_sync;  /* under closing: requests in a row that ended with a synchronization */
+	uint64_t asked_ns; /* under closing: when the device was asked last */
 	uint64_t progress, progress_ns; /* under closing */
 	uint64_t blocked_ns;		/* [A] closing has stood at blocked_seq since then */
 	uint32_t blocked_seq;		/* [A] */

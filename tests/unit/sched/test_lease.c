@@ -121,6 +121,41 @@ static void with_no_linger_the_synchronizing_thread_closes(void **state)
 	one_finish(&o);
 }
 
+static uint32_t asked;
+
+static int note_asked(void *dev, void *queue)
+{
+	asked++;
+	return fake_ops.queue_idle(dev, queue);
+}
+
+static void the_device_is_seldom_asked_where_synchronizations_tell(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	o.ops.queue_idle = note_asked;
+	for (int i = 0; i < 6; i++) {
+		request(&o, 30000);
+		fake_now += 1000000;
+	}
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	asked = 0;
+	go(o.q, &o.fq, &o.l);
+	live_until(&o, fake_now + 190000);
+	assert_true(asked <= 1); /* by who looks after what is in flight */
+	live_until(&o, fake_now + 1000000);
+	assert_in_range(asked, 4, 8);
+	fake_finish(&o.fq); /* nobody synchronizes this time: it ends all the same */
+	live_until(&o, fake_now + 250000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	asked = 0;
+	go(o.q, &o.fq, &o.l);
+	live_until(&o, fake_now + 190000);
+	assert_true(asked >= 4);
+	one_finish(&o);
+}
+
 static void a_queue_without_a_part_in_the_request_does_not_linger(void **state)
 {
 	struct prog p[] = { PROG(submit, always_go) };
@@ -347,6 +382,7 @@ int main(void)
 		cmocka_unit_test(switched_off_they_fall_at_once),
 		cmocka_unit_test(without_gbpfd_they_fall),
 		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
+		cmocka_unit_test(the_device_is_seldom_asked_where_synchronizations_tell),
 		cmocka_unit_test(a_queue_without_a_part_in_the_request_does_not_linger),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
 		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
