@@ -69,3 +69,34 @@ no_errors() {
 	[[ "$output" != *"verdict"* ]]
 	[[ "$output" != *"did not load"* ]]
 }
+
+lane_of() {
+	"$GBPF" --json ps | python3 -c 'import json,sys
+print([t["lane"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]][0])' "$1"
+}
+
+known() { [ "$("$GBPF" --json map dump profiles | grep -c block_ns)" -gt 0 ]; }
+
+@test "auto: batch that can be stopped between blocks starts in the shared lane the next time" {
+	"$GBPF" run --device soft true
+	"$GBPF" policy swap auto
+	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 300 >first.out 3>&- &
+	wait_for beyond first 10
+	[ "$(lane_of first)" = process ]
+	wait_for known
+	kill $!
+	wait $!
+	"$GBPF" run --device soft --class batch --name second -- "$SAMPLES/batch" --kernel-us 300 >second.out 3>&- &
+	batch=$!
+	wait_for beyond second 10
+	[ "$(lane_of second)" = shared ]
+	"$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 20 >web.out 3>&- &
+	wait_for beyond web 20
+	[ "$(lane_of web)" = shared ]
+	kill $!
+	wait $!
+	kill "$batch"
+	wait "$batch"
+	cat ./*.out
+	[ "$(grep -c "wrong 0" first.out second.out web.out | grep -c ":1")" -eq 3 ]
+}
