@@ -10,6 +10,7 @@
 #include "gpu/chain.h"
 #include "gpu/flag.h"
 #include "shim/device.h"
+#include "shim/image.h"
 #include "shim/session.h"
 
 #define MAX_GRID_X 0x7fffffffu
@@ -310,6 +311,8 @@ void block_context_gone(CUcontext ctx)
 {
 	struct page *p;
 
+	twin_context_gone(ctx);
+	image_context_gone(ctx);
 	pthread_mutex_lock(&pages_mutex);
 	p = page_of(ctx);
 	if (p && p->flag) {

@@ -21,6 +21,7 @@
 
 struct image_owner {
 	const void *of; /* of a library's module: the library; else NULL */
+	CUcontext ctx;	/* of a module */
 	enum ptx_block_why why;
 	unsigned n;
 	const struct ptx_block_image *parts[]; /* references */
@@ -169,8 +170,8 @@ static void put(const void *handle, struct image_owner *o)
 	}
 }
 
-void image_note(const void *handle, const struct ptx_block_image *const *parts, unsigned n,
-		enum ptx_block_why why)
+void image_note(const void *handle, CUcontext ctx, const struct ptx_block_image *const *parts,
+		unsigned n, enum ptx_block_why why)
 {
 	struct image_owner *o = calloc(1, sizeof(*o) + n * sizeof(o->parts[0]));
 
@@ -180,6 +181,7 @@ void image_note(const void *handle, const struct ptx_block_image *const *parts, 
 		}
 		return;
 	}
+	o->ctx = ctx;
 	o->why = why;
 	o->n = n;
 	if (n) {
@@ -194,8 +196,23 @@ void image_note_module(const void *module, const void *library)
 
 	if (o) {
 		o->of = library;
+		(void)shim_real.cuCtxGetCurrent(&o->ctx);
 		put(module, o);
 	}
+}
+
+void image_context_gone(CUcontext ctx)
+{
+	pthread_mutex_lock(&owners_mutex);
+	strmap_each (&owners, e) {
+		struct image_owner *o = e->value;
+
+		if (ctx && o->ctx == ctx) {
+			strmap_del(&owners, e->key);
+			close_parts(o);
+		}
+	}
+	pthread_mutex_unlock(&owners_mutex);
 }
 
 struct image_owner *image_forget(const void *handle)

@@ -26,9 +26,10 @@ char *image_read_file(const char *path, size_t *ret_bytes);
 #define IMAGE_PARTS 16u /* rewritten inputs of one linked image */
 
 /* What the owner was made from; its references are taken. n 0: nothing rewritten, for that reason.
- */
-void image_note(const void *owner, const struct ptx_block_image *const *parts, unsigned n,
-		enum ptx_block_why why);
+ * It ends with the context; NULL: it belongs to none. */
+void image_note(const void *owner, CUcontext ctx, const struct ptx_block_image *const *parts,
+		unsigned n, enum ptx_block_why why);
+void image_context_gone(CUcontext ctx);
 /* A library's module in some context. */
 void image_note_module(const void *module, const void *library);
 /* It is about to go: what image_release gets once the driver has forgotten it too, which may still

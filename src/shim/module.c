@@ -22,6 +22,7 @@ struct loader {
 	const void *image; /* or the path of a file */
 	void **ret;
 	unsigned n, n_library;
+	bool library; /* it belongs to no context */
 	CUjit_option *options;
 	void **values;
 	CUlibraryOption *library_options;
@@ -40,6 +41,16 @@ static bool keep_values(const struct loader *l, void *kept[MAX_OPTIONS])
 	return true;
 }
 
+static CUcontext context_of(const struct loader *l)
+{
+	CUcontext ctx = NULL;
+
+	if (!l->library) {
+		(void)shim_real.cuCtxGetCurrent(&ctx);
+	}
+	return ctx;
+}
+
 /* With twins, or else as it is; only the answer to the original counts when both fail. image is
  * what the pass reads; takes i. */
 static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx_block_why why)
@@ -50,7 +61,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx
 	if (i && i->text && l->ret && keep_values(l, kept)) {
 		r = l->run(l, i->text);
 		if (r == CUDA_SUCCESS) {
-			image_note(*l->ret, &i, 1, PTX_BLOCK_OK);
+			image_note(*l->ret, context_of(l), &i, 1, PTX_BLOCK_OK);
 			block_prepare();
 			return r;
 		}
@@ -63,7 +74,7 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx
 	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
 		unsigned n = i && !i->text; /* its entries say why */
 
-		image_note(*l->ret, &i, n, why);
+		image_note(*l->ret, context_of(l), &i, n, why);
 		i = n ? NULL : i;
 	}
 	ptx_block_image_close(i);
@@ -76,7 +87,7 @@ static CUresult load_linked(struct loader *l, const struct ptx_block_image **par
 	CUresult r = l->run(l, NULL);
 
 	if (r == CUDA_SUCCESS && l->ret) {
-		image_note(*l->ret, parts, n, PTX_BLOCK_OK);
+		image_note(*l->ret, context_of(l), parts, n, PTX_BLOCK_OK);
 		block_prepare();
 		return r;
 	}
@@ -202,6 +213,7 @@ CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *opti
 			   unsigned n_library)
 {
 	struct loader l = { .run = run_library,
+			    .library = true,
 			    .image = image,
 			    .ret = (void **)ret,
 			    .n = n,
@@ -219,6 +231,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 			       void **library_values, unsigned n_library)
 {
 	struct loader l = { .run = run_library_file,
+			    .library = true,
 			    .image = path,
 			    .ret = (void **)ret,
 			    .n = n,

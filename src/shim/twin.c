@@ -109,6 +109,9 @@ static struct twin *make(const void *handle, const struct kernel_origin *o)
 	}
 	t->owner = o->owner;
 	t->kind = o->kind;
+	if (t->kind != KERNEL_OF_LIBRARY && shim_real.cuCtxGetCurrent(&t->ctx) != CUDA_SUCCESS) {
+		t->ctx = NULL;
+	}
 	t->of = (CUfunction)(uintptr_t)handle;
 	t->why = (uint8_t)image_entry(o->owner, o->name, &t->entry);
 	if (t->why == PTX_BLOCK_OK) {
@@ -163,18 +166,31 @@ struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why)
 	return t && t->handle ? t : NULL;
 }
 
-void twin_forget(const void *owner)
+static void forget(const void *owner, CUcontext ctx)
 {
 	pthread_mutex_lock(&twins_mutex);
 	strmap_each (&twins, e) {
 		struct twin *t = e->value;
 
-		if (t->owner == owner) {
+		if (owner ? t->owner == owner : t->ctx == ctx) {
 			strmap_del(&twins, e->key);
 			free(t);
 		}
 	}
 	pthread_mutex_unlock(&twins_mutex);
+}
+
+void twin_forget(const void *owner)
+{
+	forget(owner, NULL);
+}
+
+void twin_context_gone(CUcontext ctx)
+{
+	if (ctx) {
+		forget(NULL, ctx);
+		add_acqrel(&shim.kernel_generation, 1);
+	}
 }
 
 /* Blocks that an SM holds at once; 0: the driver refuses such a launch. */

@@ -7,6 +7,7 @@
 
 struct twin {
 	const void *owner;		     /* module or library */
+	CUcontext ctx;			     /* of the functions; NULL: a kernel's */
 	CUfunction of;			     /* f, CUfunction or CUkernel */
 	CUfunction handle;		     /* f$gbpf, likewise; NULL: none */
 	const struct ptx_block_entry *entry; /* the owner's */
@@ -27,6 +28,8 @@ struct twin *twin_get(const void *handle);
 /* A property of the owner's functions was changed by the program: theirs follow. handle NULL: all
  * of the owner's. */
 void twin_refresh(const void *owner, const void *handle);
+/* The context ends, and its modules and functions with it. */
+void twin_context_gone(CUcontext ctx);
 /* The owner is gone. */
 void twin_forget(const void *owner);
 

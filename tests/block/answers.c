@@ -255,6 +255,28 @@ static void again(void)
 	}
 }
 
+/* The same with contexts, which take their modules along; the others go on. */
+static void other_contexts(void)
+{
+	CUfunction first = program_kernel(&p, "step");
+
+	printf("== contexts\n");
+	for (int i = 0; i < 12; i++) {
+		CUcontext ctx, popped;
+		CUfunction f;
+		CUmodule m;
+
+		CU(cuCtxCreate(&ctx, 0, p.device));
+		CU(cuModuleLoadData(&m, text));
+		CU(cuModuleGetFunction(&f, m, i % 2 ? "step" : "swap"));
+		run(f, 256);
+		CU(cuCtxPopCurrent_v2(&popped));
+		run(first, 16);
+		CU(cuCtxDestroy(ctx));
+		run(first, 32);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	char errors[256] = "", infos[256] = "";
@@ -291,5 +313,6 @@ int main(int argc, char **argv)
 	refused("a newer device's", ".version 9.0\n.target sm_999\n.address_size 64\n"
 				    ".visible .entry f()\n{\n\tret;\n}\n");
 	again();
+	other_contexts();
 	return program_close(&p);
 }
