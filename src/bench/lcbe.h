@@ -9,7 +9,7 @@
 
 #define LCBE_ROUNDS 64u
 #define LCBE_BATCH 16u
-#define LCBE_CONDITIONS 9u
+#define LCBE_CONDITIONS 10u
 #define LCBE_CONFIDENCE 0.95
 
 struct lcbe_settings {
@@ -46,6 +46,7 @@ struct lcbe_condition {
 	char why[512];
 	struct world_daemon *daemon;
 	bool started;
+	bool shared; /* its latency client shares the hardware context */
 	struct world_client lc, be[LCBE_BATCH];
 	unsigned rounds;	   /* whole ones */
 	double alone[LCBE_ROUNDS]; /* batch without requests, kernels a second */

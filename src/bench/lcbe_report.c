@@ -18,7 +18,9 @@ static const char *kind_name(const struct lcbe *b, unsigned kind)
 
 static bool is_shared(const struct lcbe_condition *c)
 {
-	return c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
+	return c->def->lane == LANE_GBPF_AUTO
+		       ? c->shared
+		       : c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 }
 
 static const struct lcbe_condition *find(const struct lcbe *b, bool shared, bool batch)

@@ -28,6 +28,8 @@ const struct lcbe_def lcbe_defs[LCBE_CONDITIONS] = {
 	{ "gbpf-hint", "gBPF, process lane, requests announced", LANE_GBPF, .batch = true,
 	  .priority = true, .hint = true },
 	{ "gbpf-shared", "gBPF, shared lane", LANE_GBPF_SHARED, .batch = true, .priority = true },
+	{ "gbpf-auto", "gBPF, lanes as the policy says; new processes in each round",
+	  LANE_GBPF_AUTO, .batch = true, .priority = true },
 };
 
 static unsigned batch_clients(const struct lcbe *b, const struct lcbe_condition *c)
@@ -40,8 +42,6 @@ static unsigned batch_clients(const struct lcbe *b, const struct lcbe_condition 
 static void client_options(const struct lcbe *b, const struct lcbe_condition *c, bool batch,
 			   struct world_command *k)
 {
-	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
-
 	command_add(k, "--iterations");
 	command_add(k, "%d", b->iterations[batch]);
 	command_add(k, "--threads");
@@ -50,7 +50,7 @@ static void client_options(const struct lcbe *b, const struct lcbe_condition *c,
 	command_add(k, "%u", batch ? b->set.grid : b->sms);
 	if (b->set.default_stream) {
 		command_add(k, "--default-stream");
-	} else if (c->def->priority && (shared || c->def->lane == LANE_GBPF)) {
+	} else if (c->def->priority) {
 		command_add(k, "--priority");
 		command_add(k, batch ? "low" : "high");
 	}
@@ -110,7 +110,8 @@ static int check_lane(struct lcbe *b, struct lcbe_condition *c)
 {
 	bool shared = c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
 
-	if (shared == (c->lc.page->mps != 0)) {
+	c->shared = c->lc.page->mps != 0;
+	if (c->def->lane == LANE_GBPF_AUTO || shared == c->shared) {
 		return 0;
 	}
 	c->state = LCBE_NOT_AVAILABLE;
@@ -157,7 +158,7 @@ static int prepare(struct lcbe *b, struct lcbe_condition *c)
 	if (c->def->lane == LANE_MPS) {
 		return world_mps(w);
 	}
-	if (c->def->lane == LANE_GBPF || c->def->lane == LANE_GBPF_SHARED) {
+	if (c->def->lane != LANE_OWN) {
 		if (c->def->lane == LANE_GBPF_SHARED && !world_run_offers(w, "--lane")) {
 			return world_fail(w, "this gbpf run has no --lane");
 		}
@@ -351,7 +352,7 @@ static int turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
 		c->state = LCBE_NOT_AVAILABLE;
 	}
 	c->rounds += !err;
-	if (err || b->set.restart) {
+	if (err || b->set.restart || c->def->lane == LANE_GBPF_AUTO) {
 		stop_clients(c);
 	}
 	return err;

@@ -79,7 +79,13 @@ bool world_lives(struct world *w, pid_t pid);
 void world_end(struct world *w, pid_t pid, unsigned grace_ms);
 
 /* A bench-client with its page. */
-enum world_lane { LANE_OWN, LANE_MPS, LANE_GBPF, LANE_GBPF_SHARED };
+enum world_lane {
+	LANE_OWN,
+	LANE_MPS,
+	LANE_GBPF,	  /* process lane */
+	LANE_GBPF_SHARED, /* shared lane */
+	LANE_GBPF_AUTO,	  /* the policy chooses */
+};
 struct world_client {
 	struct world *w;
 	struct bench_page *page; /* owned */

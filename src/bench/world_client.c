@@ -24,7 +24,7 @@ void world_put_in_place(struct world *w, struct world_command *k, const struct w
 			command_env(k, "CUDA_MPS_CLIENT_PRIORITY=%d", p->mps_priority);
 		}
 	}
-	if (p->lane != LANE_GBPF && p->lane != LANE_GBPF_SHARED) {
+	if (p->lane == LANE_OWN || p->lane == LANE_MPS) {
 		if (w->soft) { /* programs that do not name their libcuda find it by this */
 			command_env(k, "LD_LIBRARY_PATH=%.*s%s%s",
 				    (int)(strrchr(w->libcuda, '/') - w->libcuda), w->libcuda,
@@ -42,9 +42,9 @@ void world_put_in_place(struct world *w, struct world_command *k, const struct w
 	command_add(k, "%s", p->class_name);
 	command_add(k, "--name");
 	command_add(k, "%s", name);
-	if (p->lane == LANE_GBPF_SHARED) {
+	if (p->lane != LANE_GBPF_AUTO) {
 		command_add(k, "--lane");
-		command_add(k, "shared");
+		command_add(k, p->lane == LANE_GBPF_SHARED ? "shared" : "process");
 	}
 	command_add(k, "--");
 }

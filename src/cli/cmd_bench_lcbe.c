@@ -62,10 +62,9 @@ static const struct bench_number numbers[] = {
 };
 
 static const char *const kinds[] = { "one", "queued", "synced", NULL };
-static const char *const conditions[] = { "alone",     "default",   "short",
-					  "alone-mps", "mps",	    "mps-priority",
-					  "gbpf",      "gbpf-hint", "gbpf-shared",
-					  NULL };
+static const char *const conditions[] = { "alone",	 "default",	 "short", "alone-mps",
+					  "mps",	 "mps-priority", "gbpf",  "gbpf-hint",
+					  "gbpf-shared", "gbpf-auto",	 NULL };
 
 static int cmd_lcbe(struct cli *c)
 {
