@@ -12,8 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-#define STOLEN_NS 100000000u /* a thread that was torn away while it looked holds nobody up */
-#define GAP_AGAIN 8u	     /* pauses after which the best linger is looked for again */
+#define GAP_AGAIN 8u /* pauses after which the best linger is looked for again */
 #define REOPEN_NS                                                                                  \
 	600000u /* what a request that ended too soon costs: two switches of contexts              \
 		   and more, */

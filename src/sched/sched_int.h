@@ -43,7 +43,9 @@
 #define STALL_NS 1000000000u /* a request in which nothing moves for so long is cut */
 #define REQUEST_MOST_NS 10000000000u /* ... or that is open for so long without a pause */
 #define CUT_POLL_NS 1000000u
-#define LEASE_NS 20000000u /* leases run out by themselves */
+#define STOLEN_NS 1000000000u /* a thread torn away while it looked at a request holds nobody up   \
+			       */
+#define LEASE_NS 20000000u    /* leases run out by themselves */
 #define RENEW_NS 5000000u
 #define LEAD_NS 300000u	      /* leases go up so long before an announced request, */
 #define LEAD_SHARED_NS 60000u /* in the shared lane: a block or two */

@@ -205,9 +205,9 @@ static void a_thread_torn_away_while_closing_holds_nobody_up(void **state)
 	go(o.q, &o.fq, &o.l);
 	o.r.s->req[0].closing = 1;
 	fake_finish(&o.fq);
-	live_until(&o, fake_now + 50000000);
+	live_until(&o, fake_now + STOLEN_NS - 1000000);
 	assert_int_equal(o.r.own.gpu[0].open, 1);
-	live_until(&o, fake_now + 60000000);
+	live_until(&o, fake_now + 2000000);
 	assert_int_equal(o.r.own.gpu[0].open, 0);
 	assert_int_equal(gpu.until_ns, 0);
 	one_finish(&o);
