@@ -390,6 +390,7 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	l->twin = b->twin;
+	l->event = NULL;
 	memcpy(l->block, b->block, sizeof(l->block));
 	l->smem = PTX_BLOCK_SMEM(b->smem);
 	l->total = blocks;
@@ -423,6 +424,40 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	}
 	(void)add_relaxed(&c->d->chains->counts.launches, 1u);
 	return CUDA_SUCCESS;
+}
+
+CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
+			  uint64_t *ret_seq)
+{
+	struct gpu_chain *c = chain_of(q);
+	struct chain_launch *l;
+	CUresult e = CUDA_SUCCESS;
+
+	*ret_seq = 0;
+	if (!c || !gpu_chain_busy(d, q)) {
+		return d->real->cuEventRecord(event, q->stream);
+	}
+	pthread_mutex_lock(&c->lock);
+	wait_for_room(c, q, 0);
+	if (load_relaxed(&c->dead) || !chain_unfinished(c)) {
+		e = d->real->cuEventRecord(event, q->stream);
+	} else {
+		l = &c->launch[c->head % GPU_CHAIN_DEPTH];
+		l->twin = NULL;
+		l->event = event;
+		l->recorded = false;
+		l->total = l->covered = l->out = 0;
+		l->first = c->ticket;
+		(void)add_acqrel(&c->unput, 1u);
+		c->head++;
+		*ret_seq = c->launched + 1;
+		store_release(&c->launched, *ret_seq);
+		if (load_relaxed(&c->state) == CHAIN_RUN) {
+			feed(c, q, UINT32_MAX, false);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return e;
 }
 
 static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)

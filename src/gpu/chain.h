@@ -31,6 +31,12 @@ struct gpu_block_launch {
  * is not busy). Waits while the chain is full; helps it on meanwhile. Any thread. */
 CUresult gpu_chain_launch(struct gpu_device *d, struct gpu_queue *q,
 			  const struct gpu_block_launch *l);
+/* Records an event behind what the chain has, without waiting for it. Where the chain is
+ * interrupted it is recorded again, so it means something only when gpu_chain_look says that
+ * *ret_seq launches are done; until then nobody else may wait for it. *ret_seq 0: at once. The
+ * context is current, and the queue is the caller's, as for launches. */
+CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
+			  uint64_t *ret_seq);
 /* As sched_device_ops. */
 int gpu_chain_busy(void *dev, void *dev_queue);
 uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force);

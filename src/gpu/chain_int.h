@@ -20,7 +20,9 @@
 #define CHAIN_RESIDENTS 256u
 
 struct chain_launch {
-	CUfunction twin;
+	CUfunction twin; /* NULL: an event is recorded here; total is 0 then */
+	CUevent event;
+	bool recorded;
 	uint32_t block[3], smem;
 	uint32_t total, first; /* tickets */
 	uint32_t covered;      /* blocks of it that were put on the device or have run */

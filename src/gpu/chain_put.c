@@ -117,6 +117,26 @@ void chain_die(struct gpu_chain *c, CUresult e)
 	store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
 }
 
+/* True: there was nothing to put of it, or it is an event that is recorded now. */
+static bool pass(struct gpu_chain *c, const struct gpu_queue *q, struct chain_launch *l)
+{
+	CUresult e;
+
+	if (l->covered != l->total) {
+		return false;
+	}
+	if (!l->event || l->recorded) {
+		return true;
+	}
+	e = c->d->real->cuEventRecord(l->event, q->stream);
+	if (e) {
+		store_relaxed(&c->error, (uint32_t)e);
+	}
+	l->recorded = true;
+	(void)sub_acqrel(&c->unput, 1u);
+	return true;
+}
+
 CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
 		    uint32_t *ret_refused)
 {
@@ -126,7 +146,7 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 		uint32_t blocks;
 		CUresult e;
 
-		if (l->covered == l->total) {
+		if (pass(c, q, l)) {
 			c->next++;
 			continue;
 		}
@@ -187,7 +207,7 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 	while (c->tail != c->head) {
 		struct chain_launch *l = &c->launch[c->tail % GPU_CHAIN_DEPTH];
 
-		if (l->covered != l->total || l->out) {
+		if (l->covered != l->total || l->out || (l->event && !l->recorded)) {
 			break;
 		}
 		c->next = c->next == c->tail ? c->tail + 1 : c->next;
@@ -216,7 +236,7 @@ bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, 
 
 bool chain_rewind(struct gpu_chain *c, uint32_t counter)
 {
-	uint32_t i, ran, missing = 0;
+	uint32_t i, ran, missing = 0, again = 0;
 
 	if (!chain_locate(c, counter, &i, &ran)) {
 		return false;
@@ -224,14 +244,22 @@ bool chain_rewind(struct gpu_chain *c, uint32_t counter)
 	for (uint32_t k = c->tail; k != i; k++) {
 		c->launch[k % GPU_CHAIN_DEPTH].out = 0;
 	}
-	for (c->next = i; i != c->head; i++, ran = 0) {
+	c->next = i;
+	for (uint32_t k = i; k != c->tail; k--) {
+		const struct chain_launch *l = &c->launch[(k - 1) % GPU_CHAIN_DEPTH];
+
+		c->next = l->event && !l->recorded ? k - 1 : c->next;
+	}
+	for (; i != c->head; i++, ran = 0) {
 		struct chain_launch *l = &c->launch[i % GPU_CHAIN_DEPTH];
 
 		missing += l->covered - ran;
 		l->covered = ran;
 		l->out = 0;
+		again += l->event && l->recorded;
+		l->recorded = false;
 	}
-	(void)add_acqrel(&c->unput, missing);
+	(void)add_acqrel(&c->unput, missing + again);
 	(void)sub_acqrel(&c->home->out, c->out);
 	c->out = 0;
 	c->p_tail = c->p_head;

@@ -166,6 +166,24 @@ bool chain_has_room(struct sched_queue *q)
 	return !c.full;
 }
 
+bool sched_join(struct sched_queue *q)
+{
+	if (!chain_here(q) || fifo_here(q) || load_acquire(&q->draining) || !device_busy(q)) {
+		return false;
+	}
+	pthread_mutex_lock(&q->issue_lock);
+	if (!fifo_here(q) && chain_here(q) && chain_has_room(q)) {
+		return true;
+	}
+	pthread_mutex_unlock(&q->issue_lock);
+	return false;
+}
+
+void sched_joined(struct sched_queue *q)
+{
+	pthread_mutex_unlock(&q->issue_lock);
+}
+
 void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct ask *a)
 {
 	l->level = GBPF_LEVEL_BLOCK;

@@ -111,6 +111,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	uint32_t why;
 
 	*a = (struct ask){ .verdict = GBPF_GO };
+	if (!c->is_launch && c->chains && chain_here(q)) {
+		return !load_acquire(&q->draining) && chain_has_room(q);
+	}
 	if (chain_here(q) && (!c->is_launch || !c->chains || !l->block_ok || q->plain_next ||
 			      load_acquire(&q->draining) || !chain_has_room(q))) {
 		return false;

@@ -149,13 +149,19 @@ struct sched_call {
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */
 	bool chains;	/* may follow an unfinished chain: run launches at block level when
-			   launch.level says so, and only then */
+			   launch.level says so, and only then; not a launch: it joins the chain as
+			   gpu_chain_record does */
 };
 /* Takes c. While 4096 calls wait in the queue it waits, as a full hardware queue would. */
 void sched_defer(struct sched_queue *q, struct sched_call *c);
 /* True while calls of this queue are waiting, or blocks of its last launches may have to be
  * launched again: whatever is ordered behind them must be deferred or flush first. */
 bool sched_queue_deferred(struct sched_queue *q);
+/* For what is no launch but may join a chain (gpu_chain_record). True: the queue has an unfinished
+ * chain, and nothing waits behind it, so it may join now; until sched_joined the queue is this
+ * thread's. False: as sched_queue_deferred says. */
+bool sched_join(struct sched_queue *q);
+void sched_joined(struct sched_queue *q);
 /* Waits until every deferred call of the queue (NULL: of all queues of the process) has been issued
  * to the driver, and all blocks of launches at block level have begun; helps meanwhile. Bounded by
  * the hold limit, after which calls are issued in order whatever the policy says, and blocks that
@@ -187,9 +193,9 @@ static inline bool sched_idle(const struct sched *s)
  * than 10 s ahead; -EPERM: no latency queue here; -EAGAIN: three in a row did not come, so they are
  * ignored for a second. Any thread. */
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
-/* How long before an announced request the leases go up (SCHED_LEAD_AUTO: 500 us in the process
- * lane, 100 us in the shared one), and, in the process lane, a kernel is launched that does
- * nothing, so that the switch to this process's context is over when the request comes (250 us; 0:
+/* How long before an announced request the leases go up (SCHED_LEAD_AUTO: 300 us in the process
+ * lane, 60 us in the shared one), and, in the process lane, a kernel is launched that does
+ * nothing, so that the switch to this process's context is over when the request comes (200 us; 0:
  * none). At most 10 ms. */
 #define SCHED_LEAD_AUTO UINT64_MAX
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns);

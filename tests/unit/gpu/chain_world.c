@@ -44,13 +44,14 @@ static int run_kept(struct sched_call *c)
 {
 	struct kept *k = (struct kept *)c;
 	CUcontext popped;
+	uint64_t seq;
 	int e;
 
 	if (k->work) {
 		return run_work(k->line, k->w, k->work, k->piece, &c->launch);
 	}
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
-	e = (int)drv.cuEventRecord(k->line->event, k->line->dev.stream);
+	e = (int)gpu_chain_record(k->w->d, &k->line->dev, k->line->event, &seq);
 	(void)drv.cuCtxPopCurrent_v2(&popped);
 	return e;
 }
@@ -73,7 +74,7 @@ static void keep(struct world *w, struct line *x, struct work *work, uint32_t pi
 	k->call.free = free_kept;
 	k->call.launch = *l;
 	k->call.is_launch = work != NULL;
-	k->call.chains = l->block_ok;
+	k->call.chains = l->block_ok || !work;
 	sched_defer(x->q, &k->call);
 }
 
@@ -84,6 +85,8 @@ static struct work *new_work(struct world *w, struct line *x, uint32_t blocks)
 	pthread_mutex_lock(&x->lock);
 	work->ordinal = ++x->ordinal;
 	work->next = x->all;
+	work->after = x->after;
+	x->after = NULL;
 	x->all = work;
 	pthread_mutex_unlock(&x->lock);
 	return work;
@@ -125,15 +128,23 @@ void order(struct world *w, struct line *x, struct line *y)
 {
 	struct sched_launch l = { .kind = GBPF_KIND_OTHER };
 	CUcontext popped;
+	uint64_t seq;
 
-	if (sched_queue_deferred(x->q)) {
+	if (sched_join(x->q)) {
+		(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
+		assert_int_equal(gpu_chain_record(w->d, &x->dev, x->event, &seq), CUDA_SUCCESS);
+		(void)drv.cuCtxPopCurrent_v2(&popped);
+		sched_joined(x->q);
+		(void)add_relaxed(&w->joined, 1u);
+	} else if (sched_queue_deferred(x->q)) {
 		keep(w, x, NULL, 0, &l);
-		(void)sched_flush(w->r.s, x->q);
 	} else {
 		(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 		(void)drv.cuEventRecord(x->event, x->dev.stream);
 		(void)drv.cuCtxPopCurrent_v2(&popped);
 	}
+	y->after = x->all;
+	(void)sched_flush(w->r.s, x->q);
 	(void)sched_flush(w->r.s, y->q);
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
 	(void)drv.cuStreamWaitEvent(y->dev.stream, x->event, 0);

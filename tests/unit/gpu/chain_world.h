@@ -15,6 +15,7 @@ struct line { /* a stream as the program has it */
 	uint32_t ordinal; /* under lock when threads share it */
 	pthread_mutex_t lock;
 	struct work *all;
+	struct work *after; /* what its next operation comes after */
 	CUevent event;
 };
 
@@ -27,7 +28,7 @@ struct world {
 	struct sched_kernel *kernel;
 	uint32_t stop_lc;
 	pthread_t lc;
-	uint64_t seed, requests;
+	uint64_t seed, requests, joined;
 };
 
 struct world *world_new(bool share);

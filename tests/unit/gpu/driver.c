@@ -86,6 +86,9 @@ static void begin_work(struct work *w, uint32_t block)
 	if (!t->now && t->ordered && w->ordinal != t->last + 1) {
 		fail_test("the stream's order is broken");
 	}
+	if (w->after && !drv_done(w->after)) {
+		fail_test("an event let an operation go too early");
+	}
 	t->now = w;
 	if (block >= w->blocks || w->ran[block]++) {
 		fail_test("a block ran twice");

@@ -28,9 +28,10 @@ struct track {
 struct work {
 	struct track *track;
 	uint32_t ordinal, blocks, begun, ended;
-	bool barrier;	   /* a block ends only when all have begun */
-	struct work *next; /* the test's */
-	uint8_t ran[];	   /* blocks */
+	bool barrier;	    /* a block ends only when all have begun */
+	struct work *after; /* of another stream; NULL: nothing */
+	struct work *next;  /* the test's */
+	uint8_t ran[];	    /* blocks */
 };
 
 #define DRV_CTX ((CUcontext)(uintptr_t)0x1000)

@@ -32,6 +32,12 @@ struct world {
 	struct gpu_queue q[STREAMS];
 	struct track track[STREAMS];
 	uint32_t ordinal[STREAMS];
+	struct {
+		CUevent event; /* NULL: none is recorded */
+		uint64_t seq;
+		uint32_t ordinal; /* what is before it */
+		bool pending;
+	} mark[STREAMS];
 	struct work *all;
 };
 
@@ -132,6 +138,34 @@ static void lease(uint32_t on)
 	store_relaxed(&drv_leases[5], on);
 }
 
+static uint64_t checked; /* events of chains */
+
+static void record(struct world *w, unsigned i)
+{
+	if (!w->mark[i].event) {
+		assert_int_equal(drv.cuEventCreate(&w->mark[i].event, 0), CUDA_SUCCESS);
+	}
+	w->mark[i].ordinal = w->ordinal[i];
+	w->mark[i].pending = true;
+	assert_int_equal(gpu_chain_record(w->d, &w->q[i], w->mark[i].event, &w->mark[i].seq),
+			 CUDA_SUCCESS);
+}
+
+/* An event that says that it is reached, with all that was before it in the chain done, tells the
+ * truth. */
+static void check_event(struct world *w, unsigned i)
+{
+	struct sched_chain look;
+
+	(void)gpu_chain_look(w->d, &w->q[i], &look);
+	if (w->mark[i].pending && look.done >= w->mark[i].seq &&
+	    drv.cuEventQuery(w->mark[i].event) == CUDA_SUCCESS) {
+		assert_true(load_acquire(&w->track[i].last) >= w->mark[i].ordinal);
+		w->mark[i].pending = false;
+		checked += w->mark[i].seq != 0;
+	}
+}
+
 /* One random program with random interruptions. */
 static void program(uint64_t seed, unsigned streams, bool one_connection, unsigned rounds)
 {
@@ -144,7 +178,14 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 	for (unsigned r = 0; r < rounds; r++) {
 		unsigned i = pick(&w, streams);
 
-		switch (pick(&w, 8)) {
+		check_event(&w, i);
+		switch (pick(&w, 9)) {
+		case 8:
+			(void)gpu_chain_look(w.d, &w.q[i], &look);
+			if (!look.full && !w.mark[i].pending) {
+				record(&w, i);
+			}
+			break;
 		case 0:
 		case 1:
 			assert_int_equal(gpu_chain_look(w.d, &w.q[i], &look), 0);
@@ -193,6 +234,7 @@ static void random_programs_keep_order_and_run_each_block_once(void **state)
 
 		program(1000 + i, streams[i % 4], i % 3 == 2, 3000);
 	}
+	assert_true(checked > more);
 }
 
 static const struct drv_options plain_options = { .seed = 5 };

@@ -71,11 +71,12 @@ static void storm(unsigned queues, unsigned threads, bool share, struct drv_opti
 	}
 	gpu_chain_counts(w->d, &counts);
 	print_message("%u streams, %u threads: %llu launches, %llu interruptions, %llu blocks "
-		      "again, %llu forced, %llu requests\n",
+		      "again, %llu forced, %llu requests, %llu events in chains\n",
 		      queues, threads, (unsigned long long)counts.launches,
 		      (unsigned long long)counts.interruptions,
 		      (unsigned long long)counts.resumed_blocks, (unsigned long long)counts.forced,
-		      (unsigned long long)load_relaxed(&w->requests));
+		      (unsigned long long)load_relaxed(&w->requests),
+		      (unsigned long long)load_relaxed(&w->joined));
 	stop_latency(w);
 	world_finish(w);
 }
