@@ -102,6 +102,10 @@ void block_ask(struct block_call *b, const struct thread_kernel *k, struct sched
 	if (!fits_grid(b->grid, l->blocks) || !can_pack(t->entry, b)) {
 		return;
 	}
+	if (unlikely(load_relaxed(&t->hung))) {
+		block_tell(k, PTX_BLOCK_HUNG);
+		return;
+	}
 	if (!twin_fits(t, l->threads, l->smem_bytes)) {
 		block_tell(k, PTX_BLOCK_OCCUPANCY);
 		return;

@@ -99,9 +99,19 @@ static const struct sched_device_ops ops = {
 	.chain_look = gpu_chain_look,
 };
 
+static void hung(void *arg, CUfunction twin)
+{
+	(void)arg;
+	twin_exclude(twin);
+}
+
 int device_setup(struct sched_config *cfg)
 {
 	int err = device ? 0 : gpu_device_create(&device, &shim_real);
+
+	if (!err) {
+		gpu_chain_on_hung(device, hung, NULL);
+	}
 
 	cfg->device = &ops;
 	cfg->dev = device;

@@ -166,6 +166,19 @@ struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why)
 	return t && t->handle ? t : NULL;
 }
 
+void twin_exclude(CUfunction twin)
+{
+	pthread_mutex_lock(&twins_mutex);
+	strmap_each (&twins, e) {
+		struct twin *t = e->value;
+
+		if (t->handle == twin) {
+			store_relaxed(&t->hung, (uint8_t)1);
+		}
+	}
+	pthread_mutex_unlock(&twins_mutex);
+}
+
 static void forget(const void *owner, CUcontext ctx)
 {
 	pthread_mutex_lock(&twins_mutex);

@@ -17,6 +17,7 @@ struct twin {
 	uint64_t asked; /* [atomic] last shape of a launch whose occupancy was asked, and the answer
 			 */
 	uint8_t why;	/* enum ptx_block_why */
+	uint8_t hung;	/* [atomic] excluded */
 	uint8_t told;	/* [atomic] what the statistics say */
 };
 
@@ -25,6 +26,8 @@ struct twin {
 struct twin *twin_find(const void *handle, enum ptx_block_why *ret_why);
 /* The record of a handle with or without a twin; NULL: the handle did not come through here. */
 struct twin *twin_get(const void *handle);
+/* That twin's blocks were found waiting for later ones: it is not launched any more. */
+void twin_exclude(CUfunction twin);
 /* A property of the owner's functions was changed by the program: theirs follow. handle NULL: all
  * of the owner's. */
 void twin_refresh(const void *owner, const void *handle);
