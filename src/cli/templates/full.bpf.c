@@ -19,6 +19,7 @@ const volatile u64 slack_ns = 2000000;	    /* GPU time that one may be ahead of 
 const volatile u64 hold_ns = 2000000;	    /* how long to hold before asking again */
 const volatile u32 most_latency = 8;	    /* latency tenants that are admitted */
 const volatile u32 most_tenants = 1024;
+const volatile u64 patience_ns = 2000000;   /* so long a request waits beside work that stays on the GPU */
 
 /* ---- maps ---- */
 
@@ -178,8 +179,8 @@ int GBPF_PROG(mypolicy_queue_destroy, queue_destroy)
 	return 0;
 }
 
-/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when something changed) or GBPF_DEFER (when the time has
- * passed). */
+/* A launch is about to go to the GPU: GBPF_GO, GBPF_HOLD (ask again when something changed), GBPF_DEFER (when the time has
+ * passed) or GBPF_SPLIT (in pieces). At level BLOCK it leaves the GPU by itself when a request comes. */
 SEC("struct_ops/submit")
 int GBPF_PROG(mypolicy_submit, submit)
 {
@@ -204,6 +205,9 @@ int GBPF_PROG(mypolicy_submit, submit)
 			gbpf_note(HELD_FOR_OTHERS, 1);
 		}
 		return GBPF_DEFER;
+	}
+	if (ctx->block_ok) {
+		ctx->level = GBPF_LEVEL_BLOCK;
 	}
 	a->launches++;
 	return GBPF_GO;
@@ -237,6 +241,17 @@ int GBPF_PROG(mypolicy_retire, retire)
 	return 0;
 }
 
+/* A request waits beside a tenant that has work on the GPU: the level at which that is stopped. Runs in gbpfd, each
+ * millisecond. */
+SEC("struct_ops/preempt")
+int GBPF_PROG(mypolicy_preempt, preempt)
+{
+	if (ctx->class_id == GBPF_CLASS_LATENCY || ctx->waited_ns < patience_ns) {
+		return GBPF_LEVEL_NONE;
+	}
+	return ctx->tried == GBPF_LEVEL_NONE ? GBPF_LEVEL_SLICE : GBPF_LEVEL_OFF;
+}
+
 /* The policy: its name, its version, and its programs by the names of the hooks. */
 SEC(".struct_ops")
 struct gbpf_ops mypolicy = {
@@ -251,4 +266,5 @@ struct gbpf_ops mypolicy = {
 	.submit = mypolicy_submit,
 	.dispatch = mypolicy_dispatch,
 	.retire = mypolicy_retire,
+	.preempt = mypolicy_preempt,
 };
