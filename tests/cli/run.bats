@@ -87,6 +87,19 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	done
 }
 
+@test "lane and hint reach the program; without them the environment's stay" {
+	run under --lane shared --hint period:2500 env
+	grep -qx GBPF_LANE=shared <<<"$output"
+	grep -qx GBPF_HINT=period:2500 <<<"$output"
+	GBPF_LANE=process GBPF_HINT=off run under env
+	grep -qx GBPF_LANE=process <<<"$output"
+	grep -qx GBPF_HINT=off <<<"$output"
+	for words in "--lane other" "--hint soon" "--hint period:1" "--hint period:10000001" "--hint period:"; do
+		run "$GBPF" run --off --device soft $words true
+		[ "$status" -eq 2 ] || [ "$status" -eq 125 ]
+	done
+}
+
 @test "the class is normal when none is given, and old settings do not leak in" {
 	GBPF_NAME=old GBPF_STRICT=1 GBPF_CLASS=batch run under env
 	grep -qx GBPF_CLASS=normal <<<"$output"
