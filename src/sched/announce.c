@@ -51,7 +51,7 @@ int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadl
 		return -EAGAIN;
 	}
 	announce(s, gpu, MAX(at_ns, now), deadline_ns, LATE_NS);
-	wake_agent(s, AGENT_SLOW);
+	wake_agent(s, AGENT_NEAR);
 	return 0;
 }
 

@@ -132,9 +132,20 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
 	ring_leave(q);
 }
 
+/* The agent must look after a request that this launch may have opened, and after work on the
+ * device. */
+static NOINLINE void wake_for(struct sched_queue *q, const struct sched_launch *l)
+{
+	bool open =
+		l->phase == PHASE_LATENCY && load_seqcst(&q->s->req[q->gpu].open) == REQUEST_OPEN;
+
+	wake_agent(q->s, open ? AGENT_NEAR : AGENT_ASLEEP);
+}
+
 static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 {
 	struct sched *s = q->s;
+	uint32_t asleep;
 	uint64_t since;
 
 	store_relaxed(&s->touched[q->index], (uint8_t)1);
@@ -151,8 +162,10 @@ static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 	if (l->phase == PHASE_LATENCY) {
 		(void)__atomic_fetch_add(&q->left, 1u, __ATOMIC_SEQ_CST);
 	}
-	if (unlikely(load_relaxed(&s->agent_asleep) == AGENT_ASLEEP)) {
-		wake_agent(s, AGENT_ASLEEP);
+	asleep = load_relaxed(&s->agent_asleep);
+	if (unlikely(asleep == AGENT_ASLEEP ||
+		     (asleep != AGENT_SOON && l->phase == PHASE_LATENCY))) {
+		wake_for(q, l);
 	}
 	if (!ok) {
 		release(s, &l->sample);

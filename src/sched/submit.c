@@ -175,10 +175,10 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	ask_submit_pinned(q, l, l->begin_ns, 0, 0, &a);
 	pin_leave(pin);
 	l->version = a.version;
-	if (unlikely(wake)) {
-		wake_agent(s, AGENT_NEAR);
-	}
 	if (unlikely(a.verdict != GBPF_GO || a.bad || l->block_ok)) {
+		if (wake) { /* else sched_submitted does, when the device has the launch */
+			wake_agent(s, AGENT_NEAR);
+		}
 		return decide(q, l, &a, chain);
 	}
 	launch_start(q, l, &a);
