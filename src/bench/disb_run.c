@@ -13,6 +13,7 @@
 #define LEAD_NS 50000000ull /* from the command to the first request */
 #define UNIT_US 20.0	    /* block that is calibrated; models are multiples */
 #define ALONE_REQUESTS 30u
+#define FITS 5u
 
 const struct disb_def disb_defs[DISB_CONDITIONS] = {
 	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false },
@@ -79,12 +80,13 @@ static int calibrate(struct disb *b)
 	return err;
 }
 
-/* Mean of one inference after the other, milliseconds. */
+/* Median of one inference after the other, milliseconds. */
 static int time_model(struct disb *b, unsigned model, double *ret_ms)
 {
 	struct world_client c;
 	struct world_command k;
-	double sum = 0;
+	double us[ALONE_REQUESTS];
+	unsigned n;
 	int err;
 
 	command_init(&k);
@@ -97,34 +99,45 @@ static int time_model(struct disb *b, unsigned model, double *ret_ms)
 		c.page->n = ALONE_REQUESTS;
 		client_send(&c, PAGE_REQUESTS);
 		err = client_await(&c, ANSWER_NS);
-		for (unsigned i = 0; i < c.page->samples[0]; i++) {
-			sum += (double)c.page->us[0][i];
+		n = MIN(c.page->samples[0], ALONE_REQUESTS);
+		for (unsigned i = 0; i < n; i++) {
+			us[i] = (double)c.page->us[0][i];
 		}
-		*ret_ms = sum / MAX(c.page->samples[0], 1) / 1000;
+		stats_sort(us, n);
+		*ret_ms = stats_quantile(us, n, 0.5) / 1000;
 	}
 	client_stop(&c);
 	return err;
 }
 
-/* Launches cost too, and blocks of a kernel may share a multiprocessor: the second measurement
- * stands. */
+/* Launches cost too, and blocks of a kernel may share a multiprocessor: until it fits. */
+static int fit_model(struct disb *b, unsigned m)
+{
+	double want = disb_models[m].ms;
+	int err = 0;
+
+	for (unsigned i = 0; i < FITS && !err; i++) {
+		err = time_model(b, m, &b->alone_ms[m]);
+		if (err || (b->alone_ms[m] > 0.98 * want && b->alone_ms[m] < 1.02 * want)) {
+			break;
+		}
+		if (i + 1 < FITS) {
+			double by = MAX(MIN(want / MAX(b->alone_ms[m], 0.001), 4), 0.25);
+
+			b->iterations[m] = (int)MAX(MIN(b->iterations[m] * by, 1e8), 1);
+		}
+	}
+	return err;
+}
+
 static int fit_models(struct disb *b, const bool *used)
 {
 	int err = 0;
 
 	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
-		double ms = 0;
-
-		if (!used[m]) {
-			continue;
-		}
-		world_progress(&b->world, "disb: length of %s", disb_models[m].name);
-		err = time_model(b, m, &ms);
-		if (!err) {
-			double spin = b->iterations[m] * disb_models[m].ms / MAX(ms, 0.001);
-
-			b->iterations[m] = (int)MAX(MIN(spin, 1e8), 1);
-			err = time_model(b, m, &b->alone_ms[m]);
+		if (used[m]) {
+			world_progress(&b->world, "disb: length of %s", disb_models[m].name);
+			err = fit_model(b, m);
 		}
 	}
 	return err;

@@ -23,6 +23,7 @@
 #include "gbpf/gbpf.h"
 
 #define START_NS 20000000000ull
+#define REAP_NS 10000000000ull
 
 static volatile sig_atomic_t interrupted;
 
@@ -224,6 +225,16 @@ bool world_lives(struct world *w, pid_t pid)
 	       info.si_pid == 0;
 }
 
+/* Of a process that was killed. One that hangs in the driver is left there. */
+static void reap(pid_t pid)
+{
+	uint64_t deadline = clock_now_ns() + REAP_NS;
+
+	while (waitpid(pid, NULL, WNOHANG) == 0 && clock_now_ns() < deadline) {
+		clock_sleep_ns(500000);
+	}
+}
+
 void world_end(struct world *w, pid_t pid, unsigned grace_ms)
 {
 	uint64_t deadline = clock_now_ns() + (uint64_t)grace_ms * 1000000;
@@ -238,8 +249,7 @@ void world_end(struct world *w, pid_t pid, unsigned grace_ms)
 		}
 	}
 	kill(-pid, SIGKILL); /* also those that its leader left behind */
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-	}
+	reap(pid);
 	forget(w, pid);
 }
 
@@ -505,7 +515,7 @@ static void end_orphans(void)
 	while (f && fscanf(f, "%d", &pid) == 1) {
 		if (pid > 1) {
 			kill(pid, SIGKILL);
-			waitpid(pid, NULL, 0);
+			reap(pid);
 		}
 	}
 	if (f) {
