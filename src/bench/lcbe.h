@@ -52,7 +52,9 @@ struct lcbe_condition {
 	double alone[LCBE_ROUNDS]; /* batch without requests, kernels a second */
 	struct lcbe_cell cell[PAGE_KINDS][LCBE_ROUNDS];
 	uint64_t wrong, checked;
-	json_t *tenants; /* owned: what gbpfd said of its clients last; NULL: no gBPF */
+	double cpu_ns[2],
+		cpu_seconds; /* of threads that are not the application's: latency, batch */
+	json_t *tenants;     /* owned: what gbpfd said of its clients last; NULL: no gBPF */
 };
 
 /* What a condition and a kind come to. */

@@ -206,6 +206,12 @@ static json_t *condition_json(const struct lcbe *b, unsigned i)
 	if (a && c->rounds) {
 		json_object_set_new(o, "alone", json_string(a->def->name));
 	}
+	if (c->cpu_seconds > 0) {
+		json_object_set_new(o, "cores_of_other_threads",
+				    json_pack("{s:f, s:f}", "latency",
+					      c->cpu_ns[0] * 1e-9 / c->cpu_seconds, "batch",
+					      c->cpu_ns[1] * 1e-9 / c->cpu_seconds));
+	}
 	if (c->tenants) {
 		json_object_set(o, "tenants", c->tenants);
 	}
@@ -297,6 +303,13 @@ static void print_treatment(const struct lcbe_condition *c, FILE *to)
 				words[k]);
 		}
 		putc('\n', to);
+	}
+	if (c->tenants && c->cpu_seconds > 0) {
+		fprintf(to,
+			"%-13s threads of gBPF and CUDA: %.1f %% of a core in the latency client, "
+			"%.1f %% in batch\n",
+			c->def->name, c->cpu_ns[0] * 1e-7 / c->cpu_seconds,
+			c->cpu_ns[1] * 1e-7 / c->cpu_seconds);
 	}
 }
 

@@ -265,6 +265,19 @@ static int keep(struct lcbe *b, struct lcbe_condition *c, struct lcbe_cell *cell
 	return cell->n ? 0 : world_fail(&b->world, "not one request in the time of a window");
 }
 
+/* Threads other than the first: of libcuda and, under gBPF, its agent. */
+static void add_cpu(const struct lcbe *b, struct lcbe_condition *c, double sign)
+{
+	double first, others;
+
+	world_cpu((pid_t)c->lc.page->pid, &first, &others);
+	c->cpu_ns[0] += sign * others;
+	for (unsigned i = 0; i < batch_clients(b, c); i++) {
+		world_cpu((pid_t)c->be[i].page->pid, &first, &others);
+		c->cpu_ns[1] += sign * others;
+	}
+}
+
 static int request_window(struct lcbe *b, struct lcbe_condition *c, unsigned kind, unsigned round)
 {
 	struct lcbe_cell *cell = &c->cell[kind][round];
@@ -276,12 +289,15 @@ static int request_window(struct lcbe *b, struct lcbe_condition *c, unsigned kin
 	p->n = MAX(b->set.requests / b->set.rounds, 1);
 	p->limit_ns = lcbe_window_ns(b);
 	p->seed = round * PAGE_KINDS + kind + 1; /* the same in every condition */
+	add_cpu(b, c, -1);
 	n = batch_count(b, c);
 	begin = clock_now_ns();
 	client_send(&c->lc, PAGE_REQUESTS);
 	err = client_await(&c->lc, p->limit_ns + ANSWER_NS);
 	cell->begun = (double)(batch_count(b, c) - n);
 	cell->seconds = (double)(clock_now_ns() - begin) * 1e-9;
+	add_cpu(b, c, 1);
+	c->cpu_seconds += cell->seconds;
 	return err ? err : keep(b, c, cell);
 }
 

@@ -2,7 +2,6 @@
  * gBPF, with kernels of one shape; windows in which gBPF works alternate with windows in which it
  * is off, so that both see the same process and machine. Beside the rate it measures the processor
  * time of the threads that are not the application's. */
-#include <dirent.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,38 +55,6 @@ static const struct shape shapes_nvidia[] = {
 static const struct shape shapes_soft[] = { { 100, 400 }, { 100, 4000 }, { 300, 4000 } };
 
 /* ---- what is read ---- */
-
-/* Processor time of the process's first thread, and of all others, in nanoseconds. */
-static void read_cpu(pid_t pid, double *ret_first, double *ret_others)
-{
-	char path[96];
-	struct dirent *e;
-	DIR *d;
-
-	*ret_first = *ret_others = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	d = opendir(path);
-	while (d && (e = readdir(d))) {
-		unsigned long long ns = 0;
-		FILE *f;
-
-		if (e->d_name[0] == '.') {
-			continue;
-		}
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/schedstat", (int)pid, e->d_name);
-		f = fopen(path, "re");
-		if (f && fscanf(f, "%llu", &ns) == 1) {
-			*(strtol(e->d_name, NULL, 10) == pid ? ret_first : ret_others) +=
-				(double)ns;
-		}
-		if (f) {
-			fclose(f);
-		}
-	}
-	if (d) {
-		closedir(d);
-	}
-}
 
 static uint64_t member(const json_t *o, const char *name)
 {
@@ -207,13 +174,13 @@ static int window(struct pace *b, struct world_client *c, int on, unsigned round
 		return world_fail(&b->world, "%s", gbpf_last_error(b->daemon->g)->message);
 	}
 	clock_sleep_ns(SETTLE_NS);
-	read_cpu((pid_t)c->page->pid, &first[0], &others[0]);
+	world_cpu((pid_t)c->page->pid, &first[0], &others[0]);
 	begin = clock_now_ns();
 	n = load_acquire(&c->page->finished);
 	clock_sleep_ns((uint64_t)(b->ms * 1e6));
 	n = load_acquire(&c->page->finished) - n;
 	seconds = (double)(clock_now_ns() - begin) * 1e-9;
-	read_cpu((pid_t)c->page->pid, &first[1], &others[1]);
+	world_cpu((pid_t)c->page->pid, &first[1], &others[1]);
 	r->rate[on][round] = (double)n / seconds;
 	r->cpu[on][round] = (others[1] - others[0]) * 1e-9 / seconds;
 	r->own[on][round] = (first[1] - first[0]) * 1e-9 / seconds;

@@ -111,5 +111,7 @@ int client_await(struct world_client *c, uint64_t timeout_ns);
 void client_send(struct world_client *c, enum page_op op);
 /* Ends it. */
 void client_stop(struct world_client *c);
+/* Processor time of the process's first thread, and of all others, in nanoseconds. */
+void world_cpu(pid_t pid, double *ret_first, double *ret_others);
 
 #endif
