@@ -19,7 +19,7 @@ void wake_agent(struct sched *s, uint32_t depth)
  * sleeps.) */
 static bool work_came(struct sched *s, uint32_t depth, uint32_t defers)
 {
-	return requests_any(s) || announce_came(s) || load_seqcst(&s->defers) != defers ||
+	return requests_unseen(s) || announce_came(s) || load_seqcst(&s->defers) != defers ||
 	       (depth >= AGENT_SLOW && load_seqcst(&s->chains)) ||
 	       (depth == AGENT_ASLEEP && ACC_COUNT(tally_sum(&s->inflight)));
 }
@@ -58,7 +58,7 @@ uint64_t sched_agent_step(struct sched *s)
 	deferred = deferred_step(s, now);
 	inflight = inflight_step(s, now);
 	sleep = MIN(MIN(sleep, deferred), inflight);
-	if (sleep > OPEN_POLL_NS || now - s->last_stats_ns >= STEADY_NS) {
+	if (sleep > STEADY_NS || now - s->last_stats_ns >= STEADY_NS) {
 		s->last_stats_ns = now;
 		stats_publish(s, now);
 	}

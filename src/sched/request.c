@@ -34,11 +34,13 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	struct request *r = &s->req[gpu];
 	uint32_t expected = REQUEST_CLOSED;
 
+	/* Before it is open, or the agent would find it old; two that open at once differ by
+	 * nothing. */
+	store_relaxed(&r->opened_ns, now);
 	if (!__atomic_compare_exchange_n(&r->open, &expected, (uint32_t)REQUEST_OPEN, 0,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
 		return false;
 	}
-	store_relaxed(&r->opened_ns, now);
 	lease_raise(s, gpu, now); /* first: what runs on the GPU takes longest to make way */
 	if (unlikely(load_relaxed(&r->next_ns))) {
 		announce_met(s, gpu, now);
@@ -50,10 +52,18 @@ bool request_open(struct sched *s, uint32_t gpu, uint64_t now)
 	return true;
 }
 
-bool requests_any(const struct sched *s)
+bool request_unseen(const struct sched *s, uint32_t gpu)
+{
+	const struct request *r = &s->req[gpu];
+
+	return load_seqcst(&r->open) == REQUEST_OPEN &&
+	       load_relaxed(&r->opened_ns) != load_relaxed(&r->looked_ns);
+}
+
+bool requests_unseen(const struct sched *s)
 {
 	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
-		if (load_seqcst(&s->req[g].open) == REQUEST_OPEN) {
+		if (request_unseen(s, g)) {
 			return true;
 		}
 	}
@@ -188,8 +198,15 @@ static bool something_entered(struct sched *s, uint32_t gpu)
 	return false;
 }
 
-static void account(struct sched *s, uint64_t duration_ns)
+static void account(struct sched *s, struct request *r, uint64_t duration_ns)
 {
+	uint64_t shortest = UINT64_MAX;
+
+	r->lasted_ns[r->n_lasted++ % REQUESTS_KEPT] = duration_ns;
+	for (uint32_t i = 0; i < REQUESTS_KEPT; i++) {
+		shortest = MIN(shortest, r->lasted_ns[i]);
+	}
+	r->shortest_ns = shortest;
 	stat_add(s, requests, 1u);
 	stat_add(s, request_ns, duration_ns);
 	stat_add(s, request_hist[sched_hist_bucket(duration_ns)], 1u);
@@ -243,7 +260,7 @@ static void request_close(struct sched *s, uint32_t gpu, uint64_t drained_ns, ui
 	pin_leave(pin);
 	store_relaxed(&r->deadline_ns, (uint64_t)0);
 	r->asked_ns = 0;
-	account(s, drained_ns > opened ? drained_ns - opened : 0);
+	account(s, r, drained_ns > opened ? drained_ns - opened : 0);
 }
 
 /* It stays a request until it is drained, so that none is opened on top of it; but nobody is held
@@ -307,6 +324,17 @@ static uint64_t poll_ns(const struct request *r)
 	return MAX(MIN(r->linger_ns, (uint64_t)OPEN_POLL_NS), (uint64_t)SHORT_POLL_NS);
 }
 
+/* None of the last ones was over so early; and the longer it has lasted, the less it matters to be
+ * some microseconds late. */
+static uint64_t again_ns(const struct request *r, uint64_t now)
+{
+	uint64_t lasted = since_ns(load_relaxed(&r->opened_ns), now);
+	uint64_t early = r->shortest_ns / 4 * 3;
+	uint64_t again = MAX(poll_ns(r), MIN(lasted / 64, (uint64_t)CUT_POLL_NS));
+
+	return MAX(again, MIN(since_ns(lasted, early), (uint64_t)RENEW_NS));
+}
+
 /* The device is asked whether a queue is idle, which takes a lock of the driver that launches need,
  * at each look, or, where the looks are frequent, not at each; and seldom in a process whose
  * requests end with synchronizations: those are seen. */
@@ -341,7 +369,7 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 			request_cut(s, gpu, stalled, now);
 			return CUT_POLL_NS;
 		}
-		return poll_ns(r);
+		return again_ns(r, now);
 	}
 	if (k.last_ns >= load_relaxed(&r->opened_ns)) {
 		request_idle(r, k.last_ns);
@@ -416,6 +444,7 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 		if (load_acquire(&r->open) == REQUEST_CLOSED) {
 			continue;
 		}
+		store_relaxed(&r->looked_ns, load_relaxed(&r->opened_ns));
 		mine = take_closing(r);
 		mine = mine ? mine : steal_closing(r, now);
 		if (!mine) {

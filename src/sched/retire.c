@@ -136,10 +136,9 @@ static void put_mark(struct sched_queue *q, struct sched_launch *l)
  * device. */
 static NOINLINE void wake_for(struct sched_queue *q, const struct sched_launch *l)
 {
-	bool open =
-		l->phase == PHASE_LATENCY && load_seqcst(&q->s->req[q->gpu].open) == REQUEST_OPEN;
+	bool opened = l->phase == PHASE_LATENCY && request_unseen(q->s, q->gpu);
 
-	wake_agent(q->s, open ? AGENT_NEAR : AGENT_ASLEEP);
+	wake_agent(q->s, opened ? AGENT_NEAR : AGENT_ASLEEP);
 }
 
 static void submitted(struct sched_queue *q, struct sched_launch *l, bool ok)

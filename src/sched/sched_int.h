@@ -43,9 +43,11 @@
 #define STALL_NS 1000000000u /* a request in which nothing moves for so long is cut */
 #define REQUEST_MOST_NS 10000000000u /* ... or that is open for so long without a pause */
 #define CUT_POLL_NS 1000000u
-#define STOLEN_NS 1000000000u /* a thread torn away while it looked at a request holds nobody up   \
-			       */
-#define LEASE_NS 20000000u    /* leases run out by themselves */
+#define REQUESTS_KEPT 8u
+#define STOLEN_NS                                                                                  \
+	1000000000u	   /* a thread torn away while it looked at a request holds nobody up      \
+			    */
+#define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
 #define LEAD_NS 300000u	      /* leases go up so long before an announced request, */
 #define LEAD_SHARED_NS 60000u /* in the shared lane: a block or two */
@@ -177,6 +179,10 @@ struct request {
 	uint32_t closing; /* [atomic] odd: taken, never waited for, by who looks whether it ends */
 	uint32_t linger_short; /* [atomic] a synchronization's thread may close it at once */
 	uint64_t linger_ns;    /* under closing: as of the last look */
+	uint64_t looked_ns;    /* [atomic] opened_ns when the agent last looked at it */
+	uint64_t lasted_ns[REQUESTS_KEPT]; /* under closing: the last requests, */
+	uint64_t shortest_ns;		   /* and the shortest of them */
+	uint32_t n_lasted;
 	uint32_t by_sync;  /* under closing: requests in a row that ended with a synchronization */
 	uint64_t asked_ns; /* under closing: when the device was asked last */
 	uint64_t progress, progress_ns; /* under closing */
@@ -320,7 +326,9 @@ bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool o
 bool request_open(struct sched *s, uint32_t gpu,
 		  uint64_t now); /* inside a pin; true: the agent is to be woken */
 uint64_t requests_step(struct sched *s, uint64_t now);
-bool requests_any(const struct sched *s);
+/* One was opened that the agent has not looked at yet: on that GPU, on any. */
+bool request_unseen(const struct sched *s, uint32_t gpu);
+bool requests_unseen(const struct sched *s);
 /* A synchronization of latency queues of that GPU has returned: where the policy wants no linger,
  * the request ends here. */
 void request_synced(struct sched *s, uint32_t gpu, uint64_t now);

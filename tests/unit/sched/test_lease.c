@@ -156,6 +156,40 @@ static void the_device_is_seldom_asked_where_synchronizations_tell(void **state)
 	one_finish(&o);
 }
 
+static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
+{
+	uint32_t wakes, steps = 0;
+	uint64_t begin, ns;
+	struct one o;
+
+	one_init(&o, true);
+	for (unsigned i = 0; i < REQUESTS_KEPT; i++) { /* all of 2 ms or more */
+		request(&o, 2000000 + i * 100000);
+		live_until(&o, fake_now + 100000000);
+	}
+	wakes = o.r.wakes;
+	go(o.q, &o.fq, &o.l);
+	assert_int_equal(o.r.wakes, wakes + 1);
+	begin = fake_now;
+	ns = step(&o);
+	assert_true(ns > 1000000 && ns <= 1500000);
+	for (int i = 0; i < 100; i++) { /* its launches do not wake it */
+		go(o.q, &o.fq, &o.l);
+	}
+	assert_int_equal(o.r.wakes, wakes + 1);
+	fake_now += ns;
+	for (; fake_now < begin + 2000000; steps++) {
+		fake_now += step(&o);
+	}
+	assert_true(steps >= 10); /* then it looks closely */
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, o.q);
+	live_until(&o, fake_now + 50000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
 static void a_queue_without_a_part_in_the_request_does_not_linger(void **state)
 {
 	struct prog p[] = { PROG(submit, always_go) };
@@ -383,6 +417,7 @@ int main(void)
 		cmocka_unit_test(without_gbpfd_they_fall),
 		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
 		cmocka_unit_test(the_device_is_seldom_asked_where_synchronizations_tell),
+		cmocka_unit_test(the_agent_sleeps_where_no_request_was_over_yet),
 		cmocka_unit_test(a_queue_without_a_part_in_the_request_does_not_linger),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
 		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
