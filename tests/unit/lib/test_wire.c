@@ -99,12 +99,16 @@ static void raw(const void *data, size_t len, unsigned nfds)
 static void every_type_makes_the_round_trip(void **state)
 {
 	static const unsigned fds_of[] = {
-		[WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3, [WIRE_BOARD_ADD] = 1, [WIRE_QUEUED] = 0
+		[WIRE_WELCOME] = 3, [WIRE_PREPARE] = 3,	 [WIRE_BOARD_ADD] = 1,	 [WIRE_QUEUED] = 0,
+		[WIRE_FLAG] = 1,    [WIRE_FLAG_ADD] = 1, [WIRE_FLAG_REMOVE] = 0,
 	};
+	const int cleared = 1 << WIRE_PREPARE | 1 << WIRE_HELLO | 1 << WIRE_DEVICES |
+			    1 << WIRE_DEVICES_ARE | 1 << WIRE_CONTROL | 1 << WIRE_FLAG |
+			    1 << WIRE_FLAG_ADD | 1 << WIRE_FLAG_REMOVE;
 	int send_fds[3] = { 2, 2, 2 };
 
 	(void)state;
-	for (int t = WIRE_HELLO; t <= WIRE_QUEUED; t++) {
+	for (int t = WIRE_HELLO; t <= WIRE_FLAG_REMOVE; t++) {
 		union wire_message m = make(t), got;
 		unsigned want = fds_of[t], n;
 		int fds[8];
@@ -112,8 +116,7 @@ static void every_type_makes_the_round_trip(void **state)
 		if (t == WIRE_PREPARE) {
 			m.version.regions = WIRE_REGION_GLOBAL | WIRE_REGION_TENANT;
 		}
-		memset((char *)&m + sizeof(m.head), t == WIRE_PREPARE || t == WIRE_HELLO ? 0 : 0x41,
-		       8);
+		memset((char *)&m + sizeof(m.head), cleared & 1 << t ? 0 : 0x41, 8);
 		assert_int_equal(wire_send(pair[0], &m, t, send_fds, want), 0);
 		assert_int_equal(wire_recv(pair[1], &got, fds, &n), 1);
 		assert_int_equal(got.head.type, t);
@@ -123,6 +126,33 @@ static void every_type_makes_the_round_trip(void **state)
 			close(fds[--n]);
 		}
 	}
+}
+
+static void words_that_contradict_each_other_are_refused(void **state)
+{
+	union wire_message m = make(WIRE_DEVICES);
+	int fd = 2;
+
+	(void)state;
+	m.devices.gpus = WIRE_GPUS + 1;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_DEVICES, NULL, 0), 0);
+	assert_int_equal(receive(&m), -EPROTO);
+	m = make(WIRE_CONTROL);
+	m.control.bytes = WIRE_HANDLES + 1;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_CONTROL, &fd, 1), 0);
+	assert_int_equal(receive(&m), -EPROTO);
+	m = make(WIRE_CONTROL);
+	m.control.bytes = 4; /* handles without what they are for */
+	assert_int_equal(wire_send(pair[0], &m, WIRE_CONTROL, NULL, 0), 0);
+	assert_int_equal(receive(&m), -EPROTO);
+	m = make(WIRE_FLAG);
+	m.flag.number = 2;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_FLAG, &fd, 1), 0);
+	assert_int_equal(receive(&m), -EPROTO);
+	m = make(WIRE_FLAG_ADD);
+	m.flag.number = WIRE_FLAGS;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_FLAG_ADD, &fd, 1), 0);
+	assert_int_equal(receive(&m), -EPROTO);
 }
 
 static void a_type_that_does_not_exist_is_not_sent(void **state)
@@ -316,14 +346,18 @@ static void random_bytes_never_pass_as_more_than_they_are(void **state)
 		if (random() % 4) {
 			m.head.magic = WIRE_MAGIC;
 			m.head.version = WIRE_VERSION;
-			m.head.type = (uint32_t)random() % 16;
+			m.head.type = (uint32_t)random() % 21;
 			m.head.bytes = (uint32_t)len;
 		}
 		raw(&m, len ? len : 1, (unsigned)random() % 4);
 		r = receive(&got);
 		assert_true(r == 1 || r == -EPROTO || r == -EPROTONOSUPPORT);
 		if (r == 1) {
-			assert_true(got.head.type >= WIRE_HELLO && got.head.type <= WIRE_QUEUED);
+			assert_true(got.head.type >= WIRE_HELLO &&
+				    got.head.type <= WIRE_FLAG_REMOVE);
+		}
+		if (i % 200 == 199) { /* so many at once are kept for closing, not more */
+			await_fds(before);
 		}
 	}
 	await_fds(before);
@@ -333,6 +367,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_type_makes_the_round_trip, setup, teardown),
+		cmocka_unit_test_setup_teardown(words_that_contradict_each_other_are_refused, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_type_that_does_not_exist_is_not_sent, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(nothing_there_is_eagain_and_a_closed_peer_is_zero,
