@@ -17,6 +17,7 @@
 #include "gpu/control.h"
 
 #define SHORTEST_US 1u
+#define LONGEST_US 100000u	 /* that every device takes; some take more */
 #define SLICE_PAUSE_NS 20000000u /* between two changes of a tenant's slice */
 #define CLOSE_NS 500000000u
 #define UNKNOWN UINT32_MAX
@@ -66,6 +67,9 @@ static int set_slice(struct part *p, uint32_t slice_us)
 		return 0;
 	}
 	err = gpu_control(&p->h, p->fd, GPU_CONTROL_SLICE_SET, slice_us, NULL);
+	if (err == -EINVAL && slice_us > LONGEST_US) {
+		err = gpu_control(&p->h, p->fd, GPU_CONTROL_SLICE_SET, LONGEST_US, NULL);
+	}
 	p->slice_us = err ? UNKNOWN : slice_us;
 	return err;
 }
