@@ -17,7 +17,9 @@ static int compare(const void *a, const void *b)
 
 void stats_sort(double *v, size_t n)
 {
-	qsort(v, n, sizeof(*v), compare);
+	if (n) {
+		qsort(v, n, sizeof(*v), compare);
+	}
 }
 
 double stats_quantile(const double *v, size_t n, double q)
