@@ -63,7 +63,7 @@ no_errors() {
 	w=$(launches web) t=$(launches train)
 	wait_for beyond web "$((w + 20))"
 	wait_for beyond train "$((t + 3))"
-	no_errors shares
+	no_errors "$p"
 	stop_both
 	run "$GBPF" events
 	[[ "$output" != *"verdict"* ]]
