@@ -8,7 +8,9 @@
  *   --expect N  interruptions that must have happened, in all processes (0)
  *   --hold      the policy also holds what is submitted while a request is open
  *   --pieces N  large grids in pieces of so many blocks
+ *   --clock     asks the device for its clock: needed where it is not the host's, as on a real GPU
  * GBPF_REAL_CUDA and the library path are the caller's. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -26,6 +28,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "bpf/run/image.h"
+#include "cuabi/names.h"
 #include "gpu/flag.h"
 #include "lib/wire.h"
 #include "sched/ctx.h"
@@ -46,7 +49,7 @@
 
 static struct {
 	uint64_t rate, up_ppm, seed, expect, pieces;
-	bool hold;
+	bool hold, clock;
 } option = { .rate = 1000, .up_ppm = 200000, .seed = 1 };
 
 static int listener;
@@ -295,6 +298,25 @@ static void say_open(bool open)
 	}
 }
 
+static int64_t clock_offset; /* of the device, to ours */
+
+static void ask_clock(const char *path)
+{
+	static struct cuabi_table real;
+	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL), **slots = (void **)&real;
+	struct gpu_device *d;
+	CUcontext ctx;
+
+	CHECK(h);
+	for (unsigned i = 0; i < CUABI_COUNT; i++) {
+		slots[i] = dlsym(h, cuabi_names[i]);
+	}
+	CHECK(real.cuInit(0) == CUDA_SUCCESS);
+	CHECK(real.cuDevicePrimaryCtxRetain(&ctx, 0) == CUDA_SUCCESS);
+	CHECK(gpu_device_create(&d, &real) == 0);
+	CHECK(gpu_clock_offset(d, ctx, &clock_offset) == 0);
+}
+
 /* Some requests say nothing on their board, as an announced one; some leases run out by themselves;
  * now and then one is long. */
 static void *flip(void *arg)
@@ -312,7 +334,8 @@ static void *flip(void *arg)
 		if (on_board) {
 			say_open(true);
 		}
-		put_all(gpu_lease_word(0, clock_now_ns() + (expires ? up : up + 5000000u)));
+		put_all(gpu_lease_word(clock_offset,
+				       clock_now_ns() + (expires ? up : up + 5000000u)));
 		clock_sleep_ns(up);
 		if (!expires) {
 			put_all(0);
@@ -384,6 +407,8 @@ static int take_options(int argc, char **argv)
 
 		if (strcmp(name, "hold") == 0) {
 			option.hold = true;
+		} else if (strcmp(name, "clock") == 0) {
+			option.clock = true;
 		} else if (to) {
 			*to = strtoull(argv[++i], NULL, 10);
 		} else {
@@ -401,6 +426,9 @@ int main(int argc, char **argv)
 	if (first >= argc) {
 		fputs("usage: flip [OPTION]... COMMAND...\n", stderr);
 		return 2;
+	}
+	if (option.clock) {
+		ask_clock(getenv("GBPF_REAL_CUDA"));
 	}
 	CHECK(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/session.sock", folder);
