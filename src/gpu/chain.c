@@ -86,6 +86,7 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	ret->end_ns = load_relaxed(&c->end_ns);
 	ret->interruptions = load_relaxed(&c->interruptions);
 	ret->stopped = state == CHAIN_HALT || state == CHAIN_READ;
+	ret->waiting = state == CHAIN_HALT;
 	ret->feeding = load_acquire(&c->unput) != 0;
 	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH;
 	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);

@@ -61,7 +61,7 @@ static void end(struct sched_queue *q)
 {
 	struct sched *s = q->s;
 
-	q->stopped_ns = q->held_since_ns = 0;
+	q->stopped_ns = q->held_since_ns = q->step_ns = q->stepped_ns = 0;
 	(void)__atomic_fetch_and(&q->deferred, ~CHAINED, __ATOMIC_SEQ_CST);
 	if (__atomic_sub_fetch(&s->chains, 1u, __ATOMIC_SEQ_CST) == 0) {
 		update_active(s);
@@ -196,6 +196,7 @@ void chain_prepare(struct sched_queue *q, struct sched_launch *l, const struct a
 struct outlook {
 	bool off;     /* no policy: what is left is finished as fast as it can be */
 	bool may_run; /* no request of others, none just ahead */
+	bool seen;    /* there was a request since the last look */
 	uint64_t period_ns;
 };
 
@@ -206,18 +207,23 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	uint64_t idle = UINT64_MAX, next = UINT64_MAX;
 	struct ask a = { .word = NULL };
 	struct pin_slot *pin;
+	bool others;
 
 	o->off = !policy_in_force(q);
 	pin = pin_enter();
-	if (index < SCHED_MAX_GPUS && load_acquire(&s->n_boards)) {
+	others = index < SCHED_MAX_GPUS && load_acquire(&s->n_boards);
+	if (others) {
 		open = boards_scan(s, index, now, &a, &idle, &next);
 	}
-	o->period_ns = open || next <= LEAD_NS	     ? CHAIN_OPEN_NS
-		       : !load_acquire(&s->n_boards) ? CHAIN_QUIET_NS
-		       : idle < CHAIN_RECENT_NS	     ? CHAIN_NEAR_NS
-						     : CHAIN_IDLE_NS;
 	pin_leave(pin);
-	o->may_run = o->off || (!open && next > LEAD_NS);
+	o->period_ns = open || next <= lead_ns(s) ? CHAIN_OPEN_NS
+		       : !others		  ? CHAIN_QUIET_NS
+		       : idle < CHAIN_RECENT_NS	  ? CHAIN_NEAR_NS
+						  : CHAIN_IDLE_NS;
+	o->period_ns *= s->few_cpus && o->period_ns < CHAIN_IDLE_NS ? 2 : 1;
+	o->may_run = o->off || (!open && next > lead_ns(s));
+	o->seen = open || idle <= now - MIN(q->looked_ns, now);
+	q->looked_ns = now;
 }
 
 /* Held by a request of others: after the hold limit, and then for the minimum share, one piece goes
@@ -239,11 +245,57 @@ static void went_on(struct sched_queue *q, uint64_t now)
 {
 	struct sched_launch l = { .begin_ns = q->stopped_ns };
 
+	if (q->stopped_ns) {
+		q->doubt_ns = 0;
+	}
 	if (q->held_since_ns) {
 		hold_account(q, &l, SCHED_WHY_LATENCY, since_ns(q->stopped_ns, now));
 		share_given(q->s);
 	}
 	q->stopped_ns = q->held_since_ns = 0;
+}
+
+/* When the device wants the next look, if anybody waits for it. */
+static uint64_t step_at(const struct sched_queue *q, const struct sched_chain *c, bool waited)
+{
+	return waited || c->feeding || fifo_here(q)
+		       ? q->step_ns
+		       : MAX(q->step_ns, q->stepped_ns + CHAIN_QUIET_NS);
+}
+
+/* A request has come since its blocks began. The launch that ran then may have begun whole, the
+ * next has not; so with two more through it was not stopped. */
+static bool doubtful(struct sched_queue *q, const struct sched_chain *c, const struct outlook *o,
+		     uint64_t now)
+{
+	if (o->seen) {
+		q->doubt_ns = now + CHAIN_DOUBT_NS;
+		q->doubt_done = c->done;
+	}
+	return now < q->doubt_ns && c->done < q->doubt_done + 2;
+}
+
+/* The chain goes on by itself, and no request can have stopped it. */
+static bool nothing_to_do(struct sched_queue *q, const struct sched_chain *c,
+			  const struct outlook *o, uint64_t step_at, uint64_t now, bool force)
+{
+	if (c->stopped) {
+		return c->waiting && !o->may_run && !force;
+	}
+	return !doubtful(q, c, o, now) && !o->off && now < step_at;
+}
+
+/* How long until the next look at a stopped chain: its blocks should come again as soon as the
+ * request ends, but nobody is to spin for long. */
+static uint64_t while_stopped(const struct sched_queue *q, const struct outlook *o, uint64_t now,
+			      uint64_t ns)
+{
+	if (o->may_run) {
+		return ns;
+	}
+	return now - q->stopped_ns >= CHAIN_SPIN_MOST_NS ? CHAIN_HELD_NS
+	       : q->s->few_cpus				 ? CHAIN_FEW_NS
+							 : CHAIN_SPIN_NS;
 }
 
 uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
@@ -267,10 +319,18 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 	look_out(q, now, &o);
 	chain_look(q, &c);
 	force = o.off;
-	if (c.stopped && !o.may_run) {
+	if (c.stopped) {
 		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
+	}
+	if (c.stopped && !o.may_run) {
 		q->held_since_ns = q->held_since_ns ? q->held_since_ns : now;
 		force = starved(q, &c, now);
+	}
+	at = step_at(q, &c, waited);
+	if (nothing_to_do(q, &c, &o, at, now, force)) {
+		ns = c.stopped ? while_stopped(q, &o, now, 0) : MIN(at - now, o.period_ns);
+		store_relaxed(&q->chain_ns, now + ns);
+		return ns;
 	}
 	ns = dev->chain_step(q->s->cfg.dev, q->dev_queue, o.may_run, force);
 	chain_look(q, &c);
@@ -281,14 +341,14 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 	}
 	if (c.stopped) {
 		q->stopped_ns = q->stopped_ns ? q->stopped_ns : now;
-		if (!o.may_run && now - q->stopped_ns < CHAIN_SPIN_MOST_NS) {
-			ns = CHAIN_SPIN_NS;
-		}
+		ns = while_stopped(q, &o, now, ns);
 	} else {
 		if (o.may_run) {
 			went_on(q, now);
 		}
-		ns = waited || c.feeding || fifo_here(q) ? MIN(ns, o.period_ns) : o.period_ns;
+		q->step_ns = now + ns;
+		q->stepped_ns = now;
+		ns = MIN(step_at(q, &c, waited) - now, o.period_ns);
 	}
 	store_relaxed(&q->chain_ns, now + ns);
 	return ns;

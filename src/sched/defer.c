@@ -26,7 +26,9 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	(void)add_acqrel(&q->deferred, 1u);
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
-	store_relaxed(&q->chain_ns, UINT64_C(0)); /* somebody waits for its end now */
+	if (chain_here(q) && fifo_here(q) == 1) { /* somebody waits for its end now */
+		store_relaxed(&q->chain_ns, UINT64_C(0));
+	}
 	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
 	update_active(s);
 	stat_add(s, deferred, 1u);

@@ -17,7 +17,8 @@ struct sched_chain {
 	uint64_t end_ns;	 /* when it should be through (monotonic), about; 0: not known */
 	uint64_t piece_ns;	 /* stopped: how long a piece that is forced takes, about */
 	uint32_t interruptions;	 /* so far */
-	bool stopped;		 /* interrupted, and waits for may_run */
+	bool stopped;		 /* interrupted, */
+	bool waiting;		 /* and nothing to be done before may_run or force */
 	bool full;		 /* takes no further launch now */
 	bool feeding;		 /* keeps some of its blocks back: chain_step gives them out */
 };

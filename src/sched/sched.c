@@ -3,6 +3,7 @@
 #include "sched/sched.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,14 @@
 #define DEFAULT_LIMIT_NS 100000000u
 #define DEFAULT_SHARE_PPM 20000u
 #define NOTE_EVERY_NS 1000000000u
+#define FEW_CPUS 4
+
+static bool few_cpus(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) <= FEW_CPUS;
+}
 
 int sched_create(struct sched **ret, const struct sched_config *cfg)
 {
@@ -38,6 +47,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->agent_asleep = AGENT_ASLEEP;
 	s->wait_cap_ns = WAIT_CAP_NS;
 	s->grace_ns = ACTIVE_NS;
+	s->few_cpus = few_cpus();
 	s->lead_ns = SCHED_LEAD_AUTO;
 	s->warm_ns = WARM_NS;
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {

@@ -65,11 +65,14 @@
 #define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
 #define CHAIN_NEAR_NS 50000u	/* whose last request was just now, */
 #define CHAIN_OPEN_NS 15000u	/* and while one is open, */
-#define CHAIN_SPIN_NS 2000u	/* when that has stopped it, for so long: */
+#define CHAIN_SPIN_NS 2000u	/* when that has stopped it, where there are many processors, */
+#define CHAIN_FEW_NS 25000u	/* and where there are few; */
+#define CHAIN_HELD_NS 50000u	/* when it has been stopped for longer than this: */
 #define CHAIN_SPIN_MOST_NS 2000000u
 #define CHAIN_RECENT_NS 20000000u
-#define GATE_NS 20000u	    /* longest wait for plain launches that are just being submitted */
-#define ACTIVE_NS 50000000u /* no chains so soon after launches went by unseen */
+#define CHAIN_DOUBT_NS 2000000u /* a request may have stopped it so long before */
+#define GATE_NS 20000u		/* longest wait for plain launches that are just being submitted */
+#define ACTIVE_NS 50000000u	/* no chains so soon after launches went by unseen */
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
  * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
@@ -154,6 +157,9 @@ struct sched_queue {
 	uint64_t retry_ns;    /* under issue_lock: not asked again before */
 	uint32_t asked;	      /* under issue_lock: about the first call */
 	uint64_t chain_ns;    /* [atomic] the chain need not be looked at before */
+	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
+	uint64_t looked_ns;		    /* under issue_lock: the last look at others */
+	uint64_t doubt_ns, doubt_done;	    /* under issue_lock: a request came; see chain.c */
 	uint64_t stopped_ns, held_since_ns; /* under issue_lock: stopped since; share counts from */
 	uint32_t interruptions;		    /* under issue_lock: of the chain, as counted */
 	int error; /* [atomic] first of the deferred calls since the last flush */
@@ -229,6 +235,7 @@ struct sched {
 	struct request req[SCHED_MAX_GPUS] ALIGNED(64);
 	uint64_t active_ns; /* [atomic] since when launches do not go by unseen */
 	uint64_t grace_ns;  /* ACTIVE_NS; tests take it away */
+	bool few_cpus;	    /* polls are rarer */
 	uint32_t slice_wanted[SCHED_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
 	uint32_t first_queue;		       /* [A] where the next pass over FIFOs begins */
 	uint64_t lead_ns;     /* [atomic] announcements: leases go up so long before */
