@@ -39,7 +39,7 @@ const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had 
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
 const volatile u64 block_short_ns = 4000;	/* and when their blocks are shorter than this, which makes a ticket each dear, */
 const volatile u64 worth_short_ns = 500000;	/* those shorter than this */
-const volatile u32 piece_blocks = 16384;	/* the GPU needs a while to drop blocks that have not begun */
+const volatile u32 piece_blocks = 8192;		/* the GPU needs a while to drop blocks that have not begun */
 /* in-flight bound of what cannot be stopped */
 const volatile u64 least_bound_ns = 100000;
 const volatile u64 most_bound_ns = 8000000;
@@ -51,6 +51,8 @@ const volatile u64 ahead_ns = 320000;		/* so long before an announced request no
 const volatile u64 ahead_shared_ns = 80000;	/* some blocks, in the shared lane */
 const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
 const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
+const volatile u64 linger_process_ns = 200000;	/* at least, in the process lane, where batch coming back costs two switches: */
+						/* unless every request so far had one synchronization and was one burst */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 /* time slices in the process lane, microseconds */
 const volatile u32 batch_slice_us = 1;
@@ -121,12 +123,13 @@ struct tenant {
 	u64 requests, syncs, request_ns, bursts; /* at the look before */
 	u64 syncs16, mean_ns, gap_ns;    /* a request: synchronizations, in sixteenths; time; from begin to begin */
 	u64 looked_ns;
+	u64 linger_ns;			 /* latency: what it takes for requests not to end too early */
 	u64 busy_ns, since_ns; /* batch: GPU time at the beginning of the share window, and when that was */
 	u32 slice_us, set;     /* what it has been given, 1 when it has been given any */
 	u32 hungry;	       /* had less than its minimum in the last share window */
 	u32 refused;	       /* its slice cannot be set */
+	u32 whole;	       /* latency: each burst was one request */
 	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
-	u32 pad;
 };
 
 struct {
@@ -149,7 +152,7 @@ u32 leaving = FREE;			  /* whose turn is over; what it has on the GPU still runs
 u32 last_turn;
 u64 turn_since_ns;
 u64 bound_ns = 100000;
-u32 linger_floor_ns[1024];		  /* of a latency tenant whose requests still end too early */
+u32 linger_floor_ns[1024];		  /* of a latency tenant: its requests linger at least so long */
 u64 ticked_ns;
 
 /* ---- admit: the lane ---- */
@@ -183,7 +186,6 @@ int GBPF_PROG(auto_admit, admit)
 	}
 	__builtin_memset(t, 0, sizeof(*t));
 	t->who = who;
-	linger_floor_ns[number & 1023] = 0;
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
@@ -196,6 +198,7 @@ int GBPF_PROG(auto_admit, admit)
 	if (ctx->class_id == GBPF_CLASS_BATCH) {
 		last_batch_lane = ctx->lane & 1;
 	}
+	linger_floor_ns[number & 1023] = ctx->lane == GBPF_LANE_PROCESS ? (u32)linger_process_ns : 0;
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->class_id != GBPF_CLASS_LATENCY && ctx->latency_tenants) {
 		ctx->slice_us = ctx->tenants > ctx->latency_tenants ? batch_slice_many_us : batch_slice_us;
 		t->slice_us = ctx->slice_us;
@@ -397,19 +400,28 @@ static __always_inline u64 average(u64 old, u64 new)
 	return old ? old - old / 4 + new / 4 : new;
 }
 
-/* Pauses are learned, which may go wrong: when there are more requests than bursts they end too early. Up to
- * four times what such a piece of a burst takes; where pauses are longer than that batch may come back. */
-static __always_inline void correct_linger(u32 *floor, u64 requests, u64 bursts, u64 took_ns)
+/* Pauses are learned, which may go wrong: when there are more requests than bursts they end too early. Up to four times
+ * what such a piece of a burst takes; where pauses are longer than that batch may come back. */
+static __always_inline void correct_linger(struct tenant *x, u64 requests, u64 bursts, u64 took_ns)
 {
-	u64 most = 4 * (took_ns / requests), ns = *floor;
+	u64 most = 4 * (took_ns / requests), ns = x->linger_ns;
 
 	most = most < linger_most_ns ? most : linger_most_ns;
+	x->whole = requests * 16 <= bursts * 18;
 	if (requests * 16 > bursts * 20) {
 		ns = ns ? 2 * ns : linger_least_ns;
-	} else if (requests * 16 <= bursts * 18) {
+	} else if (x->whole) {
 		ns -= ns / 16;
 	}
-	*floor = ns < most ? ns : most;
+	x->linger_ns = ns < most ? ns : most;
+}
+
+/* How long requests of a latency tenant linger at least. */
+static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
+{
+	int short_is_right = lane == GBPF_LANE_SHARED || (x->whole && x->syncs16 && x->syncs16 < often_syncs);
+
+	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
 }
 
 /* How a latency tenant's requests are, from what was added since the look before. What counts as one request are its bursts:
@@ -433,7 +445,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
 		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
-		correct_linger(&linger_floor_ns[t & 1023], requests - x->requests, n, took - x->request_ns);
+		correct_linger(x, requests - x->requests, n, took - x->request_ns);
 	} else {
 		return;
 	}
@@ -606,6 +618,7 @@ int GBPF_PROG(auto_tick, tick)
 			u64 bound;
 
 			learn_latency(x, t, l->now_ns);
+			linger_floor_ns[t & 1023] = least_linger(x, lane);
 			bound = bound_for(x);
 			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
 			l->latency++;

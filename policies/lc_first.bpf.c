@@ -15,7 +15,7 @@ const volatile u64 inflight_limit_ns = 1000000; /* of one tenant that is not lat
 const volatile u32 unknown_limit = 2;		/* launches in flight while durations are not known yet */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this are not launched at block level */
-const volatile u32 piece_blocks = 16384;	/* large grids in pieces: the GPU takes a while to drop what has not begun */
+const volatile u32 piece_blocks = 8192;		/* large grids in pieces: the GPU takes a while to drop what has not begun */
 
 enum { HELD_FOR_LATENCY, HELD_FOR_DRAIN };
 
