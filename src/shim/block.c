@@ -10,6 +10,7 @@
 #include "gpu/chain.h"
 #include "gpu/flag.h"
 #include "shim/device.h"
+#include "shim/event.h"
 #include "shim/image.h"
 #include "shim/session.h"
 
@@ -214,6 +215,7 @@ void block_finished(struct gpu_queue *dev, uint32_t seen)
 
 void block_close(struct shim_queue *q)
 {
+	event_forget_queue(q);
 	if (q->dev.chain) {
 		gpu_chain_close(device_gpu(), &q->dev);
 	}

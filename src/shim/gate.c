@@ -20,13 +20,9 @@ static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 static void settle_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
 {
 	enum event_use use = c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
-	struct shim_queue *other;
 
-	if (c->keep != KEEP_RECORD && c->keep != KEEP_AWAIT) {
-		return;
-	}
-	while ((other = event_kept((CUevent)(uintptr_t)a[c->keep_arg[0]], use, q)) != NULL) {
-		wait_settle(other);
+	if (c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT) {
+		event_settle((CUevent)(uintptr_t)a[c->keep_arg[0]], use, q);
 	}
 }
 
@@ -181,12 +177,33 @@ static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64
 	return r;
 }
 
+/* Behind launches that can be stopped an event is recorded at once, and again when they were. */
+static bool record_joins(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
+			 CUresult *ret)
+{
+	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+	bool flags = c->nargs > 2 && a[2];
+
+	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
+	    q->kind == QUEUE_OWN || !event_keep(event, q, EVENT_RECORD)) {
+		return false;
+	}
+	if (!sched_join(q->sched)) {
+		event_issued(event, q, EVENT_RECORD);
+		return false;
+	}
+	*ret = event_record(event, q);
+	sched_joined(q->sched);
+	return true;
+}
+
 CUresult gate_order(const struct shim_call *c, uint64_t *a)
 {
 	CUstream stream = stream_of(c, a);
 	struct sched_launch l;
 	struct shim_thread *t;
 	struct shim_queue *q;
+	CUresult r;
 
 	if (likely(!shim_pending()) || (capture_any() && capture_has(stream, c->per_thread))) {
 		return c->run(a);
@@ -198,6 +215,9 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	}
 	if (q) {
 		settle_before(q, c, a);
+		if (record_joins(q, c, a, &r)) {
+			return r;
+		}
 		if (sched_queue_deferred(q->sched)) {
 			gate_record(&l, GBPF_KIND_OTHER);
 			if (keep_call(q, c, a, &l, NULL)) {

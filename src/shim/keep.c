@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/device.h"
 #include "shim/event.h"
 #include "shim/graph.h"
 #include "shim/keep_kernel.h"
@@ -33,6 +34,12 @@ static CUresult run_at_level(struct kept *k)
 		if (r != CUDA_ERROR_NOT_SUPPORTED) {
 			return r;
 		}
+	}
+	if (k->what->keep == KEEP_RECORD && k->call.chains) {
+		CUevent event = k->event;
+
+		k->event = NULL;
+		return event_record(event, k->q);
 	}
 	return k->what->run(k->a);
 }
@@ -220,6 +227,9 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 	}
 	k->ctx = q->dev.ctx;
 	k->q = q;
+	if (c->keep == KEEP_RECORD && device_gpu() && !(c->nargs > 2 && a[2])) {
+		k->call.chains = true;
+	}
 	if (b && b->twin) {
 		bool ex = c->keep == KEEP_KERNELEX;
 

@@ -6,6 +6,7 @@
  *   --up PPM    share of the time that they are up (200000)
  *   --seed N
  *   --expect N  interruptions that must have happened, in all processes (0)
+ *   --launches N  likewise, launches at block level (0)
  *   --hold      the policy also holds what is submitted while a request is open
  *   --pieces N  large grids in pieces of so many blocks
  *   --clock     asks the device for its clock: needed where it is not the host's, as on a real GPU
@@ -48,7 +49,7 @@
 	} while (0)
 
 static struct {
-	uint64_t rate, up_ppm, seed, expect, pieces;
+	uint64_t rate, up_ppm, seed, expect, launches, pieces;
 	bool hold, clock;
 } option = { .rate = 1000, .up_ppm = 200000, .seed = 1 };
 
@@ -398,12 +399,13 @@ static int take_options(int argc, char **argv)
 
 	for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i++) {
 		const char *name = argv[i] + 2;
-		uint64_t *to = strcmp(name, "rate") == 0     ? &option.rate
-			       : strcmp(name, "up") == 0     ? &option.up_ppm
-			       : strcmp(name, "seed") == 0   ? &option.seed
-			       : strcmp(name, "expect") == 0 ? &option.expect
-			       : strcmp(name, "pieces") == 0 ? &option.pieces
-							     : NULL;
+		uint64_t *to = strcmp(name, "rate") == 0       ? &option.rate
+			       : strcmp(name, "up") == 0       ? &option.up_ppm
+			       : strcmp(name, "seed") == 0     ? &option.seed
+			       : strcmp(name, "expect") == 0   ? &option.expect
+			       : strcmp(name, "launches") == 0 ? &option.launches
+			       : strcmp(name, "pieces") == 0   ? &option.pieces
+							       : NULL;
 
 		if (strcmp(name, "hold") == 0) {
 			option.hold = true;
@@ -446,5 +448,5 @@ int main(int argc, char **argv)
 		"limits\n",
 		(unsigned long)flips, (unsigned long)block_launches, (unsigned long)interruptions,
 		(unsigned long)forced, (unsigned long)limit_hits);
-	return rc ? rc : interruptions < option.expect ? 90 : 0;
+	return rc ? rc : interruptions < option.expect || block_launches < option.launches ? 90 : 0;
 }

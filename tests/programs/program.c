@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void program_cu(CUresult r, const char *call, int line)
 {
@@ -68,6 +69,14 @@ CUdeviceptr program_zeros(size_t bytes)
 void program_get(void *to, CUdeviceptr from, size_t bytes)
 {
 	CU(cuMemcpyDtoH(to, from, bytes));
+}
+
+uint64_t program_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 void *program_room(size_t bytes)

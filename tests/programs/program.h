@@ -62,6 +62,7 @@ void program_check(struct program *p, bool right, const char *what);
 void program_exact(struct program *p, const char *what, const void *data, size_t bytes);
 void program_about(struct program *p, const char *what, double value, double within);
 
+uint64_t program_ns(void); /* a clock that only goes forward */
 uint32_t program_random(uint64_t *state);
 float program_uniform(uint64_t *state, float from, float to);
 

@@ -182,6 +182,15 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	q->last = &c->next;
 }
 
+bool sched_join(struct sched_queue *q)
+{
+	return false;
+}
+
+void sched_joined(struct sched_queue *q)
+{
+}
+
 bool sched_queue_deferred(struct sched_queue *q)
 {
 	q->looked++;
