@@ -6,8 +6,8 @@
  *
  * How: at the end of each window, or as soon as nobody who wants the GPU has anything left, gbpfd grants the next one: to each
  * who wants the GPU its share of the window, by weight. What one has left it keeps (two shares of a window at most); while
- * it does not want the GPU, nine tenths of it. What was taken too much (a launch is not cut off) is taken off. In the process lane the hardware's time slices are set in proportion, too, so
- * that long kernels share as exactly as short ones.
+ * it does not want the GPU, nine tenths of it. What was taken too much (a launch is not cut off) is taken off. In the
+ * process lane the hardware's time slices are set in proportion, too, so that long kernels share as exactly as short ones.
  *
  * After: XSched's PUP (process utilization partition with a decay of 0.9). */
 #include <gbpf/gbpf.bpf.h>
