@@ -7,8 +7,9 @@
 
 #define BLOCKS 12u
 #define LAUNCHES 120u
-#define LEAST_NS 400000000u /* a process that has just begun launches nothing at block level yet   \
-			     */
+#define LEAST_NS                                                                                   \
+	400000000u /* a process that has just begun launches nothing at block level yet            \
+		    */
 
 int main(int argc, char **argv)
 {
