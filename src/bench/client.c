@@ -180,7 +180,7 @@ static bool parse_number(struct client *c, const char *name, const char *text)
 		{ "--streams", &c->streams }, { "--depth", &c->depth },
 		{ "--kernels", &c->kernels }, { "--slice-us", &c->slice_us },
 		{ "--hint-us", &c->hint_us }, { "--trace", &c->trace },
-		{ "--at-once", &c->at_once },
+		{ "--at-once", &c->at_once }, { "--ballast-mb", &c->ballast_mb },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
 	} roles[] = {
 		{ "calibrate", client_calibrate }, { "latency", client_latency },
 		{ "batch", client_batch },	   { "model", client_model },
-		{ "tenant", client_tenant },
+		{ "tenant", client_tenant },	   { "steady", client_steady },
 	};
 
 	parent = getppid();

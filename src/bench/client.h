@@ -23,9 +23,10 @@ struct client {
 	double block_us[2];
 	enum client_priority priority;
 	bool default_stream;
-	bool burst;	  /* batch: no events, a synchronization after every depth kernels */
-	unsigned hint_us; /* announce requests so long ahead; 0: not at all */
-	/* of the load of a model (client_model.c) */
+	bool burst;	     /* batch: no events, a synchronization after every depth kernels */
+	unsigned hint_us;    /* announce requests so long ahead; 0: not at all */
+	unsigned ballast_mb; /* steady: memory that it holds and does not use */
+	/* of the load of a model (client_model.c), or latency or batch (client_steady.c) */
 	const char *load;
 	double rate;
 	unsigned trace;
@@ -111,6 +112,7 @@ void client_latency(struct client *c);
 void client_batch(struct client *c);
 void client_model(struct client *c);
 void client_tenant(struct client *c);
+void client_steady(struct client *c);
 
 extern const char ptx_bench_kernels[];
 

@@ -9,7 +9,8 @@
 
 #define PAGE_MAGIC 0x48434e42u
 #define PAGE_SAMPLES 65536u
-#define PAGE_CLASSES 3u /* of samples: most clients have one */
+#define PAGE_CLASSES 3u	  /* of samples: most clients have one */
+#define PAGE_SPANS 32768u /* of a steady client */
 #define PAGE_TEXT 256
 
 enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
@@ -23,6 +24,11 @@ enum page_op {
 };
 
 enum page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
+
+/* A request, or a wait for batch work. Open: begin is set, end is 0. */
+struct page_span {
+	uint64_t begin_ns, end_ns; /* atomic, CLOCK_MONOTONIC */
+};
 
 struct bench_page {
 	uint32_t magic;
@@ -44,13 +50,16 @@ struct bench_page {
 	double block_us[2];	/* what they take */
 
 	/* results */
-	uint64_t finished;	   /* atomic, batch: kernels since the start */
+	uint64_t finished;	   /* atomic: kernels of batch, spans of a steady client */
 	uint64_t wrong, checked;   /* blocks or values with a wrong result; looked at */
 	uint64_t begin_ns, end_ns; /* of the requests */
 	uint64_t dropped;	   /* periodic load: slots that had passed */
 	uint32_t samples[PAGE_CLASSES];
 	char error[PAGE_TEXT];
-	float us[PAGE_CLASSES][PAGE_SAMPLES];
+	union {
+		float us[PAGE_CLASSES][PAGE_SAMPLES];
+		struct page_span span[PAGE_SPANS]; /* number finished % PAGE_SPANS is open */
+	};
 };
 
 #endif
