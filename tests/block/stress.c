@@ -41,6 +41,9 @@ static __thread uint32_t *pinned; /* WORDS */
 static __thread uint64_t seed;
 static __thread unsigned long host_calls, host_expected;
 
+static unsigned long operations;
+static uintptr_t n_threads;
+
 static uint32_t below(uint32_t n)
 {
 	return program_random(&seed) % n;
@@ -167,7 +170,9 @@ static void graph(int s, struct buffer *b)
 	CUgraph g;
 	CUstream on = streams[s];
 
-	if (s == DEFAULT) { /* it cannot capture */
+	/* The default stream cannot capture, nor be used by another thread while a stream that is
+	 * ordered with it captures. */
+	if (s == DEFAULT || (blocking[s] && n_threads > 1)) {
 		return;
 	}
 	CU(cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -346,8 +351,6 @@ static void finish(void)
 	free(words);
 }
 
-static unsigned long operations;
-
 static void *run(void *arg)
 {
 	uint32_t *words = program_room(WORDS * 4);
@@ -391,7 +394,7 @@ int main(int argc, char **argv)
 	program_open(&p, "stress", argc, argv);
 	operations = strtoul(argv[4], NULL, 10);
 	n = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
-	n = n > MAX_THREADS ? MAX_THREADS : n;
+	n = n_threads = n > MAX_THREADS ? MAX_THREADS : n;
 	step = program_kernel(&p, "step");
 	swap = program_kernel(&p, "swap");
 	for (uintptr_t i = 1; i < n; i++) {
