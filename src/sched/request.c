@@ -115,23 +115,37 @@ static bool drained_unknown(struct sched_queue *q, uint64_t entered, uint64_t to
 	       now - q->unknown_since > UNKNOWN_NS;
 }
 
-/* Finished: every launch that came in was taken by the driver, and the queue is idle. ask: also
- * when no synchronization has returned, which would be a hint. */
-static bool queue_drained(struct sched_queue *q, uint64_t now, bool ask)
+/* SOON: a synchronization says that it is idle, but its linger has not passed yet. The device is
+ * not asked before that: mostly another launch comes meanwhile, and asking takes a lock of the
+ * driver that this launch needs. */
+enum queue_state { QUEUE_BUSY, QUEUE_SOON, QUEUE_DRAINED };
+
+static uint64_t soon_until(const struct sched_queue *q)
+{
+	return load_relaxed(&q->sync_ns) + load_relaxed(&q->linger_ns);
+}
+
+/* Drained: every launch that came in was taken by the driver, and the queue is idle. ask: also when
+ * no synchronization has returned, which would be a hint. */
+static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask)
 {
 	struct sched *s = q->s;
 	uint64_t left = load_seqcst(&q->left), entered = load_seqcst(&q->entered);
 	uint64_t total = tally_sum(&q->total);
+	bool synced = load_acquire(&q->sync_seq) == entered;
 	int idle;
 
 	if (left != entered) {
-		return false;
+		return QUEUE_BUSY;
 	}
 	if (load_relaxed(&q->drained) == entered) {
-		return true;
+		return QUEUE_DRAINED;
 	}
-	if (!ask && load_acquire(&q->sync_seq) != entered) {
-		return false;
+	if (synced && load_relaxed(&q->drained) && now < soon_until(q)) {
+		return QUEUE_SOON;
+	}
+	if (!ask && !synced) {
+		return QUEUE_BUSY;
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
 	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
@@ -139,16 +153,18 @@ static bool queue_drained(struct sched_queue *q, uint64_t now, bool ask)
 		    0) { /* a synchronization that returned before this has seen only a part */
 			store_relaxed(&q->sync_seq, (uint64_t)0);
 		}
-		return false;
+		return QUEUE_BUSY;
 	}
 	store_relaxed(&q->drained, entered);
 	q->drain_ns = load_acquire(&q->sync_seq) == entered ? load_relaxed(&q->sync_ns) : now;
 	(void)queue_retire_idle(q, total);
-	return true;
+	return QUEUE_DRAINED;
 }
 
 struct look {
 	bool all;	    /* all latency queues of the GPU are drained, */
+	bool busy;	    /* one is not, nor will it be soon */
+	uint64_t soon_ns;   /* when the linger of the others is over */
 	uint64_t last_ns;   /* the last of them then; */
 	uint64_t linger_ns; /* how long its request lingers */
 	uint64_t progress;  /* another number when anything has moved */
@@ -165,18 +181,20 @@ static void look_at_queues(struct sched *s, uint32_t gpu, uint64_t now, bool ask
 	queues_each(s, q)
 	{
 		uint64_t entered = load_relaxed(&q->entered);
-		bool drained;
+		enum queue_state state;
 
 		if (load_relaxed(&q->gpu) != gpu || !entered || !queue_use(q)) {
 			continue;
 		}
-		drained = queue_drained(q, now, ask);
-		if (drained) {
+		state = queue_look(q, now, ask);
+		if (state == QUEUE_DRAINED) {
 			k->last_ns = MAX(k->last_ns, q->drain_ns);
 		} else {
 			k->all = false;
+			k->busy |= state == QUEUE_BUSY;
+			k->soon_ns = MAX(k->soon_ns, soon_until(q));
 		}
-		if (!drained || q->drain_ns >= opened) {
+		if (state != QUEUE_DRAINED || q->drain_ns >= opened) {
 			k->linger_ns = MAX(k->linger_ns, load_relaxed(&q->linger_ns));
 			k->synced &= load_acquire(&q->sync_seq) == entered;
 		}
@@ -307,21 +325,40 @@ static bool to_be_cut(struct request *r, const struct look *k, uint64_t now, boo
 	return *ret_stalled || since_ns(opened, now) > REQUEST_MOST_NS;
 }
 
-/* A short linger is over before a sleeping thread would be back. */
+static uint64_t entered_all(struct sched *s, uint32_t gpu)
+{
+	uint64_t sum = 0;
+
+	queues_each(s, q)
+	{
+		if (load_relaxed(&q->gpu) == gpu && load_relaxed(&q->live)) {
+			sum += load_seqcst(&q->entered);
+		}
+	}
+	return sum;
+}
+
+/* A short linger is over before a sleeping thread would be back. Until then, or until a launch
+ * comes in. */
 static uint64_t spin_until(struct sched *s, uint32_t gpu, uint64_t until)
 {
-	uint64_t now = clock_now_ns();
+	uint64_t now = clock_now_ns(), entered = entered_all(s, gpu);
 
-	for (uint32_t i = 0; i < SPIN_ROUNDS && now < until && !something_entered(s, gpu); i++) {
+	for (uint32_t i = 0; i < SPIN_ROUNDS && now < until && entered_all(s, gpu) == entered;
+	     i++) {
 		cpu_relax();
 		now = clock_now_ns();
 	}
 	return now;
 }
 
+/* What a synchronization has told need only be seen before its linger is over. */
 static uint64_t poll_ns(const struct request *r)
 {
-	return MAX(MIN(r->linger_ns, (uint64_t)OPEN_POLL_NS), (uint64_t)SHORT_POLL_NS);
+	uint64_t most = r->by_sync == BY_SYNC ? ASK_SELDOM_NS : OPEN_POLL_NS;
+	uint64_t linger = r->by_sync == BY_SYNC ? r->linger_ns / 2 : r->linger_ns;
+
+	return MAX(MIN(linger, most), (uint64_t)SHORT_POLL_NS);
 }
 
 /* None of the last ones was over so early; and the longer it has lasted, the less it matters to be
@@ -358,6 +395,13 @@ static uint64_t look(struct sched *s, uint32_t gpu, uint64_t now)
 
 	r->asked_ns = ask ? now : r->asked_ns;
 	look_at_queues(s, gpu, now, ask, &k);
+	if (!cut && !k.all && !k.busy && now < k.soon_ns) {
+		if (k.soon_ns - now >= SPIN_NS) {
+			return k.soon_ns - now;
+		}
+		now = spin_until(s, gpu, k.soon_ns);
+		look_at_queues(s, gpu, now, ask, &k);
+	}
 	r->linger_ns = k.linger_ns;
 	store_relaxed(&r->linger_short, k.linger_ns == 0 ? 1u : 0u);
 	if (!k.all) {

@@ -68,8 +68,9 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 
 	take_into_account(q, l);
 	l->sample.event = NULL;
-	if (l->phase == PHASE_LATENCY && (load_relaxed(&q->left) & 63)) {
-		return; /* latency queues are measured rarely */
+	if (l->phase == PHASE_LATENCY &&
+	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
+		return; /* latency queues are measured rarely: it costs them some microseconds */
 	}
 	e = estimate_of(s, l);
 	if (!e || !l->may_hold || a->lc_open || !a->version ||

@@ -156,6 +156,37 @@ static void the_device_is_seldom_asked_where_synchronizations_tell(void **state)
 	one_finish(&o);
 }
 
+static void nobody_asks_the_device_in_the_pauses_after_synchronizations(void **state)
+{
+	struct prog p[] = { PROG(submit, always_go) };
+	struct one o;
+
+	one_init(&o, true);
+	assert_int_equal(policy_prepare(&o.r, 2, p, 1, NULL), 0);
+	o.r.dir.version[0] = 2; /* lingers for 200 us */
+	o.ops.queue_idle = note_asked;
+	for (int i = 0; i < 6; i++) {
+		request(&o, 30000);
+		live_until(&o, fake_now + 1000000);
+	}
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	asked = 0;
+	for (int i = 0; i < 40; i++) {
+		go(o.q, &o.fq, &o.l);
+		live_until(&o, fake_now + 3000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, o.q);
+		live_until(&o, fake_now + 9000);
+	}
+	assert_true(asked <= 1);
+	live_until(&o, fake_now - 9000 + DEFAULT_LINGER_NS - 1000);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	live_until(&o, fake_now + 2000);
+	assert_int_equal(o.r.own.gpu[0].open, 0);
+	assert_int_equal(gpu.until_ns, 0);
+	one_finish(&o);
+}
+
 static void the_agent_sleeps_where_no_request_was_over_yet(void **state)
 {
 	uint32_t wakes, steps = 0;
@@ -417,6 +448,7 @@ int main(void)
 		cmocka_unit_test(without_gbpfd_they_fall),
 		cmocka_unit_test(with_no_linger_the_synchronizing_thread_closes),
 		cmocka_unit_test(the_device_is_seldom_asked_where_synchronizations_tell),
+		cmocka_unit_test(nobody_asks_the_device_in_the_pauses_after_synchronizations),
 		cmocka_unit_test(the_agent_sleeps_where_no_request_was_over_yet),
 		cmocka_unit_test(a_queue_without_a_part_in_the_request_does_not_linger),
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
