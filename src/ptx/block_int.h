@@ -92,6 +92,8 @@ int block_copy_functions(struct block_pass *p);
  * does to learn its block. Declares names that begin with the stem: the values' registers are
  * block_value()s. */
 int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret);
+/* Appends what a twin's prologue jumps to, behind the end of the body. */
+int block_behind(struct block_pass *p, struct ptx_list *ret);
 int block_declare_shared(struct block_pass *p);
 const char *block_value(struct block_pass *p, enum block_sreg what); /* NULL: no memory */
 const char *block_text(struct block_pass *p, const char *fmt, ...) PRINTF_LIKE(2, 3);

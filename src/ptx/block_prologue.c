@@ -11,7 +11,11 @@
 
 /* ~ stands for the stem. The parameter is struct ptx_block_arg; its offsets are asserted below. The
  * 16 bytes of shared memory: x; y and z (16 bits each, as the hardware limits them); the grid's x;
- * its y and z. x is UINT32_MAX: leave; no grid is that wide. */
+ * its y and z. x is UINT32_MAX: leave; no grid is that wide. What few blocks need stands behind the
+ * body, so that the others' instructions lie together. %tid.y and z are read while the loads are on
+ * their way: in blocks of several lines one thread of each loads. The ticket is drawn by atom.inc,
+ * which wraps as an addition does: atom.add becomes a sum over the warp's threads, in more
+ * instructions and registers. */
 static const char entry_text[] = ".reg .pred %~p;\n"
 				 ".reg .b32 %~a, %~b, %~c, %~d, %~e, %~n, %~t, %~v, %~at;\n"
 				 ".reg .b32 %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
@@ -23,87 +27,51 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "ld.param.u32 %~gy, [~arg+44];\n"
 				 "ld.param.u32 %~gz, [~arg+48];\n"
 				 "mov.u32 %~a, %tid.x;\n"
-				 "mov.u32 %~b, %tid.y;\n"
-				 "mov.u32 %~c, %tid.z;\n"
-				 "or.b32 %~a, %~a, %~b;\n"
-				 "or.b32 %~a, %~a, %~c;\n"
 				 "setp.ne.u32 %~p, %~a, 0;\n"
 				 "@%~p bra $~wait;\n"
 				 "ld.param.u64 %~l, [~arg+8];\n"
 				 "ld.volatile.global.u32 %~v, [%~l];\n"
+				 "ld.param.u64 %~m, [~arg];\n"
+				 "ld.param.u32 %~n, [~arg+36];\n"
+				 "mov.u32 %~a, 0;\n"
+				 "mov.u32 %~b, 0;\n"
+				 "mov.u32 %~c, 0;\n"
+				 "mov.u32 %~d, 0;\n"
+				 "setp.ne.u32 %~p, %~n, 0;\n"
+				 "@%~p ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
 				 "mov.u32 %~x, 4294967295;\n"
 				 "mov.u32 %~y, 0;\n"
 				 "shl.b32 %~e, %~gz, 16;\n"
 				 "or.b32 %~e, %~e, %~gy;\n"
-				 "ld.param.u32 %~n, [~arg+36];\n"
-				 "setp.eq.u32 %~p, %~n, 0;\n"
-				 "@%~p bra $~draw;\n"
-				 "ld.param.u64 %~m, [~arg];\n"
-				 "$~group:\n"
-				 "ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
+				 "mov.u32 %~t, %tid.y;\n"
+				 "mov.u32 %~z, %tid.z;\n"
+				 "or.b32 %~t, %~t, %~z;\n"
+				 "setp.ne.u32 %~p, %~t, 0;\n"
+				 "@%~p bra $~wait;\n"
+				 "setp.gt.u32 %~p, %~n, 1;\n"
 				 "or.b32 %~t, %~a, %~b;\n"
 				 "or.b32 %~t, %~t, %~c;\n"
 				 "or.b32 %~t, %~t, %~d;\n"
-				 "setp.ne.u32 %~p, %~t, 0;\n"
+				 "setp.ne.or.u32 %~p, %~t, 0, %~p;\n"
 				 "@%~p bra $~look;\n"
-				 "$~next:\n"
-				 "add.u32 %~n, %~n, 4294967295;\n"
-				 "add.u64 %~m, %~m, 16;\n"
-				 "setp.ne.u32 %~p, %~n, 0;\n"
-				 "@%~p bra $~group;\n"
 				 "$~draw:\n"
 				 "ld.param.u32 %~t, [~arg+24];\n"
 				 "sub.u32 %~v, %~v, %~t;\n"
 				 "setp.lt.s32 %~p, %~v, 0;\n"
 				 "@%~p bra $~store;\n"
-				 "atom.global.add.u32 %~v, [%~l], 1;\n"
+				 "atom.global.inc.u32 %~v, [%~l], 4294967295;\n"
 				 "sub.u32 %~v, %~v, %~t;\n"
 				 "ld.param.u32 %~n, [~arg+28];\n"
 				 "setp.ge.u32 %~p, %~v, %~n;\n"
 				 "@%~p bra $~store;\n"
-				 "add.u32 %~n, %~n, 4294967295;\n"
-				 "setp.ne.u32 %~p, %~v, %~n;\n"
-				 "@%~p bra $~index;\n"
 				 "ld.param.u64 %~m, [~arg+16];\n"
 				 "ld.param.u32 %~t, [~arg+32];\n"
-				 "st.volatile.global.u32 [%~m], %~t;\n"
-				 "$~index:\n"
+				 "add.u32 %~n, %~n, 4294967295;\n"
+				 "setp.eq.u32 %~p, %~v, %~n;\n"
+				 "@%~p st.volatile.global.u32 [%~m], %~t;\n"
+				 "setp.ne.u32 %~p, %~e, 65537;\n"
+				 "@%~p bra $~cube;\n"
 				 "mov.u32 %~x, %~v;\n"
-				 "setp.eq.u32 %~p, %~e, 65537;\n"
-				 "@%~p bra $~store;\n"
-				 "div.u32 %~t, %~v, %~gx;\n"
-				 "mul.lo.u32 %~x, %~t, %~gx;\n"
-				 "sub.u32 %~x, %~v, %~x;\n"
-				 "div.u32 %~z, %~t, %~gy;\n"
-				 "mul.lo.u32 %~y, %~z, %~gy;\n"
-				 "sub.u32 %~y, %~t, %~y;\n"
-				 "shl.b32 %~z, %~z, 16;\n"
-				 "or.b32 %~y, %~y, %~z;\n"
-				 "bra $~store;\n"
-				 "$~look:\n"
-				 "mov.u64 %~l, %globaltimer;\n"
-				 "shr.u64 %~l, %~l, 16;\n"
-				 "cvt.u32.u64 %~t, %~l;\n"
-				 "ld.param.u64 %~l, [~arg+8];\n"
-				 "{\n"
-				 ".reg .pred %~q;\n"
-				 "setp.ne.u32 %~q, %~a, 0;\n"
-				 "sub.u32 %~a, %~a, %~t;\n"
-				 "setp.gt.and.s32 %~p, %~a, 0, %~q;\n"
-				 "setp.ne.u32 %~q, %~b, 0;\n"
-				 "sub.u32 %~b, %~b, %~t;\n"
-				 "setp.gt.and.s32 %~q, %~b, 0, %~q;\n"
-				 "or.pred %~p, %~p, %~q;\n"
-				 "setp.ne.u32 %~q, %~c, 0;\n"
-				 "sub.u32 %~c, %~c, %~t;\n"
-				 "setp.gt.and.s32 %~q, %~c, 0, %~q;\n"
-				 "or.pred %~p, %~p, %~q;\n"
-				 "setp.ne.u32 %~q, %~d, 0;\n"
-				 "sub.u32 %~d, %~d, %~t;\n"
-				 "setp.gt.and.s32 %~q, %~d, 0, %~q;\n"
-				 "or.pred %~p, %~p, %~q;\n"
-				 "}\n"
-				 "@!%~p bra $~next;\n"
 				 "$~store:\n"
 				 "st.shared.v4.u32 [%~at+-16], {%~x, %~y, %~gx, %~e};\n"
 				 "$~wait:\n"
@@ -114,6 +82,51 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "shr.u32 %~z, %~y, 16;\n"
 				 "and.b32 %~y, %~y, 65535;\n"
 				 "}\n";
+
+/* Leases that are there, and further groups of them; grids of more than one line. */
+static const char behind_text[] = "ret;\n"
+				  "$~look:\n"
+				  "{\n"
+				  ".reg .pred %~q;\n"
+				  ".reg .b64 %~k;\n"
+				  "mov.u64 %~k, %globaltimer;\n"
+				  "shr.u64 %~k, %~k, 16;\n"
+				  "cvt.u32.u64 %~t, %~k;\n"
+				  "$~group:\n"
+				  "setp.ne.u32 %~q, %~a, 0;\n"
+				  "sub.u32 %~a, %~a, %~t;\n"
+				  "setp.gt.and.s32 %~p, %~a, 0, %~q;\n"
+				  "setp.ne.u32 %~q, %~b, 0;\n"
+				  "sub.u32 %~b, %~b, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~b, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "setp.ne.u32 %~q, %~c, 0;\n"
+				  "sub.u32 %~c, %~c, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~c, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "setp.ne.u32 %~q, %~d, 0;\n"
+				  "sub.u32 %~d, %~d, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~d, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "@%~p bra $~store;\n"
+				  "add.u32 %~n, %~n, 4294967295;\n"
+				  "setp.eq.u32 %~p, %~n, 0;\n"
+				  "@%~p bra $~draw;\n"
+				  "add.u64 %~m, %~m, 16;\n"
+				  "ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
+				  "bra $~group;\n"
+				  "}\n"
+				  "$~cube:\n"
+				  "div.u32 %~t, %~v, %~gx;\n"
+				  "mul.lo.u32 %~x, %~t, %~gx;\n"
+				  "sub.u32 %~x, %~v, %~x;\n"
+				  "div.u32 %~z, %~t, %~gy;\n"
+				  "mul.lo.u32 %~y, %~z, %~gy;\n"
+				  "sub.u32 %~y, %~t, %~y;\n"
+				  "shl.b32 %~z, %~z, 16;\n"
+				  "or.b32 %~y, %~y, %~z;\n"
+				  "bra $~store;\n"
+				  "}\n";
 
 /* A function learns it from the same bytes: nobody writes them after the barrier. */
 static const char function_text[] = ".reg .b32 %~t, %~at, %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
@@ -163,13 +176,13 @@ static int parse(struct block_pass *p, const char *body, size_t len, struct ptx_
 	return err;
 }
 
-int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret)
+static int add(struct block_pass *p, const char *source, struct ptx_list *ret)
 {
 	struct buf text;
 	int err;
 
 	buf_init(&text);
-	for (const char *at = is_entry ? entry_text : function_text; *at;) {
+	for (const char *at = source; *at;) {
 		size_t n = strcspn(at, "~");
 
 		buf_add(&text, at, n);
@@ -182,6 +195,16 @@ int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret)
 	err = text.failed ? -ENOMEM : parse(p, text.data, text.len, ret);
 	buf_finish(&text);
 	return err;
+}
+
+int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret)
+{
+	return add(p, is_entry ? entry_text : function_text, ret);
+}
+
+int block_behind(struct block_pass *p, struct ptx_list *ret)
+{
+	return add(p, behind_text, ret);
 }
 
 const char *block_text(struct block_pass *p, const char *fmt, ...)

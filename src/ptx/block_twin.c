@@ -234,6 +234,9 @@ static struct ptx_function *clone_function(struct block_pass *p, const struct pt
 		block_hide_params(p, f, 1);
 		err = err ? err : clone_list(p, &f->body, &new->body);
 		block_hide_params(p, f, -1);
+		if (err == 0 && f->is_entry) {
+			err = block_behind(p, &new->body);
+		}
 	}
 	return err ? NULL : new;
 }

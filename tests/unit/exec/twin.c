@@ -162,14 +162,15 @@ static enum exec_status try_lease(struct play *p)
 {
 	uint32_t now = (uint32_t)(clock_wall_ns() >> PTX_LEASE_SHIFT), before = *p->counter;
 	bool looked_at = draw(p, 2), ahead = draw(p, 2);
-	unsigned mode = p->mode, at = draw(p, LEASE_WORDS);
+	unsigned mode = p->mode, at = draw(p, draw(p, 2) ? 4 : LEASE_WORDS);
 	struct ptx_block_arg arg = p->arg;
 	enum exec_status s;
 
 	memset((void *)(uintptr_t)p->leases, 0, LEASE_WORDS * sizeof(*p->leases));
 	p->leases[at] = ahead ? now + 1000 + draw(p, 2000000000) : now - 1 - draw(p, 2000000000);
 	p->leases[at] += p->leases[at] == 0;
-	arg.groups = looked_at ? at / 4 + 1 + draw(p, LEASE_WORDS / 4 - at / 4) : at / 4;
+	arg.groups = !looked_at ? at / 4
+				: at / 4 + 1 + draw(p, draw(p, 2) ? 1 : LEASE_WORDS / 4 - at / 4);
 	p->mode &= ~(unsigned)TWIN_LEASES;
 	s = launch(p, &arg, 1);
 	p->mode = mode;
