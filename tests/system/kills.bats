@@ -1,0 +1,52 @@
+#!/usr/bin/env bats
+# Programs and gbpfd killed at bad moments beside others, on the soft GPU. What must be so at any load of this machine: all others go
+# on, every result is right, nothing stays taken, switched off or running. How soon is a matter of tests/gpu/kills on a card.
+
+load helpers
+
+kills() {
+	TMPDIR=$GBPF_RUNTIME_DIR run tests/gpu/kills --gbpf "$GBPF_PREFIX/bin/gbpf" --device soft --patience 20 \
+		--json "$GBPF_RUNTIME_DIR/kills.json" "$@"
+	echo "$output"
+}
+
+all_done() { # CASES
+	python3 - "$GBPF_RUNTIME_DIR/kills.json" "$1" <<-'PY'
+		import json, sys
+		d = json.load(open(sys.argv[1]))
+		assert [c['case'] for c in d['cases']] == sys.argv[2].split(',')
+		for c in d['cases']:
+		    assert c['done'] == c['wanted'] and c['wrong'] == 0 and not c['problems'], c
+		    assert all(f['n'] == c['done'] for f in c['figures'].values()), c
+	PY
+}
+
+nothing_left() {
+	if ls -d "$GBPF_RUNTIME_DIR"/gbpf-kills-* 2>/dev/null; then
+		return 1
+	fi
+	if grep -lsz "GBPF_RUNTIME_DIR=$GBPF_RUNTIME_DIR/gbpf-kills-" /proc/[0-9]*/environ; then
+		return 1
+	fi
+}
+
+@test "a latency program killed in a request, gbpfd killed while it preempts, a batch program killed while it is held" {
+	kills --kills 2 --cases latency,daemon,batch
+	[ "$status" -eq 0 ]
+	all_done latency,daemon,batch
+	nothing_left
+}
+
+@test "neighbours in the shared lane of batch programs that are killed have no error and no wrong value" {
+	kills --kills 4 --cases neighbour
+	[ "$status" -eq 0 ]
+	all_done neighbour
+	nothing_left
+}
+
+@test "kills finds fault where nobody gets on, and leaves nothing behind" {
+	kills --kills 1 --cases batch --patience 0.000001
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"no progress within"* ]]
+	nothing_left
+}
