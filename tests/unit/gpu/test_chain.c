@@ -227,7 +227,7 @@ static void program(uint64_t seed, unsigned streams, bool one_connection, unsign
 
 static void random_programs_keep_order_and_run_each_block_once(void **state)
 {
-	unsigned more = getenv("GBPF_LONG") ? 4000 : 60;
+	unsigned more = getenv("GBPF_LONG") ? 4000 : 24;
 
 	for (unsigned i = 0; i < more; i++) {
 		static const unsigned streams[] = { 1, 3, 12, 40 };
