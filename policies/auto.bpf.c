@@ -27,7 +27,9 @@
  *  retire	a request lingers for a little longer than the pauses that gBPF has found worth it, and for longer still
  *		while requests turn out to end too early.
  *  tick		learns, hands the turns on, sets slices: very short for batch while there is a latency tenant, longer for who
- *		starves; takes them back when the last one has left. */
+ *		starves. Who stops between blocks keeps the usual slice: with a short one its last blocks would be cut off, and
+ *		come back in each gap of the request (40 synchronized kernels: 13 ms instead of 0.7, on an H200). Takes
+ *		slices back when the last latency tenant has left. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -56,6 +58,7 @@ const volatile u64 linger_process_ns = 200000;	/* at least, in the process lane,
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 /* time slices in the process lane, microseconds */
 const volatile u32 batch_slice_us = 1;
+const volatile u32 batch_slice_stops_us = 2000; /* of who stops between blocks: its blocks must end, not be cut off */
 const volatile u32 batch_slice_many_us = 100;	/* with several batch programs: their turns may touch */
 const volatile u32 batch_slice_hungry_us = 200; /* for who had less than the minimum share, */
 const volatile u32 latency_slice_hungry_us = 10000; /* beside this for latency tenants: a share of 2 % */
@@ -503,6 +506,18 @@ static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 
 	}
 }
 
+/* By time, or, while no durations are known, by count. */
+static __always_inline u32 mostly_stops(const struct account *a, u32 t)
+{
+	u64 all = a->seen_ns, some = a->block_ns;
+
+	if (!all) {
+		all = gbpf_tenant_stat(t, GBPF_STAT_LAUNCHES);
+		some = gbpf_tenant_stat(t, GBPF_STAT_BLOCK_LAUNCHES);
+	}
+	return all && some * 100 >= all * shared_from_percent;
+}
+
 static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 t, u32 lane, u32 learn)
 {
 	struct account *a;
@@ -514,7 +529,7 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 		return;
 	}
 	wants = gbpf_tenant_stat(t, GBPF_STAT_INFLIGHT_NS) || a->held_ns + 3000000 > l->now_ns;
-	x->stops = a->seen_ns && a->block_ns * 100 >= a->seen_ns * shared_from_percent;
+	x->stops = mostly_stops(a, t);
 	if (learn) {
 		remember(x, a);
 	}
@@ -569,6 +584,9 @@ static __always_inline u32 slice_for(const struct look *l, const struct tenant *
 	}
 	if (class_id == GBPF_CLASS_LATENCY) {
 		return l->hungry ? latency_slice_hungry_us : l->latency > 1 ? latency_slice_many_us : latency_slice_us;
+	}
+	if (x->stops) {
+		return batch_slice_stops_us;
 	}
 	return x->hungry ? batch_slice_hungry_us : n > 1 ? batch_slice_many_us : batch_slice_us;
 }
