@@ -106,14 +106,6 @@ void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
 	}
 }
 
-uint32_t gpu_chain_resident(struct gpu_device *d, CUcontext ctx, CUfunction twin, uint32_t threads,
-			    uint32_t smem)
-{
-	struct chain_context *x = chain_context_of(d, ctx);
-
-	return x ? chain_resident(d, x, twin, threads, smem) : 0;
-}
-
 /* ---- going on; the lock is held and the context current ---- */
 
 /* The stream ran empty although the last pieces have not said that they are through: their blocks
@@ -214,7 +206,7 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 	uint32_t state = load_relaxed(&c->state);
 
 	if (state >= CHAIN_TAKE) {
-		chain_beside_step(c, q);
+		chain_beside_step(c, q, now);
 		return;
 	}
 	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
@@ -253,7 +245,7 @@ static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 		return READ_NS;
 	}
 	if (load_relaxed(&c->state) > CHAIN_TAKE) {
-		return WAIT_NS;
+		return load_relaxed(&c->state) == CHAIN_WATCH ? LOOK_MOST_NS / 2 : WAIT_NS;
 	}
 	if (load_relaxed(&c->state) == CHAIN_HALT || c->p_head == c->p_tail) {
 		return MAX(WAIT_NS, patience(c));

@@ -41,9 +41,6 @@ CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent eve
 int gpu_chain_busy(void *dev, void *dev_queue);
 uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force);
 int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret);
-/* Blocks of a twin that the device holds at once; 0: not known. The context is current. */
-uint32_t gpu_chain_resident(struct gpu_device *d, CUcontext ctx, CUfunction twin, uint32_t threads,
-			    uint32_t smem);
 /* The queue is closed, and its chain finished or given up. */
 void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q);
 

@@ -19,7 +19,12 @@
 #define QUIET_NS 20000000u   /* nothing moved for so long after a lease, */
 #define UNSEEN_NS 200000000u /* or if none was seen; and four times what was expected */
 #define PROBE_NS 2000000u    /* between two looks at the counter */
-#define BESIDE 32u	     /* bytes from the counter to that of the blocks beside */
+#define BEAT_NS 4000000u     /* between kernels of our own, */
+#define BEATS 8u	     /* of which so many must get their turn while a suspect stays */
+#define WATCH_NS 100000000u
+#define STRIKES 3u /* then a twin is reported */
+#define SPARE 48u
+#define BESIDE 32u /* bytes from the counter to that of the blocks beside */
 
 static const char ptx[] =
 	".version 6.0\n"
@@ -40,9 +45,11 @@ static const char ptx[] =
 	"ret;\n"
 	"}\n";
 
-static CUresult take(struct gpu_chain *c, uint32_t value)
+/* from: offset of the counter that is taken; SPARE only to see that it gets its turn. */
+static CUresult take(struct gpu_chain *c, uint32_t from, uint32_t value)
 {
-	uint64_t counter = c->counter, beside = c->counter + BESIDE, out = c->done_device + 8;
+	uint64_t counter = c->counter + from, beside = c->counter + (from ? SPARE : BESIDE);
+	uint64_t out = c->done_device + (from ? 16 : 8);
 	void *params[] = { &counter, &beside, &out, &value };
 
 	return c->d->real->cuLaunchKernel(c->home->take, 1, 1, 1, 1, 1, 1, 0, c->home->beside,
@@ -62,7 +69,7 @@ void chain_beside_prepare(struct gpu_chain *c)
 		return;
 	}
 	/* Loaded lazily otherwise. The line is the chain's, which has no launches yet. */
-	if (take(c, c->ticket) != CUDA_SUCCESS ||
+	if (take(c, 0, c->ticket) != CUDA_SUCCESS ||
 	    real->cuStreamSynchronize(x->beside) != CUDA_SUCCESS) {
 		x->take = NULL;
 	}
@@ -86,7 +93,7 @@ static void suspect(struct gpu_chain *c)
 
 	c->probing = false;
 	(void)add_acqrel(&c->unput, 1u); /* busy until all of this is over */
-	e = take(c, first - CHAIN_SPAN);
+	e = take(c, 0, first - CHAIN_SPAN);
 	if (e) {
 		chain_die(c, e);
 		return;
@@ -147,34 +154,75 @@ static CUresult launch_beside(struct gpu_chain *c, struct chain_launch *l, uint3
 					  l->block[2], l->smem, c->home->beside, NULL, extra);
 }
 
-static void taken(struct gpu_chain *c)
+static void taken(struct gpu_chain *c, uint64_t now)
 {
 	uint32_t counter = __atomic_load_n((const uint32_t *)(c->done + 2), __ATOMIC_ACQUIRE);
-	struct chain_launch *l;
 	uint32_t i, ran;
 
 	if (!chain_locate(c, counter, &i, &ran)) {
 		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	l = &c->launch[i % GPU_CHAIN_DEPTH];
 	c->put_back = counter;
-	store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 	/* None of its blocks has begun: it has moved meanwhile, and what is before it may run. */
-	if (i != c->head && ran) {
-		CUresult e = launch_beside(c, l, l->total - ran);
+	store_relaxed(&c->state, (uint32_t)(i != c->head && ran ? CHAIN_WATCH : CHAIN_BESIDE));
+	c->watch_ns = c->beat_ns = now;
+	c->beats = 0;
+}
 
+/* Its blocks that began have stayed all the time, so they wait for those that left. */
+static void hung(struct gpu_chain *c)
+{
+	struct gpu_chains *all = c->d->chains;
+	struct chain_launch *l;
+	uint32_t i, ran;
+	CUresult e;
+
+	if (!chain_locate(c, c->put_back, &i, &ran)) {
+		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
+		return;
+	}
+	l = &c->launch[i % GPU_CHAIN_DEPTH];
+	e = launch_beside(c, l, l->total - ran);
+	if (e) {
+		chain_die(c, e);
+		return;
+	}
+	(void)sub_acqrel(&c->unput, l->total - l->covered);
+	l->covered = l->total;
+	c->put_back = l->first + l->total;
+	store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
+	(void)add_relaxed(&all->counts.hung, 1u);
+	c->strikes = c->suspect == l->twin ? c->strikes + 1 : 1;
+	c->suspect = l->twin;
+	if (c->strikes == STRIKES && all->on_hung) {
+		all->on_hung(all->on_hung_arg, l->twin);
+	}
+}
+
+/* The counter is taken, so what comes on the stream leaves. If the stream runs empty, its blocks
+ * were only slow, or the device was elsewhere, and this was an interruption as any other. That the
+ * device is with us, kernels of our own show. */
+static void watch(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+{
+	const struct chain_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
+	CUresult e = c->d->real->cuStreamQuery(q->stream);
+
+	if (e == CUDA_SUCCESS) {
+		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
+	} else if (e != CUDA_ERROR_NOT_READY) {
+		chain_die(c, e);
+	} else if (now - c->beat_ns < BEAT_NS) {
+		return;
+	} else if (c->beats < BEATS || now - c->watch_ns < MAX(WATCH_NS, 4 * front->est_ns)) {
+		c->beats++;
+		c->beat_ns = now;
+		e = take(c, SPARE, 0);
 		if (e) {
 			chain_die(c, e);
-			return;
 		}
-		(void)sub_acqrel(&c->unput, l->total - l->covered);
-		l->covered = l->total;
-		c->put_back = l->first + l->total;
-		(void)add_relaxed(&c->d->chains->counts.hung, 1u);
-		if (c->d->chains->on_hung) {
-			c->d->chains->on_hung(c->d->chains->on_hung_arg, l->twin);
-		}
+	} else {
+		hung(c);
 	}
 }
 
@@ -202,7 +250,7 @@ static void over(struct gpu_chain *c)
 	(void)sub_acqrel(&c->unput, 1u);
 }
 
-void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q)
+void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
 {
 	const struct cuabi_table *real = c->d->real;
 	uint32_t state = load_relaxed(&c->state);
@@ -217,7 +265,9 @@ void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q)
 	if (e) {
 		chain_die(c, e);
 	} else if (state == CHAIN_TAKE) {
-		taken(c);
+		taken(c, now);
+	} else if (state == CHAIN_WATCH) {
+		watch(c, q, now);
 	} else if (state == CHAIN_BESIDE) {
 		put_back(c);
 	} else {

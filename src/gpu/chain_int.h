@@ -85,6 +85,7 @@ enum chain_state {
 	CHAIN_HALT,   /* interrupted; it is known what is missing */
 	CHAIN_FORCED, /* one piece goes although the rest waits */
 	CHAIN_TAKE,   /* a kernel seems to wait for blocks that left: chain_beside.c */
+	CHAIN_WATCH,
 	CHAIN_BESIDE,
 	CHAIN_BACK,
 };
@@ -119,6 +120,10 @@ struct gpu_chain {
 	uint32_t leased_upto; /* while the pieces up to here were on the device */
 	bool probing;
 	uint32_t probe, put_back;
+	uint32_t beats; /* of our own kernels while a suspect is watched */
+	uint64_t watch_ns, beat_ns;
+	CUfunction suspect; /* twin that was found hung, */
+	uint32_t strikes;   /* so often in a row */
 	uint64_t probe_ns, probe_since_ns;
 	CUfunction learned; /* the twin that ran last, */
 	uint64_t block_ps;  /* and what was learned of it */
@@ -158,7 +163,7 @@ bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, 
 
 void chain_beside_prepare(struct gpu_chain *c);
 void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now);
-void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q);
+void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now);
 
 static inline bool chain_unfinished(const struct gpu_chain *c)
 {

@@ -58,9 +58,8 @@
 #define WRONG_MOST 3u		      /* wrong ones in a row, */
 #define MUTE_NS 1000000000u	      /* then they are ignored for so long */
 #define DEFAULT_HOLD_NS 1000000u
-#define CHAINED (1u << 31) /* in a queue's `deferred`: it has a chain that may be unfinished */
-#define FIFO_MOST 4096u	   /* deferred calls of a queue, then callers wait */
-#define FIFO_POLL_NS 10000u
+#define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
+#define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
 #define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
 #define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
 #define CHAIN_NEAR_NS 50000u	/* whose last request was just now, */

@@ -581,36 +581,44 @@ static void step_for(struct world *w, uint64_t ns, bool may_run)
 }
 
 /* Half of its blocks leave, the others wait for them for ever. */
-static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
+static void hang(struct world *w)
 {
-	struct gpu_chain_counts counts;
-	struct world w;
 	struct work *a;
 
-	world_init(&w, 1, &plain_options);
-	gpu_chain_on_hung(w.d, on_hung, NULL);
-	hung_twin = NULL;
-	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
-	a = w.all;
+	assert_int_equal(launch(w, 0, 12, 0), CUDA_SUCCESS);
+	a = w->all;
 	a->barrier = true;
 	for (unsigned i = 0; i < 5; i++) {
-		assert_int_equal(launch(&w, 0, 30, 9), CUDA_SUCCESS);
+		assert_int_equal(launch(w, 0, 30, 9), CUDA_SUCCESS);
 	}
 	drv_run(6);
 	assert_int_equal(a->begun, 6);
 	lease(1);
-	step_for(&w, 2000000, false);
+	step_for(w, 2000000, false);
 	lease(0);
-	step_for(&w, 15000000, true);
+	step_for(w, 15000000, true);
 	assert_int_equal(a->begun, 6);
-	assert_null(hung_twin);
-	step_for(&w, 30000000, true);
+	step_for(w, 150000000, true);
 	assert_int_equal(a->ended, 12);
+	run_out(w, true, false);
+	check_all(w);
+}
+
+static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	gpu_chain_on_hung(w.d, on_hung, NULL);
+	hung_twin = NULL;
+	hang(&w);
+	hang(&w);
+	assert_null(hung_twin);
+	hang(&w);
 	assert_ptr_equal(hung_twin, DRV_TWIN);
-	run_out(&w, true, false);
-	check_all(&w);
 	gpu_chain_counts(w.d, &counts);
-	assert_int_equal(counts.hung, 1);
+	assert_int_equal(counts.hung, 3);
 	gpu_chain_close(w.d, &w.q[0]); /* its line is used again */
 	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
 	run_out(&w, true, false);
@@ -635,9 +643,32 @@ static void a_lease_that_nobody_saw_may_hang_one_too(void **state)
 	lease(0);
 	step_for(&w, 150000000, true);
 	assert_int_equal(a->begun, 6);
-	step_for(&w, 150000000, true);
+	step_for(&w, 250000000, true);
 	assert_int_equal(a->ended, 12);
 	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* The device is elsewhere for a second: not a hung kernel, and the counter comes back. */
+static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	}
+	drv_run(15);
+	(void)gpu_chain_step(w.d, &w.q[0], false, false);
+	for (unsigned i = 0; i < 200; i++) {
+		now_ns += 5000000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	gpu_chain_counts(w.d, &counts);
+	assert_int_equal(counts.hung, 0);
 	world_finish(&w);
 }
 
@@ -657,7 +688,7 @@ static void a_wrong_suspicion_does_no_harm(void **state)
 		(void)gpu_chain_step(w.d, &w.q[0], false, false);
 		lease(0);
 		drv_freeze(w.q[0].stream, true);
-		step_for(&w, 60000000, true);
+		step_for(&w, 40000000 * (1 + begun % 4), true);
 		drv_freeze(w.q[0].stream, false);
 		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
 		run_out(&w, true, false);
@@ -687,6 +718,7 @@ int main(void)
 		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
 		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
+		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
 		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
 		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),
 	};
