@@ -1,6 +1,9 @@
 /* What the verbs of `gbpf bench` that start clients on a GPU share: the files that their programs
  * need, and the check of numbers and lists. */
+#include <errno.h>
+#include <libgen.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +24,34 @@ static int find_policy(struct cli *c, const char *what, char path[PATH_MAX], con
 	return cli_policy_find(c, what, *name, path, PATH_MAX);
 }
 
+/* Whether --save and --svg can be written is said now, and not when everything has been measured.
+ */
+static int check_files(struct cli *c, const char *what)
+{
+	static const char *const files[] = { "save", "svg" };
+	const struct cli_option *o = c->verb->options;
+
+	for (int i = 0; o[i].name; i++) {
+		const char *path = c->opt[i];
+		char folder[PATH_MAX];
+
+		for (size_t k = 0; path && k < ARRAY_SIZE(files); k++) {
+			if (strcmp(o[i].name, files[k]) != 0 || access(path, W_OK) == 0) {
+				continue;
+			}
+			snprintf(folder, sizeof(folder), "%s", path);
+			if (errno != ENOENT || access(dirname(folder), W_OK | X_OK) < 0) {
+				return cli_fail(c, CLI_USAGE, "usage",
+						"Give a file in a folder that exists and that you "
+						"may write to",
+						"%s: --%s: %s: %s", what, o[i].name, path,
+						strerror(errno));
+			}
+		}
+	}
+	return CLI_OK;
+}
+
 int bench_world(struct cli *c, const char *what, const char *device, const char *policy,
 		char **argv, int *n)
 {
@@ -31,7 +62,8 @@ int bench_world(struct cli *c, const char *what, const char *device, const char 
 	struct report r;
 	int code;
 
-	code = find_policy(c, what, object, &policy);
+	code = check_files(c, what);
+	code = code ? code : find_policy(c, what, object, &policy);
 	report_init(&r);
 	if (!code && run_choose_device(device, &d, &r) < 0) {
 		code = cli_fail_report(c, CLI_NOT_FOUND, what, &r);

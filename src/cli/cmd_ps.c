@@ -231,9 +231,10 @@ static void add_interruptions(struct buf *line, const json_t *s)
 static void add_outside(struct buf *line, const json_t *tenant)
 {
 	uint64_t slice = cli_u64(tenant, "slice_us");
+	char length[24];
 
 	if (slice) {
-		buf_printf(line, "\n  time slice: %llu us", (unsigned long long)slice);
+		buf_printf(line, "\n  time slice: %s", cli_duration(length, slice * 1000));
 	}
 	if (cli_text(tenant, "level")[0]) {
 		buf_printf(line, "\n  from outside now: %s", cli_text(tenant, "level"));

@@ -236,30 +236,38 @@ static int start_daemon(struct cli *c, struct run_device *d, struct report *r)
 
 static int check_hint(struct cli *c)
 {
-	const char *hint = c->opt[O_HINT];
+	const char *hint = c->opt[O_HINT], *class_name = c->opt[O_CLASS];
 	uint64_t us;
 
-	if (!hint || strcmp(hint, "auto") == 0 || strcmp(hint, "off") == 0) {
+	if (!hint || strcmp(hint, "off") == 0) {
+		return CLI_OK;
+	}
+	if (!class_name || strcmp(class_name, "latency") != 0) {
+		cli_note(c, "gbpf: run: --hint does nothing while the class is not latency");
+	}
+	if (strcmp(hint, "auto") == 0) {
 		return CLI_OK;
 	}
 	if (strncmp(hint, "period:", 7) != 0) {
 		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
 				"run: --hint: there is no '%s'", hint);
 	}
-	return cli_number(c, "--hint period:", hint + 7, 2000, 10000000, &us);
+	return cli_number(c, "--hint period", hint + 7, 2000, 10000000, &us);
 }
 
 static int check_settings(struct cli *c)
 {
 	const char *name = c->opt[O_NAME];
 	uint64_t weight;
+	int code;
 
 	if (name && (!name[0] || strlen(name) > 63)) {
-		return cli_fail(c, CLI_USAGE, "usage", "Choose a shorter one",
+		return cli_fail(c, CLI_USAGE, "usage",
+				name[0] ? "Choose a shorter one" : "Give one, or leave --name away",
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
 	}
-	if (check_hint(c) != CLI_OK) {
-		return CLI_USAGE;
+	if ((code = check_hint(c)) != CLI_OK) {
+		return code;
 	}
 	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight)
 				: CLI_OK;
