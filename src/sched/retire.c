@@ -392,8 +392,12 @@ void queue_drop_marks(struct sched_queue *q)
 static bool finished(struct sched_queue *q, uint64_t now)
 {
 	uint64_t total = tally_sum(&q->total);
-	int idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
+	int idle;
 
+	if (chain_here(q)) { /* also before its first launch is there, which is accounted already */
+		return false;
+	}
+	idle = q->s->cfg.device->queue_idle(q->s->cfg.dev, q->dev_queue);
 	if (idle != -EAGAIN) {
 		q->quiet_since = 0;
 		return idle != 0;
