@@ -324,7 +324,7 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 	}
 	if (c.stopped && !o.may_run) {
 		q->held_since_ns = q->held_since_ns ? q->held_since_ns : now;
-		force = starved(q, &c, now);
+		force = c.waiting && starved(q, &c, now);
 	}
 	at = step_at(q, &c, waited);
 	if (nothing_to_do(q, &c, &o, at, now, force)) {
