@@ -48,23 +48,9 @@ static void model_options(const struct disb *b, unsigned model, struct world_com
 static int calibrate(struct disb *b)
 {
 	struct world_client c;
-	struct world_command k;
 	int err;
 
-	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->threads);
-	command_add(&k, "--lc-us");
-	command_add(&k, "%g", UNIT_US);
-	command_add(&k, "--block-us");
-	command_add(&k, "%g", UNIT_US);
-	if (b->soft) {
-		command_add(&k, "--at-once");
-		command_add(&k, "1");
-	}
-	err = client_start(&b->world, &c, "calibrate", &own, "calibrate", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, READY_NS);
+	err = client_calibrate(&b->world, &c, b->threads, UNIT_US, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
 		b->sms = b->soft ? 1 : c.page->sms;
@@ -145,18 +131,6 @@ static int fit_models(struct disb *b, const bool *used)
 
 /* ---- conditions ---- */
 
-static bool named(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static int prepare(struct disb *b, struct disb_condition *c)
 {
 	if (c->def->lane == LANE_MPS) {
@@ -178,7 +152,7 @@ static void choose(struct disb *b)
 		struct disb_condition *c = &b->condition[i];
 
 		c->def = &disb_defs[i];
-		c->chosen = !b->conditions || named(b->conditions, c->def->name);
+		c->chosen = !b->conditions || world_names(b->conditions, c->def->name);
 		c->available = c->chosen && prepare(b, c) == 0;
 		if (c->chosen && !c->available) {
 			snprintf(c->why, sizeof(c->why), "%s", b->world.error);
@@ -362,7 +336,7 @@ static int each_workload(struct disb *b,
 	for (unsigned i = 0; i < DISB_WORKLOADS && !err; i++) {
 		struct disb_workload w;
 
-		if (named(b->workloads, disb_names[i]) &&
+		if (world_names(b->workloads, disb_names[i]) &&
 		    disb_workload(disb_names[i], b->periodic, &w) == 0) {
 			err = visit(b, &w, arg);
 		}

@@ -168,26 +168,15 @@ static int prepare(struct lcbe *b, struct lcbe_condition *c)
 	return 0;
 }
 
-static bool named(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static void choose(struct lcbe *b)
 {
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
 		struct lcbe_condition *c = &b->condition[i];
 
 		c->def = &lcbe_defs[i];
-		c->state = !b->set.conditions || named(b->set.conditions, c->def->name) ? LCBE_IN
-											: LCBE_OUT;
+		c->state = !b->set.conditions || world_names(b->set.conditions, c->def->name)
+				   ? LCBE_IN
+				   : LCBE_OUT;
 		if (c->state == LCBE_IN && prepare(b, c) < 0) {
 			c->state = LCBE_NOT_AVAILABLE;
 			snprintf(c->why, sizeof(c->why), "%s", b->world.error);

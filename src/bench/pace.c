@@ -83,25 +83,10 @@ static void read_launches(struct pace *b, pid_t pid, struct result *r)
 
 static int calibrate(struct pace *b, double block_us, int *ret_iterations, double *ret_us)
 {
-	const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
 	struct world_client c;
-	struct world_command k;
 	int err;
 
-	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->threads);
-	command_add(&k, "--lc-us");
-	command_add(&k, "%g", block_us);
-	command_add(&k, "--block-us");
-	command_add(&k, "%g", block_us);
-	if (b->world.soft) {
-		command_add(&k, "--at-once");
-		command_add(&k, "1");
-	}
-	err = client_start(&b->world, &c, "calibrate", &own, "calibrate", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, READY_NS);
+	err = client_calibrate(&b->world, &c, b->threads, block_us, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
 		b->sms = b->world.soft ? 1 : c.page->sms;

@@ -255,18 +255,6 @@ static int run_framework(struct reach *b, unsigned part)
 	return world_interrupted() ? world_fail(&b->world, "interrupted") : 0;
 }
 
-static bool named(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static int run(struct reach *b)
 {
 	int err = 0;
@@ -283,7 +271,7 @@ static int run(struct reach *b)
 		       "GPU ms", "TWIN %");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
-		if (!b->parts || named(b->parts, names[i])) {
+		if (!b->parts || world_names(b->parts, names[i])) {
 			world_progress(&b->world, "reach: %s", docs[i]);
 			err = i == 0 ? run_own(b) : run_framework(b, i);
 		}

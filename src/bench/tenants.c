@@ -21,30 +21,15 @@ static const struct tenants_def defs[TENANTS_CONDITIONS] = {
 	{ "gbpf", "gBPF, process lane", LANE_GBPF, false },
 	{ "shared", "gBPF, shared lane", LANE_GBPF_SHARED, false },
 };
-static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
 
 static int calibrate(struct tenants *b)
 {
 	double unit_us = b->world.soft ? 200 : 100;
 	struct world_client c;
-	struct world_command k;
 	int err;
 
 	world_progress(&b->world, "tenants: calibrating");
-	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->threads);
-	command_add(&k, "--lc-us");
-	command_add(&k, "%g", unit_us);
-	command_add(&k, "--block-us");
-	command_add(&k, "%g", unit_us);
-	if (b->world.soft) {
-		command_add(&k, "--at-once");
-		command_add(&k, "1");
-	}
-	err = client_start(&b->world, &c, "calibrate", &own, "calibrate", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, READY_NS);
+	err = client_calibrate(&b->world, &c, b->threads, unit_us, READY_NS);
 	if (!err) {
 		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
 		/* the streams of one process fill the device, a block a multiprocessor */
@@ -57,25 +42,13 @@ static int calibrate(struct tenants *b)
 	return err;
 }
 
-static bool named(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static void choose(struct tenants *b)
 {
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
 		struct tenants_condition *c = &b->condition[i];
 
 		c->def = &defs[i];
-		c->chosen = !b->conditions || named(b->conditions, c->def->name);
+		c->chosen = !b->conditions || world_names(b->conditions, c->def->name);
 		c->available = c->chosen;
 		if (c->chosen && c->def->lane == LANE_GBPF_SHARED &&
 		    !world_run_offers(&b->world, "--lane")) {

@@ -354,6 +354,18 @@ static void stop_gbpfd(struct world_daemon *d)
 	d->g = NULL;
 }
 
+bool world_names(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool world_run_offers(struct world *w, const char *option)
 {
 	uint64_t deadline = clock_now_ns() + START_NS;

@@ -13,7 +13,6 @@
 
 #define WORLD_DAEMONS 4u
 #define WORLD_CHILDREN 256u
-#define WORLD_PATH 4096
 #define WORLD_ARGS 64
 
 struct gbpf;
@@ -55,6 +54,8 @@ struct world_daemon *world_gbpfd(struct world *w, const char *policy);
 /* 0; -1 with error: why it cannot be had here. Started once. */
 int world_mps(struct world *w);
 
+/* True when a list with commas has that name. */
+bool world_names(const char *list, const char *name);
 /* True when `gbpf run` knows an option. */
 bool world_run_offers(struct world *w, const char *option);
 
@@ -108,6 +109,10 @@ int client_start(struct world *w, struct world_client *c, const char *name,
 /* 0 when it is ready, or has carried out the newest command; -1 with error: it has failed, or takes
  * longer, or we were interrupted. */
 int client_await(struct world_client *c, uint64_t timeout_ns);
+/* One of its own lane that has measured how long blocks of block_us take (its page); client_stop
+ * ends it, also after a failure. */
+int client_calibrate(struct world *w, struct world_client *c, unsigned threads, double block_us,
+		     uint64_t timeout_ns);
 void client_send(struct world_client *c, enum page_op op);
 /* Ends it. */
 void client_stop(struct world_client *c);

@@ -169,6 +169,29 @@ void client_stop(struct world_client *c)
 	*c = (struct world_client){ 0 };
 }
 
+int client_calibrate(struct world *w, struct world_client *c, unsigned threads, double block_us,
+		     uint64_t timeout_ns)
+{
+	const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+	struct world_command k;
+	int err;
+
+	command_init(&k);
+	command_add(&k, "--threads");
+	command_add(&k, "%u", threads);
+	command_add(&k, "--lc-us");
+	command_add(&k, "%g", block_us);
+	command_add(&k, "--block-us");
+	command_add(&k, "%g", block_us);
+	if (w->soft) {
+		command_add(&k, "--at-once");
+		command_add(&k, "1");
+	}
+	err = client_start(w, c, "calibrate", &own, "calibrate", &k);
+	command_finish(&k);
+	return err ? err : client_await(c, timeout_ns);
+}
+
 void world_cpu(pid_t pid, double *ret_first, double *ret_others)
 {
 	char path[96];
