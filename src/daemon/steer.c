@@ -343,11 +343,6 @@ void steer_forget(struct session *s)
 
 /* ---- wishes ---- */
 
-uint32_t steer_capable(const struct session *s)
-{
-	return s->capable;
-}
-
 uint32_t steer_levels(const struct session *s)
 {
 	uint32_t levels = 1u << GBPF_LEVEL_HOLD | 1u << GBPF_LEVEL_DRAIN;

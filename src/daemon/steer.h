@@ -19,8 +19,6 @@ void steer_forget(struct session *s); /* the session ends: what is in force is t
 
 /* Bits of the GBPF_LEVEL_* that can be had for the tenant. */
 uint32_t steer_levels(const struct session *s);
-/* Bits of enum gpu_control that its self-test found; 0: it has sent no handles. */
-uint32_t steer_capable(const struct session *s);
 uint32_t steer_level_of(const struct session *s); /* in force: GBPF_LEVEL_SLICE, OFF, or NONE */
 uint32_t
 steer_slice_of(const struct session *s); /* microseconds that are wanted; 0: none of ours */

@@ -1,5 +1,5 @@
 /* Where contexts share the GPU by time slices, the first kernel of a request waits for the switch
- * (~145 us on an H200). An empty kernel that is launched some 250 us ahead takes that wait upon
+ * (~145 us on an H200). An empty kernel that is launched some 200 us ahead takes that wait upon
  * itself, if the others have left the GPU by then; launched 100 us ahead it is still in the way. */
 #include "gpu/lease_int.h"
 

@@ -128,7 +128,7 @@ struct wire_board { /* BOARD_ADD, BOARD_REMOVE */
 
 struct wire_set {
 	struct wire_head head;
-	uint32_t class_id, weight, min_share_ppm, slice_us; /* slice_us: of its contexts */
+	uint32_t class_id, weight, min_share_ppm, reserved;
 	uint64_t hold_limit_ns;
 };
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/strmap.h"
 #include "ptx/image.h"
+#include "shim/kernel.h"
 #include "shim/shim.h"
 
 #define MAX_OWNERS 65536u
@@ -29,18 +30,6 @@ struct image_owner {
 
 static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct image_owner */
-
-struct key {
-	char text[20];
-};
-
-static struct key key_of(const void *handle)
-{
-	struct key k;
-
-	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
-	return k;
-}
 
 bool image_wanted(void)
 {
@@ -153,7 +142,7 @@ static void close_parts(struct image_owner *o)
 
 static void put(const void *handle, struct image_owner *o)
 {
-	struct key k = key_of(handle);
+	struct handle_key k = handle_key(handle);
 	struct image_owner *before;
 
 	pthread_mutex_lock(&owners_mutex);
@@ -220,7 +209,7 @@ struct image_owner *image_forget(const void *handle)
 	struct image_owner *gone;
 
 	pthread_mutex_lock(&owners_mutex);
-	gone = strmap_del(&owners, key_of(handle).text);
+	gone = strmap_del(&owners, handle_key(handle).text);
 	strmap_each (&owners, e) {
 		struct image_owner *o = e->value;
 
@@ -243,9 +232,9 @@ void image_release(struct image_owner *o)
 /* Under owners_mutex. */
 static const struct image_owner *owner_of(const void *handle)
 {
-	const struct image_owner *o = strmap_get(&owners, key_of(handle).text);
+	const struct image_owner *o = strmap_get(&owners, handle_key(handle).text);
 
-	return o && o->of ? strmap_get(&owners, key_of(o->of).text) : o;
+	return o && o->of ? strmap_get(&owners, handle_key(o->of).text) : o;
 }
 
 enum ptx_block_why image_entry(const void *handle, const char *name,

@@ -22,18 +22,6 @@ struct note {
 	char name[];
 };
 
-struct key {
-	char text[20];
-};
-
-static struct key key_of(const void *handle)
-{
-	struct key k;
-
-	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
-	return k;
-}
-
 void kernel_refresh(struct shim_thread *t)
 {
 	t->kernel_generation = load_acquire(&shim.kernel_generation);
@@ -52,8 +40,8 @@ void kernel_note(const void *handle, const char *name, const void *owner, enum k
 	n->kind = kind;
 	memcpy(n->name, name, len);
 	pthread_mutex_lock(&notes_mutex);
-	free(strmap_del(&notes, key_of(handle).text)); /* the handle may have come again */
-	if (notes.live < MAX_NOTES && strmap_add(&notes, key_of(handle).text, n) == 0) {
+	free(strmap_del(&notes, handle_key(handle).text)); /* the handle may have come again */
+	if (notes.live < MAX_NOTES && strmap_add(&notes, handle_key(handle).text, n) == 0) {
 		n = NULL;
 	}
 	pthread_mutex_unlock(&notes_mutex);
@@ -81,7 +69,7 @@ bool kernel_is_library(const void *handle)
 	bool r;
 
 	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, key_of(handle).text);
+	n = strmap_get(&notes, handle_key(handle).text);
 	r = n && n->kind == KERNEL_OF_LIBRARY;
 	pthread_mutex_unlock(&notes_mutex);
 	return r;
@@ -93,7 +81,7 @@ bool kernel_origin(const void *handle, struct kernel_origin *ret)
 
 	ret->name = NULL;
 	pthread_mutex_lock(&notes_mutex);
-	n = strmap_get(&notes, key_of(handle).text);
+	n = strmap_get(&notes, handle_key(handle).text);
 	if (n) {
 		ret->owner = n->owner;
 		ret->kind = n->kind;
@@ -106,7 +94,7 @@ bool kernel_origin(const void *handle, struct kernel_origin *ret)
 /* By name where there is one. Under notes_mutex, since the note may be forgotten. */
 static struct sched_kernel *by_name(const void *handle)
 {
-	const struct note *n = strmap_get(&notes, key_of(handle).text);
+	const struct note *n = strmap_get(&notes, handle_key(handle).text);
 	const char *name = NULL;
 	CUresult r;
 

@@ -2,11 +2,27 @@
 #ifndef GBPF_SHIM_KERNEL_H
 #define GBPF_SHIM_KERNEL_H
 
+#include <stdint.h>
+#include <stdio.h>
+
 #include "shim/thread.h"
 
 /* A CUfunction or CUkernel, or a graph that can be launched: what the thread remembers of it. */
 static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
 						    bool is_graph);
+
+/* A handle as the key of a table. */
+struct handle_key {
+	char text[20];
+};
+
+static inline struct handle_key handle_key(const void *handle)
+{
+	struct handle_key k;
+
+	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
+	return k;
+}
 
 enum kernel_kind {
 	KERNEL_OF_MODULE,  /* a CUfunction; its owner is a module */

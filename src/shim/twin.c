@@ -19,18 +19,6 @@
 static pthread_mutex_t twins_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap twins; /* twins_mutex; handle in hexadecimal > struct twin */
 
-struct key {
-	char text[20];
-};
-
-static struct key key_of(const void *handle)
-{
-	struct key k;
-
-	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
-	return k;
-}
-
 /* f$gbpf, of the same kind of handle as f. */
 static CUfunction twin_handle(const struct kernel_origin *o)
 {
@@ -140,7 +128,7 @@ void twin_refresh(const void *owner, const void *handle)
 
 struct twin *twin_get(const void *handle)
 {
-	struct key k = key_of(handle);
+	struct handle_key k = handle_key(handle);
 	struct kernel_origin o;
 	struct twin *t;
 

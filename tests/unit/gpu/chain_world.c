@@ -1,3 +1,5 @@
+/* Operations that know whether they ran, a tenant whose requests come with leases, and the rig
+ * around both. */
 #include "chain_world.h"
 
 #include <stdlib.h>
