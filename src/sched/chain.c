@@ -130,6 +130,11 @@ static void finish(struct sched_queue *q)
 	end(q);
 }
 
+bool chain_unfinished(const struct sched_queue *q)
+{
+	return chain_here(q) && device_busy(q);
+}
+
 bool chain_over(struct sched_queue *q)
 {
 	if (chain_here(q) && !device_busy(q)) {

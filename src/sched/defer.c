@@ -40,7 +40,9 @@ bool sched_queue_deferred(struct sched_queue *q)
 	if (likely(!load_acquire(&q->deferred)) || load_relaxed(&q->s->forked)) {
 		return false;
 	}
-	return fifo_here(q) || !chain_try_end(q);
+	/* Through, though somebody who is at the queue just now may not have ended it: it may be
+	 * followed all the same. */
+	return fifo_here(q) || (!chain_try_end(q) && chain_unfinished(q));
 }
 
 static struct sched_call *first_call(struct sched_queue *q)

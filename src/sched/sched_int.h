@@ -413,6 +413,8 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited);
 /* A chain that has no unfinished launch is ended, unless somebody else is at the queue. True: the
  * queue has none. */
 bool chain_try_end(struct sched_queue *q);
+/* As of now; who is to act on it holds issue_lock or stands at the gate. */
+bool chain_unfinished(const struct sched_queue *q);
 /* issue_lock is held; the chain takes a launch now. */
 bool chain_has_room(struct sched_queue *q);
 /* What the policy answered allows the launch to join the queue's chain, or to begin one. */
