@@ -72,6 +72,17 @@ static json_t *condition_json(const struct tenants *b, const struct tenants_cond
 	return o;
 }
 
+/* In per cent, or how many times as much where that says more. */
+static void print_change(double value, double of)
+{
+	double percent = change(value, of);
+	char text[32];
+
+	snprintf(text, sizeof(text), percent < 1000 ? "%+.1f" : "x%.3g",
+		 percent < 1000 ? percent : percent / 100 + 1);
+	printf(" %8s", text);
+}
+
 static void print_row(const struct tenants *b, const struct tenants_condition *c, unsigned k,
 		      unsigned w)
 {
@@ -81,8 +92,9 @@ static void print_row(const struct tenants *b, const struct tenants_condition *c
 	printf("%-8s %-8s %-10s %6u %11.1f %11.1f %11.1f %13.4g", c->def->name, classes[k],
 	       tenants_whats[w], c->cell[k].n, f.mean, f.p50, f.p99, f.variance);
 	if (first->rounds && c != first) {
-		printf(" %+8.1f %+8.1f %+8.1f", change(f.p99, of.p99),
-		       change(f.variance, of.variance), change(f.rate, of.rate));
+		print_change(f.p99, of.p99);
+		print_change(f.variance, of.variance);
+		print_change(f.rate, of.rate);
 	}
 	putchar('\n');
 }
@@ -111,7 +123,7 @@ static void print_table(const struct tenants *b)
 	}
 	puts("call: of the launch; start: from before it until the kernel runs; completion: until "
 	     "its "
-	     "end is known;\nper cent: change against default");
+	     "end is known;\n%: change against default, x: so many times as much");
 }
 
 int tenants_report(struct tenants *b)
