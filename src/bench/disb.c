@@ -13,11 +13,11 @@ static bool parse_text(struct disb *b, const char *name, const char *text)
 		const char *name;
 		const char **at;
 	} table[] = {
-		{ "--libcuda", &b->world.libcuda },   { "--gbpf", &b->world.gbpf },
-		{ "--gbpfd", &b->world.gbpfd },	      { "--server", &b->world.server },
-		{ "--client", &b->world.client },     { "--policy", &b->policy },
-		{ "--policy-name", &b->policy_name }, { "--conditions", &b->conditions },
-		{ "--workloads", &b->workloads },     { "--save", &b->save },
+		{ "--policy", &b->policy },
+		{ "--policy-name", &b->policy_name },
+		{ "--conditions", &b->conditions },
+		{ "--workloads", &b->workloads },
+		{ "--save", &b->save },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -31,6 +31,9 @@ static bool parse_text(struct disb *b, const char *name, const char *text)
 
 static bool parse_one(struct disb *b, const char *name, const char *text, int *i)
 {
+	if (world_option(&b->world, name, text, i)) {
+		return true;
+	}
 	++*i;
 	if (parse_text(b, name, text)) {
 		return true;
@@ -42,16 +45,7 @@ static bool parse_one(struct disb *b, const char *name, const char *text, int *i
 	} else if (strcmp(name, "--be") == 0) {
 		b->periodic = strcmp(text, "periodic") == 0;
 	} else {
-		--*i;
-		if (strcmp(name, "--soft") == 0) {
-			b->world.soft = true;
-		} else if (strcmp(name, "--json") == 0) {
-			b->world.json = true;
-		} else if (strcmp(name, "--progress") == 0) {
-			b->world.progress = true;
-		} else {
-			return false;
-		}
+		return false;
 	}
 	return true;
 }

@@ -50,11 +50,6 @@ static bool parse_text(struct lcbe *b, const char *name, const char *text)
 		const char *name;
 		const char **at;
 	} table[] = {
-		{ "--libcuda", &b->world.libcuda },
-		{ "--gbpf", &b->world.gbpf },
-		{ "--gbpfd", &b->world.gbpfd },
-		{ "--server", &b->world.server },
-		{ "--client", &b->world.client },
 		{ "--policy", &b->set.policy },
 		{ "--policy-name", &b->set.policy_name },
 		{ "--conditions", &b->set.conditions },
@@ -98,9 +93,6 @@ static bool parse_flag(struct lcbe *b, const char *name)
 		const char *name;
 		bool *at;
 	} table[] = {
-		{ "--soft", &b->world.soft },
-		{ "--json", &b->world.json },
-		{ "--progress", &b->world.progress },
 		{ "--default-stream", &b->set.default_stream },
 		{ "--restart", &b->set.restart },
 	};
@@ -121,7 +113,7 @@ static bool parse(struct lcbe *b, int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
 
-		if (parse_flag(b, argv[i])) {
+		if (parse_flag(b, argv[i]) || world_option(&b->world, argv[i], value, &i)) {
 			continue;
 		}
 		if (strcmp(argv[i], "--block-us") == 0) {

@@ -276,29 +276,18 @@ static bool parse_one(struct pace *b, const char *name, const char *text, int *i
 		const char *name;
 		const char **at;
 	} table[] = {
-		{ "--libcuda", &b->world.libcuda },
-		{ "--gbpf", &b->world.gbpf },
-		{ "--gbpfd", &b->world.gbpfd },
-		{ "--server", &b->world.server },
-		{ "--client", &b->world.client },
 		{ "--policy", &b->policy },
 		{ "--policy-name", &b->policy_name },
 		{ "--save", &b->save },
 		{ "--lane", &b->lane },
 	};
-	const struct {
-		const char *name;
-		bool *at;
-	} flags[] = { { "--soft", &b->world.soft },
-		      { "--json", &b->world.json },
-		      { "--burst", &b->burst },
-		      { "--progress", &b->world.progress } };
 
-	for (size_t k = 0; k < ARRAY_SIZE(flags); k++) {
-		if (strcmp(flags[k].name, name) == 0) {
-			*flags[k].at = true;
-			return true;
-		}
+	if (world_option(&b->world, name, text, i)) {
+		return true;
+	}
+	if (strcmp(name, "--burst") == 0) {
+		b->burst = true;
+		return true;
 	}
 	++*i;
 	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {

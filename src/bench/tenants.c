@@ -272,10 +272,9 @@ static bool parse_one(struct tenants *b, const char *name, const char *text, int
 		const char *name;
 		const char **at;
 	} texts[] = {
-		{ "--libcuda", &b->world.libcuda },   { "--gbpf", &b->world.gbpf },
-		{ "--gbpfd", &b->world.gbpfd },	      { "--server", &b->world.server },
-		{ "--client", &b->world.client },     { "--policy", &b->policy },
-		{ "--policy-name", &b->policy_name }, { "--save", &b->save },
+		{ "--policy", &b->policy },
+		{ "--policy-name", &b->policy_name },
+		{ "--save", &b->save },
 		{ "--conditions", &b->conditions },
 	};
 	const struct {
@@ -287,11 +286,7 @@ static bool parse_one(struct tenants *b, const char *name, const char *text, int
 		{ "--kernels", &b->kernels },
 	};
 
-	if (strcmp(name, "--soft") == 0 || strcmp(name, "--json") == 0 ||
-	    strcmp(name, "--progress") == 0) {
-		*(name[2] == 's'   ? &b->world.soft
-		  : name[2] == 'j' ? &b->world.json
-				   : &b->world.progress) = true;
+	if (world_option(&b->world, name, text, i)) {
 		return true;
 	}
 	++*i;

@@ -54,6 +54,9 @@ struct world_daemon *world_gbpfd(struct world *w, const char *policy);
 /* 0; -1 with error: why it cannot be had here. Started once. */
 int world_mps(struct world *w);
 
+/* Takes one of the options by which `gbpf bench` says where everything is and how to print; *i
+ * moves on when it has a value. False: it is another. */
+bool world_option(struct world *w, const char *name, const char *value, int *i);
 /* True when a list with commas has that name. */
 bool world_names(const char *list, const char *name);
 /* True when `gbpf run` knows an option. */
