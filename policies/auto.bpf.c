@@ -36,6 +36,7 @@ GBPF_LICENSE("Apache-2.0");
 
 /* lanes */
 const volatile u32 shared_from_percent = 90;	/* of its GPU time can be stopped between blocks: batch starts in the shared lane */
+const volatile u64 unknown_ns = 100000;		/* what a kernel counts whose duration is not known: who is always interrupted shows none */
 const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had before that is remembered */
 /* block level */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
@@ -277,8 +278,10 @@ int GBPF_PROG(auto_submit, submit)
 		return GBPF_GO;
 	}
 	if (!ctx->asked) {
-		a->seen_ns += ctx->est_ns; /* about is enough: no atomics */
-		a->block_ns += ctx->block_ok ? ctx->est_ns : 0;
+		u64 est = ctx->est_ns || ctx->kind != GBPF_KIND_KERNEL ? ctx->est_ns : unknown_ns;
+
+		a->seen_ns += est; /* about is enough: no atomics */
+		a->block_ns += ctx->block_ok ? est : 0;
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
 		return GBPF_GO; /* nobody to be quick for */
@@ -496,7 +499,7 @@ static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 
 		x->since_ns = now;
 		x->busy_ns = busy;
 	} else if (now >= x->since_ns + share_window_ns) {
-		x->hungry = busy < x->busy_ns + share_least_ns;
+		x->hungry = !x->stops && busy < x->busy_ns + share_least_ns; /* who stops goes by the hold limit */
 		if (x->hungry) {
 			gbpf_note(FED, 1);
 			gbpf_preempt_now(t, GBPF_LEVEL_HOLD);
@@ -504,18 +507,6 @@ static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 
 		x->since_ns = now;
 		x->busy_ns = busy;
 	}
-}
-
-/* By time, or, while no durations are known, by count. */
-static __always_inline u32 mostly_stops(const struct account *a, u32 t)
-{
-	u64 all = a->seen_ns, some = a->block_ns;
-
-	if (!all) {
-		all = gbpf_tenant_stat(t, GBPF_STAT_LAUNCHES);
-		some = gbpf_tenant_stat(t, GBPF_STAT_BLOCK_LAUNCHES);
-	}
-	return all && some * 100 >= all * shared_from_percent;
 }
 
 static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 t, u32 lane, u32 learn)
@@ -529,7 +520,7 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 		return;
 	}
 	wants = gbpf_tenant_stat(t, GBPF_STAT_INFLIGHT_NS) || a->held_ns + 3000000 > l->now_ns;
-	x->stops = mostly_stops(a, t);
+	x->stops = a->seen_ns && a->block_ns * 100 >= a->seen_ns * shared_from_percent;
 	if (learn) {
 		remember(x, a);
 	}
