@@ -115,6 +115,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 	uint32_t why;
 
 	*a = (struct ask){ .verdict = GBPF_GO };
+	if (c->ready && !c->ready(c)) {
+		return false;
+	}
 	if (!c->is_launch && c->chains && chain_here(q)) {
 		return !load_acquire(&q->draining) && chain_has_room(q);
 	}
@@ -161,7 +164,7 @@ static unsigned issue_some(struct sched_queue *q, unsigned most, bool force)
 
 	while (n < most && (c = first_call(q))) {
 		if (force) {
-			if (chain_here(q)) {
+			if (chain_here(q) || (c->ready && !c->ready(c))) {
 				break;
 			}
 			a = (struct ask){ .verdict = GBPF_GO };

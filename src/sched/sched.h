@@ -145,6 +145,9 @@ struct sched_call {
 	struct sched_call *next; /* sched's */
 	int (*run)(struct sched_call
 			   *c); /* 0, or the driver's error, which is remembered for the queue */
+	/* NULL, or whether what other queues keep lets it go by now; asked again and again, by
+	 * whoever issues. Only calls that were handed over before it may be in its way. */
+	bool (*ready)(struct sched_call *c);
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */

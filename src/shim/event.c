@@ -14,6 +14,7 @@
 #define MAX_EVENTS 1024u
 #define SWEEP_FIRST 64u
 #define POLL_NS 20000u
+#define MAX_DOOMED 256u
 
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct use {
@@ -22,8 +23,13 @@ static struct use {
 	uint32_t records, awaits; /* of it, kept in that queue */
 	uint64_t joined; /* launches of the queue's chain that must be done before its record is the
 			    last; 0: none */
+	uint64_t order;	 /* of the call that joined */
 } events[MAX_EVENTS];	 /* events_mutex; the first n_events may be in use */
 static unsigned n_events, sweep_at = SWEEP_FIRST;
+static struct event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
+static uint64_t n_calls;			       /* events_mutex: ever */
+static CUevent doomed[MAX_DOOMED];		       /* events_mutex */
+static unsigned n_doomed;			       /* atomic: changed under events_mutex */
 
 static unsigned place_of(CUevent event, const struct shim_queue *q)
 {
@@ -100,7 +106,59 @@ static struct use *obtain(CUevent event, struct shim_queue *q)
 	return &events[i];
 }
 
-bool event_keep(CUevent event, struct shim_queue *q, enum event_use use)
+/* Under events_mutex. */
+static bool in_use(CUevent event)
+{
+	for (unsigned i = 0; i < n_events; i++) {
+		if (events[i].event == event) {
+			look(&events[i]);
+			if (events[i].records || events[i].awaits || events[i].joined) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Events that the program destroyed while calls with them were kept, and are used no more. */
+static void destroy_doomed(void)
+{
+	while (unlikely(load_relaxed(&n_doomed))) {
+		CUevent event = NULL;
+
+		pthread_mutex_lock(&events_mutex);
+		for (unsigned i = 0; i < n_doomed && !event; i++) {
+			if (!in_use(doomed[i])) {
+				event = doomed[i];
+				doomed[i] = doomed[n_doomed - 1];
+				store_relaxed(&n_doomed, n_doomed - 1);
+			}
+		}
+		pthread_mutex_unlock(&events_mutex);
+		if (!event) {
+			return;
+		}
+		(void)shim_real.cuEventDestroy_v2(event);
+	}
+}
+
+/* The event is destroyed later, when no kept call needs it: until then no other one gets its
+ * handle. */
+static bool doom(CUevent event)
+{
+	bool later = false;
+
+	pthread_mutex_lock(&events_mutex);
+	if (event && n_doomed < MAX_DOOMED && in_use(event)) {
+		doomed[n_doomed] = event;
+		store_relaxed(&n_doomed, n_doomed + 1);
+		later = true;
+	}
+	pthread_mutex_unlock(&events_mutex);
+	return later;
+}
+
+bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use)
 {
 	struct use *u;
 
@@ -109,39 +167,87 @@ bool event_keep(CUevent event, struct shim_queue *q, enum event_use use)
 	if (u) {
 		u->records += use == EVENT_RECORD;
 		u->awaits += use == EVENT_AWAIT;
+		*c = (struct event_call){ .event = event, .q = q, .use = use, .order = ++n_calls };
+		c->at = last_call;
+		*last_call = c;
+		last_call = &c->next;
 	}
 	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
 	return u != NULL;
 }
 
-void event_issued(CUevent event, struct shim_queue *q, enum event_use use)
+bool event_ready(const struct event_call *c)
 {
-	unsigned i;
+	bool ready = true;
 
 	pthread_mutex_lock(&events_mutex);
-	i = place_of(event, q);
-	if (i < n_events) {
-		events[i].records -= use == EVENT_RECORD;
-		events[i].awaits -= use == EVENT_AWAIT;
-		drop_if_unused(&events[i]);
+	for (const struct event_call *o = calls; o != c && o && ready; o = o->next) {
+		ready = o->event != c->event || o->q == c->q ||
+			(o->use == EVENT_AWAIT && c->use == EVENT_AWAIT);
+	}
+	for (unsigned i = 0; i < n_events && ready; i++) {
+		struct use *u = &events[i];
+
+		if (u->event == c->event && u->q != c->q && u->order < c->order) {
+			look(u);
+			ready = !u->joined;
+		}
 	}
 	pthread_mutex_unlock(&events_mutex);
+	return ready;
 }
 
-CUresult event_record(CUevent event, struct shim_queue *q)
+/* Under events_mutex. NULL: the queue was closed. */
+static struct use *end_call(struct event_call *c)
 {
-	uint64_t joined = 0;
-	CUresult r = gpu_chain_record(device_gpu(), &q->dev, event, &joined);
-	unsigned i;
+	unsigned i = place_of(c->event, c->q);
+
+	*c->at = c->next;
+	if (c->next) {
+		c->next->at = c->at;
+	} else {
+		last_call = c->at;
+	}
+	c->event = NULL;
+	if (i == n_events) {
+		return NULL;
+	}
+	events[i].records -= c->use == EVENT_RECORD;
+	events[i].awaits -= c->use == EVENT_AWAIT;
+	return &events[i];
+}
+
+void event_issued(struct event_call *c)
+{
+	struct use *u;
 
 	pthread_mutex_lock(&events_mutex);
-	i = place_of(event, q);
-	if (i < n_events) {
-		events[i].records--;
-		events[i].joined = r == CUDA_SUCCESS ? joined : events[i].joined;
-		drop_if_unused(&events[i]);
+	u = end_call(c);
+	if (u) {
+		drop_if_unused(u);
 	}
 	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
+}
+
+CUresult event_record(struct event_call *c)
+{
+	uint64_t joined = 0;
+	CUresult r = gpu_chain_record(device_gpu(), &c->q->dev, c->event, &joined);
+	struct use *u;
+
+	pthread_mutex_lock(&events_mutex);
+	u = end_call(c);
+	if (u && r == CUDA_SUCCESS) {
+		u->joined = joined;
+		u->order = c->order;
+	}
+	if (u) {
+		drop_if_unused(u);
+	}
+	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
 	return r;
 }
 
@@ -156,6 +262,7 @@ void event_forget_queue(const struct shim_queue *q)
 		}
 	}
 	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
 }
 
 /* A queue, but that one, where the event is used; *ret_kept: by a call that is kept there. NULL:
@@ -194,6 +301,13 @@ void event_settle(CUevent event, enum event_use use, const struct shim_queue *bu
 			clock_sleep_ns(POLL_NS);
 		}
 	}
+}
+
+bool event_used(CUevent event, enum event_use use, const struct shim_queue *but)
+{
+	bool kept;
+
+	return used_in(event, use, but, &kept) != NULL;
 }
 
 static bool event_pending(CUevent event)
@@ -237,21 +351,24 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 }
 
 /* Kept calls would find no event, or another one that has come to the same handle. */
-static void destroying(CUevent event)
+static bool destroying(CUevent event)
 {
-	if (unlikely(shim_pending())) {
-		event_settle(event, EVENT_AWAIT, NULL);
+	if (likely(!shim_pending())) {
+		return false;
 	}
+	if (doom(event)) {
+		return true;
+	}
+	event_settle(event, EVENT_AWAIT, NULL);
+	return false;
 }
 
 CUresult cuEventDestroy(CUevent event)
 {
-	destroying(event);
-	return shim_real.cuEventDestroy(event);
+	return destroying(event) ? CUDA_SUCCESS : shim_real.cuEventDestroy(event);
 }
 
 CUresult cuEventDestroy_v2(CUevent event)
 {
-	destroying(event);
-	return shim_real.cuEventDestroy_v2(event);
+	return destroying(event) ? CUDA_SUCCESS : shim_real.cuEventDestroy_v2(event);
 }

@@ -10,12 +10,25 @@ enum event_use {
 	EVENT_AWAIT, /* as a question: any use */
 };
 
+/* A call that is kept. */
+struct event_call {
+	struct event_call *next, **at;
+	CUevent event; /* NULL: none, or issued */
+	struct shim_queue *q;
+	enum event_use use;
+	uint64_t order; /* of all that were kept */
+};
+
 /* A call that does that with the event is kept in the queue. False: too many, do not keep it. */
-bool event_keep(CUevent event, struct shim_queue *q, enum event_use use);
-void event_issued(CUevent event, struct shim_queue *q, enum event_use use);
+bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use);
+/* Nothing that other queues have kept of the event before is in the way any more. */
+bool event_ready(const struct event_call *c);
+void event_issued(struct event_call *c);
 /* Records an event of which a record was "kept" before in the queue's chain, or behind it: nothing
- * of the queue waits, and it is the caller's (sched_join). */
-CUresult event_record(CUevent event, struct shim_queue *q);
+ * of the queue waits, and it is the caller's (sched_join). Issued then. */
+CUresult event_record(struct event_call *c);
+/* Another queue than that uses the event so; EVENT_AWAIT: in any way. */
+bool event_used(CUevent event, enum event_use use, const struct shim_queue *but);
 /* Waits until no queue but that one uses the event so; EVENT_AWAIT: in any way. */
 void event_settle(CUevent event, enum event_use use, const struct shim_queue *but);
 /* The queue is about to be closed, with its chain. */

@@ -15,26 +15,27 @@ static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
 	return c->stream < 0 ? NULL : (CUstream)(uintptr_t)a[c->stream];
 }
 
-/* What other queues keep goes first: a record before one that waits for it, and whoever waits for
- * an event means the record of before, not the one that is made now. */
-static void settle_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q)
+static CUevent event_of(const struct shim_call *c, const uint64_t *a)
 {
-	enum event_use use = c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
+	return c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT
+		       ? (CUevent)(uintptr_t)a[c->keep_arg[0]]
+		       : NULL;
+}
 
-	if (c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT) {
-		event_settle((CUevent)(uintptr_t)a[c->keep_arg[0]], use, q);
-	}
+/* A wait for an event means the record of before, and a record comes after the waits of before: in
+ * the way of the one are records that other queues keep, in that of the other all uses. */
+static enum event_use in_the_way(const struct shim_call *c)
+{
+	return c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
 }
 
 /* Something is kept back in the process: what the call is ordered behind, but for its own queue. */
-static NOINLINE void settle_before(struct shim_queue *q, const struct shim_call *c,
-				   const uint64_t *a)
+static NOINLINE void settle_before(struct shim_queue *q)
 {
 	if (load_relaxed(&shim.deferred) == 1 && block_seen(&q->dev)) {
 		return; /* its own chain is all there is */
 	}
 	wait_settle_siblings(q);
-	settle_event(c, a, q);
 }
 
 /* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
@@ -95,7 +96,7 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 		shim_settle_all();
 	}
 	if (unlikely(shim_pending())) {
-		settle_before(q, c, a);
+		settle_before(q);
 	}
 	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
 		return CUDA_SUCCESS;
@@ -119,7 +120,7 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 
 	l->may_hold = l->block_ok = false;
 	if (shim_pending()) {
-		settle_before(q, c, a);
+		settle_before(q);
 		wait_settle(q);
 	}
 	(void)sched_submit(q->sched, l);
@@ -183,27 +184,51 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 {
 	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
 	bool flags = c->nargs > 2 && a[2];
+	struct event_call e;
 
 	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
-	    q->kind == QUEUE_OWN || !event_keep(event, q, EVENT_RECORD)) {
+	    q->kind == QUEUE_OWN || !event_keep(&e, event, q, EVENT_RECORD)) {
 		return false;
 	}
 	if (!sched_join(q->sched)) {
-		event_issued(event, q, EVENT_RECORD);
+		event_issued(&e);
 		return false;
 	}
-	*ret = event_record(event, q);
+	*ret = event_record(&e);
 	sched_joined(q->sched);
 	return true;
+}
+
+/* Nobody is made to wait here for what may depend on what he does next, if that can be helped: what
+ * other queues keep of the call's event is waited for in the queue. */
+static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
+{
+	CUevent event = event_of(c, a);
+	struct sched_launch l;
+	CUresult r;
+	bool later;
+
+	settle_before(q);
+	later = event && event_used(event, in_the_way(c), q);
+	if (!later && record_joins(q, c, a, &r)) {
+		return r;
+	}
+	if (later || sched_queue_deferred(q->sched)) {
+		gate_record(&l, GBPF_KIND_OTHER);
+		if (keep_call(q, c, a, &l, NULL)) {
+			return CUDA_SUCCESS;
+		}
+		event_settle(event, in_the_way(c), q);
+		wait_settle(q);
+	}
+	return c->run(a);
 }
 
 CUresult gate_order(const struct shim_call *c, uint64_t *a)
 {
 	CUstream stream = stream_of(c, a);
-	struct sched_launch l;
 	struct shim_thread *t;
 	struct shim_queue *q;
-	CUresult r;
 
 	if (likely(!shim_pending()) || (capture_any() && capture_has(stream, c->per_thread))) {
 		return c->run(a);
@@ -213,18 +238,5 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	if (q && c->keep == KEEP_EARLY) {
 		return allocate(q, c, a);
 	}
-	if (q) {
-		settle_before(q, c, a);
-		if (record_joins(q, c, a, &r)) {
-			return r;
-		}
-		if (sched_queue_deferred(q->sched)) {
-			gate_record(&l, GBPF_KIND_OTHER);
-			if (keep_call(q, c, a, &l, NULL)) {
-				return CUDA_SUCCESS;
-			}
-			wait_settle(q);
-		}
-	}
-	return c->run(a);
+	return q ? order_on(q, c, a) : c->run(a);
 }

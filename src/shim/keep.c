@@ -17,10 +17,8 @@
 
 static void release_event(struct kept *k)
 {
-	if (k->event) {
-		event_issued(k->event, k->q,
-			     k->what->keep == KEEP_RECORD ? EVENT_RECORD : EVENT_AWAIT);
-		k->event = NULL;
+	if (k->event.event) {
+		event_issued(&k->event);
 	}
 }
 
@@ -36,10 +34,7 @@ static CUresult run_at_level(struct kept *k)
 		}
 	}
 	if (k->what->keep == KEEP_RECORD && k->call.chains) {
-		CUevent event = k->event;
-
-		k->event = NULL;
-		return event_record(event, k->q);
+		return event_record(&k->event);
 	}
 	return k->what->run(k->a);
 }
@@ -163,18 +158,23 @@ static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
 	return k;
 }
 
+static bool is_ready(struct sched_call *sc)
+{
+	return event_ready(&((struct kept *)sc)->event);
+}
+
 static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
 			       enum event_use use)
 {
 	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
 	struct kept *k = event ? keep_new(c, a, 0) : NULL;
 
-	if (k && !event_keep(event, q, use)) {
+	if (k && !event_keep(&k->event, event, q, use)) {
 		free(k);
 		return NULL;
 	}
 	if (k) {
-		k->event = event;
+		k->call.ready = is_ready;
 	}
 	return k;
 }

@@ -3,6 +3,7 @@
 #define GBPF_SHIM_KEEP_KERNEL_H
 
 #include "shim/block.h"
+#include "shim/event.h"
 #include "shim/gates.h"
 
 struct kept {
@@ -11,7 +12,7 @@ struct kept {
 	CUcontext ctx;
 	struct shim_queue *q;
 	struct block_call block; /* twin NULL: it cannot go at block level */
-	CUevent event;		 /* recorded or waited for by it; NULL: none, or issued */
+	struct event_call event; /* recorded or waited for by it */
 	uint64_t a[SHIM_MAX_ARGS];
 	unsigned char blob[] ALIGNED(16); /* what arguments point to */
 };

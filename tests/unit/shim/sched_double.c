@@ -46,11 +46,13 @@ struct sched_queue *double_queue_in(CUstream stream, CUcontext ctx)
 	return NULL;
 }
 
-static void issue(struct sched_queue *q)
+/* What may go; true: something did. */
+static bool issue(struct sched_queue *q)
 {
 	struct sched_call *c;
+	bool any = false;
 
-	while ((c = q->first) != NULL) {
+	while ((c = q->first) != NULL && (!c->ready || c->ready(c))) {
 		int err = c->run(c);
 
 		if (c->is_launch) {
@@ -61,13 +63,20 @@ static void issue(struct sched_queue *q)
 			q->last = &q->first;
 		}
 		c->free(c);
+		any = true;
 	}
+	return any;
 }
 
 void double_issue(void)
 {
-	for (unsigned i = 0; i < double_sched.n; i++) {
-		issue(&double_sched.queues[i]);
+	bool any = true;
+
+	while (any) {
+		any = false;
+		for (unsigned i = 0; i < double_sched.n; i++) {
+			any = issue(&double_sched.queues[i]) || any;
+		}
 	}
 }
 
@@ -202,7 +211,10 @@ int sched_flush(struct sched *s, struct sched_queue *only)
 	for (unsigned i = 0; i < s->n; i++) {
 		if (!only || only == &s->queues[i]) {
 			s->queues[i].looked++;
-			issue(&s->queues[i]);
+			(void)issue(&s->queues[i]);
+			if (s->queues[i].first) { /* it waits for others: the agent's */
+				double_issue();
+			}
 		}
 	}
 	return 0;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static CUstream named, other;
-static CUevent event;
+static CUevent event, late;
 
 static void synchronizing_issues_what_is_kept(void **state)
 {
@@ -68,13 +68,18 @@ static void events_of_kept_records_are_not_ready(void **state)
 }
 
 /* Waiting on another stream for a record that is kept back: the record goes to the driver before
- * the wait. */
+ * the wait, what is behind the wait stays behind it, and the caller goes on. */
 static void waits_follow_kept_records(void **state)
 {
 	fixture_defer_one(named);
 	cuEventRecord(event, named);
 	assert_int_equal(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
-	assert_true(fixture_find(CUABI_IDX_cuEventRecord) >= 0);
+	assert_int_equal(cuEventRecord(late, other), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 0);
+	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 0);
+	assert_int_equal(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	assert_int_equal(cuStreamSynchronize(other), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
 	assert_true(fixture_find(CUABI_IDX_cuEventRecord) <
 		    fixture_find(CUABI_IDX_cuStreamWaitEvent));
 }
@@ -84,9 +89,44 @@ static void records_elsewhere_follow_kept_records(void **state)
 	fixture_defer_one(named);
 	cuEventRecord(event, named);
 	cuEventRecord(event, other);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 0);
+	double_issue();
 	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
 	assert_true(fake->get((unsigned)fixture_find(CUABI_IDX_cuEventRecord)).a[1] ==
 		    (uintptr_t)named);
+}
+
+/* A wait means the record of before it, also when the event is recorded again elsewhere meanwhile.
+ */
+static void waits_mean_the_record_before(void **state)
+{
+	CUstream apart = fixture_stream(1);
+
+	fixture_defer_one(named);
+	cuEventRecord(event, named);
+	cuStreamWaitEvent(other, event, 0);
+	cuEventRecord(event, apart);
+	cuStreamWaitEvent(other, event, 0);
+	double_issue();
+	assert_int_equal(double_kept(), 0);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
+	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 2);
+}
+
+/* An event that is destroyed while calls with it are kept ends after them. */
+static void destroyed_events_end_after_their_calls(void **state)
+{
+	CUevent mine = NULL;
+
+	cuEventCreate(&mine, 0);
+	fixture_defer_one(named);
+	cuEventRecord(mine, named);
+	cuStreamWaitEvent(other, mine, 0);
+	assert_int_equal(cuEventDestroy_v2(mine), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventDestroy_v2), 0);
+	double_issue();
+	assert_true(fixture_find(CUABI_IDX_cuStreamWaitEvent) <
+		    fixture_find(CUABI_IDX_cuEventDestroy_v2));
 }
 
 /* Streams that are not ordered with it do not wait. */
@@ -319,6 +359,7 @@ static int setup(void **state)
 	named = fixture_stream(0);
 	other = fixture_stream(0);
 	cuEventCreate(&event, 0);
+	cuEventCreate(&late, 0);
 	return 0;
 }
 
@@ -334,6 +375,8 @@ int main(void)
 		TEST(events_of_kept_records_are_not_ready),
 		TEST(waits_follow_kept_records),
 		TEST(records_elsewhere_follow_kept_records),
+		TEST(waits_mean_the_record_before),
+		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
 		TEST(captures_are_left_alone),
 		TEST(launches_inside_host_functions_are_not_held),

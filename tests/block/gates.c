@@ -1,0 +1,198 @@
+/* gates IMAGE value|function|kernel CASE: work that is queued behind something that only the host
+ * opens, later. No call between may wait for that work, if the driver's own does not: they are
+ * cases `wait`, `again`, `destroy`, `calls`, `many`. `stream` (cuStreamDestroy) and `graph` (the
+ * beginning of a capture) still wait under the shim: docs/PREEMPTION.md. Ends by itself: 3 when a
+ * call did not return. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../programs/program.h"
+
+#define WORDS 16384u
+#define SECONDS 25u
+
+static struct program p;
+static CUfunction await;
+static CUstream s[3];
+static CUdeviceptr data, counter, flag_device;
+static uint32_t *flag; /* pinned */
+static uint32_t expected;
+static atomic_uint host_gate;
+static const char *_Atomic at = "beginning";
+
+static void *watch(void *arg)
+{
+	(void)arg;
+	sleep(SECONDS);
+	fprintf(stderr, "gates: stuck: %s\n", at);
+	_exit(3);
+}
+
+static void launch(CUfunction f, uint32_t blocks, CUstream on)
+{
+	uint32_t v = 0;
+	void *params[] = { &flag_device, &v, &counter };
+
+	expected += blocks;
+	CU(cuLaunchKernel(f, blocks, 1, 1, 32, 1, 1, 0, on, params, NULL));
+}
+
+/* Blocks that find the flag where it has been for long: kernels for chains. */
+static void work(CUstream on, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		launch(await, 200, on);
+	}
+}
+
+static void spin(CUstream on, uint32_t blocks)
+{
+	uint32_t v = 1;
+	void *params[] = { &flag_device, &v, &counter };
+
+	expected += blocks;
+	CU(cuLaunchKernel(await, blocks, 1, 1, 32, 1, 1, 0, on, params, NULL));
+}
+
+static void wait_for_host(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&host_gate)) {
+		usleep(100);
+	}
+}
+
+/* What closes the first stream. */
+static void close_gate(const char *how)
+{
+	at = "closing the gate";
+	if (strcmp(how, "value") == 0) {
+		CU(cuStreamWaitValue32(s[0], flag_device, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	} else if (strcmp(how, "function") == 0) {
+		CU(cuLaunchHostFunc(s[0], wait_for_host, NULL));
+	} else {
+		spin(s[0], 3000);
+		return;
+	}
+	work(s[0], 3);
+}
+
+static void open_gate(void)
+{
+	__atomic_store_n(flag, 1u, __ATOMIC_SEQ_CST);
+	atomic_store(&host_gate, 1u);
+}
+
+static void others(const char *what)
+{
+	CUevent e, later;
+	CUgraph g;
+	CUgraphExec x;
+	static uint8_t pageable[4096];
+
+	CU(cuEventCreate(&e, 0));
+	CU(cuEventCreate(&later, 0));
+	at = "cuEventRecord";
+	CU(cuEventRecord(e, s[0]));
+	if (strcmp(what, "wait") == 0) {
+		at = "cuStreamWaitEvent";
+		CU(cuStreamWaitEvent(s[1], e, 0));
+		at = "a launch behind an event";
+		work(s[1], 2);
+		CU(cuEventRecord(later, s[1]));
+		CU(cuStreamWaitEvent(s[0], later, 0));
+		work(s[0], 2);
+	} else if (strcmp(what, "again") == 0) {
+		at = "an event recorded again";
+		CU(cuStreamWaitEvent(s[1], e, 0));
+		CU(cuEventRecord(e, s[2]));
+		CU(cuEventRecord(e, s[0]));
+		CU(cuStreamWaitEvent(s[2], e, 0));
+	} else if (strcmp(what, "destroy") == 0) {
+		at = "cuEventDestroy";
+		CU(cuEventDestroy(e));
+		e = NULL;
+	} else if (strcmp(what, "stream") == 0) {
+		at = "cuStreamDestroy";
+		CU(cuStreamDestroy(s[0]));
+		s[0] = NULL;
+	} else if (strcmp(what, "graph") == 0) {
+		at = "graphs";
+		CU(cuStreamBeginCapture(s[2], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+		launch(await, 64, s[2]);
+		CU(cuStreamEndCapture(s[2], &g));
+		CU(cuGraphInstantiate(&x, g, 0));
+		CU(cuGraphLaunch(x, s[2]));
+		CU(cuStreamSynchronize(s[2]));
+		CU(cuGraphLaunch(x, s[0]));
+		expected += 64;
+		CU(cuGraphDestroy(g));
+	} else if (strcmp(what, "calls") == 0) {
+		at = "calls on the closed stream";
+		CU(cuMemsetD32Async(data, 1, WORDS, s[0]));
+		CU(cuMemcpyHtoDAsync(data, pageable, sizeof(pageable), s[0]));
+		CU(cuMemcpyDtoDAsync(data + 4096, data, 4096, s[0]));
+		CU(cuLaunchHostFunc(s[0], wait_for_host, NULL));
+		CU(cuMemAllocAsync(&(CUdeviceptr){ 0 }, 4096, s[0]));
+		at = "calls on other streams";
+		work(s[1], 2);
+		CU(cuMemsetD32Async(data + 32768, 1, 64, s[1]));
+		at = "waiting for another stream";
+		CU(cuStreamSynchronize(s[1]));
+		CU(cuStreamQuery(s[0]) == CUDA_ERROR_NOT_READY ? 0 : 1);
+		CU(cuEventQuery(e) == CUDA_ERROR_NOT_READY ? 0 : 1);
+	} else if (strcmp(what, "many") == 0) {
+		at = "many calls";
+		for (unsigned i = 0; i < 700; i++) {
+			CU(cuMemsetD32Async(data, i, 64, s[0]));
+		}
+	} else {
+		fprintf(stderr, "gates: no such case\n");
+		exit(2);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec begin, now;
+	uint32_t ran = 0;
+	pthread_t t;
+
+	if (argc != 4 || pthread_create(&t, NULL, watch, NULL)) {
+		return 2;
+	}
+	program_open(&p, "gates", argc, argv);
+	await = program_kernel(&p, "await");
+	data = program_zeros(WORDS * 4);
+	counter = program_zeros(4);
+	CU(cuMemHostAlloc((void **)(void *)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+	CU(cuMemHostGetDevicePointer_v2(&flag_device, flag, 0));
+	*flag = 0;
+	CU(cuCtxSynchronize()); /* the memsets, before streams that do not wait for them */
+	for (int i = 0; i < 3; i++) {
+		CU(cuStreamCreate(&s[i], 1));
+	}
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do { /* a process that has just begun launches nothing at block level */
+		work(s[0], 1);
+		CU(cuStreamSynchronize(s[0]));
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 <
+		 300);
+	close_gate(argv[2]);
+	others(argv[3]);
+	open_gate();
+	at = "waiting for all";
+	CU(cuCtxSynchronize());
+	CU(cuMemcpyDtoH(&ran, counter, 4));
+	if (ran != expected) {
+		fprintf(stderr, "%u blocks ran instead of %u\n", ran, expected);
+		return 1;
+	}
+	return program_close(&p);
+}
