@@ -40,7 +40,7 @@ static void print_event(struct cli *c, const json_t *e)
 	char when[40], pid[32];
 
 	cli_when(when, cli_u64(e, "wall_ns"));
-	buf_printf(&text, "%-10s ", cli_text(e, "kind"));
+	buf_printf(&text, "%-12s ", cli_text(e, "kind"));
 	snprintf(pid, sizeof(pid), "pid %llu", (unsigned long long)cli_u64(e, "pid"));
 	if (cli_u64(e, "pid") && !strstr(cli_text(e, "text"), pid)) {
 		buf_printf(&text, "%s: ", pid);
