@@ -16,7 +16,8 @@
 #define QUERY_NS 8000u /* the driver is asked no more often */
 #define WAIT_NS 20000u /* halted, or for room */
 #define LOOK_MOST_NS 1000000u
-#define WAIT_FORCE_NS 200000000u /* who waits for room without the scheduler forces it on then */
+#define WAIT_FORCE_NS 200000000u /* without the scheduler, or where it sees no request, by force   \
+				  */
 #define MAX_PARAMS 65536u
 
 static struct gpu_chain *chain_of(const struct gpu_queue *q)
@@ -164,7 +165,11 @@ static void counter_came(struct gpu_chain *c, uint64_t now)
 		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
 		return;
 	}
-	c->fruitless = counter == c->stopped_at ? c->fruitless + 1 : 0;
+	if (counter != c->stopped_at) {
+		c->fruitless = 0;
+	} else if (!c->fruitless++) {
+		c->vain_ns = now;
+	}
 	c->stopped_at = counter;
 	c->halt_ns = now;
 	store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
@@ -186,6 +191,15 @@ static void feed(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, 
 static void resume(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
 		   uint64_t now)
 {
+	/* Who may write leases may leave words there that no board shows and that do not run out.
+	 */
+	if (may_run && !force && c->fruitless && now - c->vain_ns > WAIT_FORCE_NS) {
+		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+		c->vain_ns = now;
+		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+		feed(c, q, 1, true);
+		return;
+	}
 	if (force) {
 		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
 	} else if (now - c->halt_ns < patience(c)) {
@@ -276,6 +290,9 @@ static uint64_t step(struct gpu_chain *c, const struct gpu_queue *q, bool may_ru
 
 	chain_retire(c, now);
 	if (!chain_unfinished(c)) {
+		/* Numbers of launches that were refused after they had been interrupted. */
+		store_release(&c->newest,
+			      __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE));
 		return UINT64_MAX;
 	}
 	if (gpu_begin(c->d, q->ctx, &scope)) {

@@ -114,6 +114,7 @@ struct gpu_chain {
 	uint32_t out;		 /* their blocks */
 	bool force_all;
 	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
+	uint64_t vain_ns;		/* since when it stayed */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
 	uint64_t leased_ns;   /* a lease was seen then, */

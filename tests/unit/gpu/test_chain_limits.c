@@ -86,6 +86,29 @@ static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **sta
 	world_finish(w);
 }
 
+/* Somebody wrote leases that do not end, into all words, and opens no request. */
+static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **state)
+{
+	struct world *w = begin(1, 20 * MS);
+	struct line *x = &w->line[0];
+	struct work *a[4];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
+		store_relaxed(&drv_leases[i], 1u);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+		a[i] = launch(w, x, 50, true, true, 0);
+	}
+	synchronize(w, x);
+	for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+		assert_true(drv_done(a[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
+		store_relaxed(&drv_leases[i], 0u);
+	}
+	world_finish(w);
+}
+
 static void off_finishes_what_is_stopped(void **state)
 {
 	struct world *w = begin(2, 60000 * MS);
@@ -252,6 +275,7 @@ int main(void)
 		cmocka_unit_test(what_follows_a_stopped_launch_is_deferred),
 		cmocka_unit_test(a_flush_helps_itself),
 		cmocka_unit_test(a_request_that_never_ends_does_not_stop_a_launch_for_ever),
+		cmocka_unit_test(leases_that_no_board_shows_do_not_stop_a_launch_for_ever),
 		cmocka_unit_test(off_finishes_what_is_stopped),
 		cmocka_unit_test(without_a_policy_it_is_finished_too),
 		cmocka_unit_test(what_has_no_twin_begins_no_chain),
