@@ -268,6 +268,18 @@ static void renew_stream(int s)
 	CU(cuStreamCreate(&streams[s], blocking[s] ? 0 : 1));
 }
 
+/* While another thread captures a context is not to be synchronized. */
+static void synchronize_all(void)
+{
+	if (n_threads == 1) {
+		CU(cuCtxSynchronize());
+		return;
+	}
+	for (int i = 0; i < n_streams; i++) {
+		CU(cuStreamSynchronize(streams[i]));
+	}
+}
+
 static void operate(int s)
 {
 	struct buffer *b = take(s), *other = take(s);
@@ -312,7 +324,7 @@ static void operate(int s)
 		break;
 	case 10:
 		if (below(10) == 0) {
-			CU(cuCtxSynchronize());
+			synchronize_all();
 		}
 		break;
 	case 11:
@@ -334,7 +346,7 @@ static void finish(void)
 {
 	uint32_t *words = program_room(WORDS * 4), blocks = 0;
 
-	CU(cuCtxSynchronize());
+	synchronize_all();
 	for (int i = 0; i < BUFFERS; i++) {
 		CU(cuMemcpyDtoH(words, buffers[i].data, WORDS * 4));
 		check(&buffers[i], words, "at the end");
