@@ -198,21 +198,54 @@ static bool any_twin(const struct ptx_block_entry *e, uint32_t n)
 	return false;
 }
 
+/* The program's own text, word for word, so that lines in messages of whoever compiles it stay
+ * true, and behind it what the pass has added: everything but the originals. */
+static int print_behind(struct buf *text, const struct block_pick *pick, struct ptx_module *m,
+			struct ptx_item *const *originals, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ptx_list_remove(&m->items, originals[i]);
+	}
+	buf_add(text, pick->text, pick->bytes);
+	buf_puts(text, "\n");
+	return ptx_module_print(m, text);
+}
+
+static struct ptx_item **items_of(const struct ptx_module *m, size_t *ret_n)
+{
+	struct ptx_item **all = calloc(m->items.n + 1, sizeof(struct ptx_item *));
+	size_t n = 0;
+
+	if (all) {
+		ptx_each (&m->items, it) {
+			all[n++] = it;
+		}
+	}
+	*ret_n = n;
+	return all;
+}
+
 /* Parses, rewrites, prints. 0 and *ret; -ENOMEM; others with a report. */
 static int rewrite(struct kept **ret, const struct block_pick *pick, const char *name,
 		   struct report *r)
 {
 	const struct ptx_block_entry *entries = NULL;
+	struct ptx_item **originals = NULL;
 	struct ptx_module *m = NULL;
 	struct buf text;
 	uint32_t n = 0;
+	size_t n_originals = 0;
 	int err = ptx_module_parse(&m, pick->text, pick->bytes, name, r);
 
 	buf_init(&text);
-	err = err ? err : ptx_block_pass(m, &entries, &n, r);
-	if (err == 0 && any_twin(entries, n)) {
-		err = ptx_module_print(m, &text);
+	if (err == 0) {
+		originals = items_of(m, &n_originals);
+		err = originals ? ptx_block_pass(m, &entries, &n, r) : -ENOMEM;
 	}
+	if (err == 0 && any_twin(entries, n)) {
+		err = print_behind(&text, pick, m, originals, n_originals);
+	}
+	free(originals);
 	if (err == 0) {
 		*ret = create(entries, n, text.len ? &text : NULL);
 		err = *ret ? 0 : -ENOMEM;
