@@ -28,7 +28,7 @@ launches() { tenant "$1" 't.get("stats", {}).get("launches", 0) > 10'; }
 	run "$GBPF" ps
 	[ "$status" -eq 0 ]
 	[[ "${lines[0]}" == *PID*USER*CLASS*LANE*LEVEL*NAME*LAUNCHES*HELD*P50*P99*POLICY*COMMAND* ]]
-	[[ "${lines[1]}" =~ "batch  process  -      train" ]]
+	[[ "${lines[1]}" =~ batch\ +process\ +(-|hold)\ +train ]]
 	[[ "${lines[1]}" =~ fair@[0-9]+ ]]
 	tenant train 't["class"] == "batch" and t["weight"] == 100 and t["policy_version"] > 0'
 	run "$GBPF" device
