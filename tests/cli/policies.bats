@@ -83,6 +83,7 @@ known() { [ "$("$GBPF" --json map dump profiles | grep -c block_ns)" -gt 0 ]; }
 	"$GBPF" run --device soft --class batch --name first -- "$SAMPLES/batch" --kernel-us 300 >first.out 3>&- &
 	wait_for beyond first 10
 	[ "$(lane_of first)" = process ]
+	wait_for beyond first 1000 # what it began with counts for little then
 	wait_for known
 	kill $!
 	wait $!

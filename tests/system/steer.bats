@@ -45,7 +45,7 @@ await_start() {
 	gbpf set --weight 14 "$(gbpf --json ps | python3 -c 'import json, sys; print(json.load(sys.stdin)["tenants"][0]["pid"])')"
 	await_slice 400
 	run gbpf ps --why
-	[[ "$output" == *"time slice: 400 us"* ]]
+	[[ "$output" =~ "time slice: 400"[.0]*" µs" ]]
 	gbpf policy swap fifo
 	for _ in $(seq 100); do
 		[ "$(slice)" != 400 ] && break
