@@ -61,11 +61,10 @@ void chain_beside_prepare(struct gpu_chain *c)
 {
 	const struct cuabi_table *real = c->d->real;
 	struct chain_context *x = c->home;
-	CUmodule module;
 
 	if (x->beside || gpu_private_stream(c->d, &x->beside) != CUDA_SUCCESS ||
-	    real->cuModuleLoadData(&module, ptx) != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&x->take, module, "gbpf_take") != CUDA_SUCCESS) {
+	    real->cuModuleLoadData(&x->module, ptx) != CUDA_SUCCESS ||
+	    real->cuModuleGetFunction(&x->take, x->module, "gbpf_take") != CUDA_SUCCESS) {
 		return;
 	}
 	/* Loaded lazily otherwise. The line is the chain's, which has no launches yet. */

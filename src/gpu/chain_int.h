@@ -66,6 +66,7 @@ struct chain_context {
 	uint32_t out;	 /* [atomic] blocks of all chains on the device */
 	CUstream io;	 /* for reading counters */
 	CUstream beside; /* and for blocks that a hung kernel waits for */
+	CUmodule module; /* of take; goes with the context */
 	CUfunction take; /* NULL: cannot be had */
 	struct chain_slab *slabs;
 	struct chain_resident resident[CHAIN_RESIDENTS]; /* under gpu_chains.lock */

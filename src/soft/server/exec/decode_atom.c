@@ -204,7 +204,8 @@ int dec_atom(struct decoder *d, int wants_old, int unused)
 	static const char *const words[] = { ".add", ".min", ".max", ".exch", ".cas",
 					     ".and", ".or",  ".xor", ".inc",  ".dec" };
 	const struct ptx_operand *dest = wants_old ? d->insn->operands : NULL;
-	const struct ptx_operand *in = d->insn->operands + (wants_old ? 1 : 0);
+	const struct ptx_operand *in =
+		d->insn->n_operands ? d->insn->operands + (wants_old ? 1 : 0) : NULL;
 	struct op op = dec_op(d, op_atom);
 	enum exec_space_kind space = take_space(d);
 	int what = dec_pick(d, words, ARRAY_SIZE(words), -1), err, last;
