@@ -13,8 +13,7 @@
 #include "bpf/load/verify.h"
 #include "bpf/run/interp.h"
 
-#define GBPF_CONST(name, value, doc) enum { name = value };
-#include "gbpf/hooks.def"
+#include "sched/ctx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -92,7 +91,8 @@ static struct ebpf_env *make_env(void)
 
 static void run(const struct ebpf_prog *p, uint64_t cost)
 {
-	static uint64_t ctx[16];
+	static uint64_t
+		ctx[sizeof(struct gbpf_submit_ctx) / 8]; /* exactly: reads beyond are found */
 	struct ebpf_memory region = { (uintptr_t)ctx, sizeof(ctx), 1 };
 	struct ebpf_checked_run how = { .regions = &region,
 					.n_regions = 1,
