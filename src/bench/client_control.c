@@ -1,6 +1,5 @@
 /* What a condition asks of a client beside CUDA: time slices of its own contexts, and telling that
  * a request comes. Only these conditions use it. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
@@ -8,31 +7,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "bench/client.h"
-#include "cuabi/names.h"
+#include "cuabi/lookup.h"
 #include "gbpf/gbpf.h"
 #include "gpu/control.h"
 
 #define SETTLE_NS 20000000u /* CUDA sets slices too, soon after it has made a context */
-
-static CUresult refuse(void)
-{
-	return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* A driver table of one library. */
-static const struct cuabi_table *table_of(void *lib)
-{
-	static void *table[CUABI_COUNT];
-	CUresult (*none)(void) = refuse;
-
-	for (int i = 0; i < CUABI_COUNT; i++) {
-		table[i] = dlsym(lib, cuabi_names[i]);
-		if (!table[i]) {
-			memcpy(&table[i], &none, sizeof(none));
-		}
-	}
-	return (const struct cuabi_table *)(const void *)table;
-}
 
 void client_learn(struct client *c, void *lib)
 {
@@ -43,6 +22,7 @@ void client_learn(struct client *c, void *lib)
 
 void client_slice(struct client *c, void *lib)
 {
+	static struct cuabi_table real;
 	struct gpu_handles h;
 	int fd = -1, err;
 
@@ -51,7 +31,8 @@ void client_slice(struct client *c, void *lib)
 	}
 	clock_sleep_ns(SETTLE_NS);
 	gpu_control_soft_library(c->libcuda);
-	err = gpu_learn(table_of(lib), 0, c->ctx, &h, &fd);
+	cuabi_table_load(&real, lib);
+	err = gpu_learn(&real, 0, c->ctx, &h, &fd);
 	if (!err) {
 		gpu_self_test(&h, fd);
 		err = h.capable & (1u << GPU_CONTROL_SLICE_SET)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/control.h"
+#include "cuabi/lookup.h"
 
 void say(const char *format, ...)
 {
@@ -59,7 +60,6 @@ void must(CUresult e, const char *what)
 void cuda_open(struct cuda *c, const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *host = NULL;
-	void **entry = (void **)&c->real;
 	uint64_t start;
 	CUmodule m;
 
@@ -67,9 +67,7 @@ void cuda_open(struct cuda *c, const char *library)
 		say("%-22s %s", "library", dlerror());
 		_exit(2);
 	}
-	for (int i = 0; i < CUABI_COUNT; i++) {
-		entry[i] = dlsym(lib, cuabi_names[i]);
-	}
+	cuabi_table_load(&c->real, lib);
 	c->learn_error = gpu_learn_install(lib);
 	start = clock_now_ns();
 	must(c->real.cuInit(0), "cuInit");

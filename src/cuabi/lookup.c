@@ -2,6 +2,7 @@
  * name_v2, ... */
 #include "cuabi/lookup.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,22 @@ static const struct {
 #include "cuabi/results.def"
 #undef CUABI_RESULT
 };
+
+static CUresult answer_missing(void)
+{
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+void cuabi_table_load(struct cuabi_table *t, void *library)
+{
+	void **entry = (void **)t;
+
+	for (unsigned i = 0; i < CUABI_COUNT; i++) {
+		void *f = dlsym(library, cuabi_names[i]);
+
+		entry[i] = f ? f : (void *)answer_missing;
+	}
+}
 
 int cuabi_index(const char *name)
 {

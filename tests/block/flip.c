@@ -29,7 +29,7 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "bpf/run/image.h"
-#include "cuabi/names.h"
+#include "cuabi/lookup.h"
 #include "gpu/flag.h"
 #include "lib/wire.h"
 #include "sched/ctx.h"
@@ -304,14 +304,12 @@ static int64_t clock_offset; /* of the device, to ours */
 static void ask_clock(const char *path)
 {
 	static struct cuabi_table real;
-	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL), **slots = (void **)&real;
+	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	struct gpu_device *d;
 	CUcontext ctx;
 
 	CHECK(h);
-	for (unsigned i = 0; i < CUABI_COUNT; i++) {
-		slots[i] = dlsym(h, cuabi_names[i]);
-	}
+	cuabi_table_load(&real, h);
 	CHECK(real.cuInit(0) == CUDA_SUCCESS);
 	CHECK(real.cuDevicePrimaryCtxRetain(&ctx, 0) == CUDA_SUCCESS);
 	CHECK(gpu_device_create(&d, &real) == 0);
