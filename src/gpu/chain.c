@@ -16,9 +16,8 @@
 #define QUERY_NS 8000u /* the driver is asked no more often */
 #define WAIT_NS 20000u /* halted, or for room */
 #define LOOK_MOST_NS 1000000u
-#define WAIT_FORCE_NS                                                                              \
-	200000000u /* without the scheduler, or where it sees no request, by force                 \
-		    */
+/* Without the scheduler, or where it sees no request: by force after so long. */
+#define WAIT_FORCE_NS 200000000u
 #define MAX_PARAMS 65536u
 
 static struct gpu_chain *chain_of(const struct gpu_queue *q)

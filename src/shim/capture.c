@@ -30,9 +30,7 @@ void capture_restore(CUstreamCaptureMode before)
 /* Counted from before the capture begins, so that no call of another thread falls between. */
 static void begin(void)
 {
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
+	shim_settle_pending();
 	add_acqrel(&shim.captures, 1);
 }
 

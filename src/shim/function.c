@@ -160,13 +160,6 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 
 /* ---- properties: a kept launch goes with those of before ---- */
 
-static void settle(void)
-{
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
-}
-
 /* NULL: no twin to follow. */
 static struct twin *follower(CUresult r, const void *handle)
 {
@@ -180,7 +173,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 	struct twin *t;
 	CUresult r;
 
-	settle();
+	shim_settle_pending();
 	r = shim_real.cuFuncSetAttribute(f, what, value);
 	t = follower(r, f);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -197,7 +190,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 	struct twin *t;
 	CUresult r;
 
-	settle();
+	shim_settle_pending();
 	r = shim_real.cuKernelSetAttribute(what, value, k, d);
 	t = follower(r, k);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -217,7 +210,7 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 	struct twin *t;
 	CUresult r;
 
-	settle();
+	shim_settle_pending();
 	r = shim_real.cuFuncSetCacheConfig(f, config);
 	t = follower(r, f);
 	if (t) {
@@ -232,7 +225,7 @@ CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice d)
 	struct twin *t;
 	CUresult r;
 
-	settle();
+	shim_settle_pending();
 	r = shim_real.cuKernelSetCacheConfig(k, config, d);
 	t = follower(r, k);
 	if (t) {
@@ -247,7 +240,7 @@ CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
 	struct twin *t;
 	CUresult r;
 
-	settle();
+	shim_settle_pending();
 	r = shim_real.cuFuncSetSharedMemConfig(f, config);
 	t = follower(r, f);
 	if (t) {

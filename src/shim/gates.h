@@ -74,6 +74,13 @@ CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch
 
 /* Issues everything that is kept back. */
 void shim_settle_all(void);
+/* The same, at the price of one load while there is nothing. */
+static inline void shim_settle_pending(void)
+{
+	if (unlikely(shim_pending())) {
+		shim_settle_all();
+	}
+}
 
 /* Extents with saturation: a wrong extent is the driver's to refuse. */
 static inline uint64_t shim_extent2d(uint64_t width, uint64_t height)

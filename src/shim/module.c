@@ -246,9 +246,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *o
 
 static struct image_owner *unloading(const void *owner)
 {
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
+	shim_settle_pending();
 	kernel_forget(owner);
 	twin_forget(owner);
 	return image_forget(owner);

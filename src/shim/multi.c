@@ -30,9 +30,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
 	struct shim_thread *t;
 	CUresult r;
 
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
+	shim_settle_pending();
 	t = sched_idle(shim.sched) || capture_any() || !list || n > MAX_LAUNCHES ? NULL
 										 : thread_self();
 	if (!t) {

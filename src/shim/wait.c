@@ -137,16 +137,12 @@ static CUresult synchronized(CUcontext ctx, CUresult r)
 
 CUresult cuCtxSynchronize(void)
 {
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
+	shim_settle_pending();
 	return synchronized(NULL, shim_real.cuCtxSynchronize());
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
-	if (unlikely(shim_pending())) {
-		shim_settle_all();
-	}
+	shim_settle_pending();
 	return synchronized(ctx, shim_real.cuCtxSynchronize_v2(ctx));
 }
