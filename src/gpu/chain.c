@@ -93,6 +93,15 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);
 }
 
+uint64_t gpu_chain_took(void *dev, void *dev_queue, uint64_t launch)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint64_t word = c ? load_relaxed(&c->took[launch % GPU_CHAIN_DEPTH]) : 0;
+
+	(void)dev;
+	return (word & 0xffff) == (launch & 0xffff) ? word >> 16 : 0;
+}
+
 void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
 {
 	const struct gpu_chains *all = load_acquire(&d->chains);
@@ -118,6 +127,7 @@ static bool ran_empty(struct gpu_chain *c, const struct gpu_queue *q, uint64_t n
 	if (c->p_head == c->p_tail || now - c->query_ns < QUERY_NS) {
 		return false;
 	}
+	c->empty_ns = chain_between(MAX(c->query_ns, c->front_ns), now);
 	c->query_ns = now;
 	r = c->d->real->cuStreamQuery(q->stream);
 	if (r == CUDA_ERROR_NOT_READY) {
@@ -160,6 +170,9 @@ static void counter_came(struct gpu_chain *c, uint64_t now)
 		return;
 	}
 	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
+	if (!r) {
+		chain_learn_stopped(c, counter);
+	}
 	/* Nothing is missing, but the last number did not come: nor can that be. */
 	if (r || counter == c->ticket || !chain_rewind(c, counter)) {
 		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
@@ -224,6 +237,7 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 		return;
 	}
 	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
+		c->stop_ns = may_run ? 0 : c->stop_ns > c->front_ns ? c->stop_ns : now;
 		if (ran_empty(c, q, now)) {
 			c->probing = false;
 			read_counter(c);
@@ -405,7 +419,8 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	l->smem = PTX_BLOCK_SMEM(b->smem);
 	l->total = blocks;
 	l->first = c->ticket;
-	l->covered = l->out = 0;
+	l->covered = l->out = l->ran = 0;
+	l->used_ns = 0;
 	l->piece = b->piece_blocks;
 	l->block_ps = guess_ps(c, b);
 	c->ticket += blocks;
@@ -456,7 +471,7 @@ CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent eve
 		l->twin = NULL;
 		l->event = event;
 		l->recorded = false;
-		l->total = l->covered = l->out = 0;
+		l->total = l->covered = l->out = l->ran = 0;
 		l->first = c->ticket;
 		(void)add_acqrel(&c->unput, 1u);
 		c->head++;

@@ -41,6 +41,7 @@ CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent eve
 int gpu_chain_busy(void *dev, void *dev_queue);
 uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force);
 int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret);
+uint64_t gpu_chain_took(void *dev, void *dev_queue, uint64_t launch);
 /* The queue is closed, and its chain finished or given up. */
 void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q);
 

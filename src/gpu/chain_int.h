@@ -30,11 +30,14 @@ struct chain_launch {
 	uint32_t out; /* pieces of it on the device */
 	uint32_t params_bytes, room;
 	uint64_t block_ps; /* picoseconds that one block takes of the whole device, 0 unknown */
+	uint64_t used_ns;  /* time in which blocks of it ran, as far as that was seen, */
+	uint32_t ran;	   /* and how many blocks those were */
 	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
 };
 
 struct chain_piece {
 	uint32_t launch, number, blocks;
+	uint32_t start; /* blocks of its launch before it */
 	uint64_t est_ns;
 };
 
@@ -118,6 +121,12 @@ struct gpu_chain {
 	uint64_t vain_ns;		/* since when it stayed */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
+	bool fresh;	    /* that began on an empty stream */
+	uint64_t looked_ns; /* nothing new then */
+	uint64_t empty_ns;  /* the stream ran empty before its time, about */
+	uint64_t stop_ns;   /* a request was first seen then; 0: there is none */
+	/* [atomic] of the launches that finished last, by number: ns << 16 | low bits of it */
+	uint64_t took[GPU_CHAIN_DEPTH];
 	uint64_t leased_ns;   /* a lease was seen then, */
 	uint32_t leased_upto; /* while the pieces up to here were on the device */
 	bool probing;
@@ -158,6 +167,14 @@ void chain_die(struct gpu_chain *c, CUresult e);
 /* The stream is idle and the counter says how far the blocks came: what is missing is to be put
  * again. False: that cannot be (somebody wrote to our memory). */
 bool chain_rewind(struct gpu_chain *c, uint32_t counter);
+/* The stream ran empty, and the counter says how far the blocks came: what they took. Before
+ * chain_rewind. */
+void chain_learn_stopped(struct gpu_chain *c, uint32_t counter);
+/* When what is seen now happened, about: after the last look that did not see it. */
+static inline uint64_t chain_between(uint64_t before, uint64_t now)
+{
+	return now > before ? now - (now - before) / 2 : now;
+}
 /* The launch to which the counter has come (c->head: past all), and how many blocks of it began. */
 bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran);
 

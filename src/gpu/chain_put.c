@@ -11,16 +11,24 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
+static uint32_t resident_of(struct gpu_chain *c, const struct chain_launch *l)
+{
+	return chain_resident(c->d, c->home, l->twin, l->block[0] * l->block[1] * l->block[2],
+			      l->smem);
+}
+
+static struct chain_launch *launch_of(struct gpu_chain *c, uint32_t piece)
+{
+	return &c->launch[c->piece[piece % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH];
+}
+
 /* Blocks of the next piece. */
 static uint32_t piece_of(struct gpu_chain *c, const struct chain_launch *l)
 {
 	uint32_t left = l->total - l->covered, piece = l->piece;
 
 	if (!piece) {
-		uint32_t threads = l->block[0] * l->block[1] * l->block[2];
-		uint32_t resident = chain_resident(c->d, c->home, l->twin, threads, l->smem);
-
-		piece = MAX(CHAIN_PIECE, MIN(CHAIN_WAVES * resident, CHAIN_PIECE_MOST));
+		piece = MAX(CHAIN_PIECE, MIN(CHAIN_WAVES * resident_of(c, l), CHAIN_PIECE_MOST));
 	}
 	/* No small rest: it would cost a tail of its own. */
 	return left <= piece + piece / 4 ? left : piece;
@@ -74,10 +82,12 @@ static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain
 	}
 	if (c->p_head == c->p_tail) {
 		c->front_ns = now;
+		c->fresh = true;
 	}
 	*p = (struct chain_piece){ .launch = c->next,
 				   .number = ++c->number,
 				   .blocks = blocks,
+				   .start = l->covered,
 				   .est_ns = blocks * l->block_ps / 1000 };
 	c->p_head++;
 	c->out += blocks;
@@ -169,47 +179,101 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 	return CUDA_SUCCESS;
 }
 
-/* How long blocks take, from pieces that were seen to end. A late look makes them look longer. */
-static void learn(struct gpu_chain *c, struct chain_launch *l, const struct chain_piece *p,
-		  uint64_t now)
-{
-	uint64_t ps = (now - MIN(c->front_ns, now)) * 1000 / p->blocks;
+/* ---- how long blocks take ---- */
 
+/* The pieces up to `upto` are through, `blocks` in all, as far as was seen after ns. Of one kernel
+ * only: how several share a time is not known. A number says that the last block has *begun*: so
+ * from one to the next is the whole time of what lies between, but on a stream that was empty the
+ * time of the last wave is missing. */
+static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t ns)
+{
+	struct chain_launch *l = launch_of(c, upto - 1);
+	uint64_t ps = ns * 1000 / blocks;
+	uint32_t seen = blocks;
+
+	for (uint32_t i = c->p_tail; i != upto; i++) {
+		if (launch_of(c, i)->twin != l->twin) {
+			return;
+		}
+	}
+	/* For the pace. A late look makes blocks look longer, never shorter. */
 	l->block_ps = !l->block_ps ? ps : MIN(ps, l->block_ps + l->block_ps / 8);
 	c->learned = l->twin;
 	c->block_ps = l->block_ps;
+	if (c->fresh) {
+		seen -= MIN(resident_of(c, l), blocks);
+	}
+	for (uint32_t i = c->p_tail; seen && i != upto; i++) {
+		uint32_t share =
+			(uint32_t)((uint64_t)seen * c->piece[i % CHAIN_PIECES].blocks / blocks);
+
+		launch_of(c, i)->used_ns += (uint64_t)((double)ns * share / seen);
+		launch_of(c, i)->ran += share;
+	}
+}
+
+void chain_learn_stopped(struct gpu_chain *c, uint32_t counter)
+{
+	const struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
+	struct chain_launch *l = &c->launch[p->launch % GPU_CHAIN_DEPTH];
+	uint32_t ran = counter - (l->first + p->start);
+	uint64_t end = c->empty_ns, ps = l->block_ps;
+
+	if (c->p_head == c->p_tail || !ran || ran > p->blocks) {
+		return;
+	}
+	/* Once the request was there only blocks that had begun ran on. That the stream was empty
+	 * is seen late where contexts are switched: at the request's end. */
+	if (c->stop_ns > c->front_ns) {
+		ps = ps ? ps : (c->stop_ns - c->front_ns) * 1000 / ran;
+		end = MIN(end, c->stop_ns + ps * resident_of(c, l) / 1000);
+	}
+	if (end > c->front_ns) {
+		l->used_ns += end - c->front_ns;
+		l->ran += ran;
+	}
+}
+
+/* It is through: what it would have taken in one piece, if anything was seen of it. */
+static void took(struct gpu_chain *c, const struct chain_launch *l)
+{
+	uint64_t number = c->finished + 1, ns = 0;
+
+	if (l->ran) {
+		ns = (uint64_t)((double)l->used_ns * (double)l->total / (double)l->ran);
+		ns = MIN(ns, UINT64_C(60000000000));
+	}
+	store_relaxed(&c->took[number % GPU_CHAIN_DEPTH], ns << 16 | (number & 0xffff));
 }
 
 void chain_retire(struct gpu_chain *c, uint64_t now)
 {
 	uint32_t word = __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE);
-	uint32_t gone = 0;
+	uint32_t gone = 0, upto = c->p_tail;
+	uint64_t end;
 
-	while (c->p_tail != c->p_head) {
-		struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
-		struct chain_launch *l = &c->launch[p->launch % GPU_CHAIN_DEPTH];
-
-		if ((int32_t)(word - p->number) < 0) {
-			break;
-		}
-		if (!gone) {
-			learn(c, l, p, now);
-		}
-		l->out--;
-		gone += p->blocks;
-		c->p_tail++;
+	while (upto != c->p_head && (int32_t)(word - c->piece[upto % CHAIN_PIECES].number) >= 0) {
+		gone += c->piece[upto++ % CHAIN_PIECES].blocks;
 	}
 	if (gone) {
-		c->front_ns = now;
+		end = chain_between(MAX(c->looked_ns, c->front_ns), now);
+		learn(c, upto, gone, end - MIN(c->front_ns, end));
+		for (; c->p_tail != upto; c->p_tail++) {
+			launch_of(c, c->p_tail)->out--;
+		}
+		c->front_ns = end;
+		c->fresh = false;
 		c->out -= gone;
 		(void)sub_acqrel(&c->home->out, gone);
 	}
+	c->looked_ns = now;
 	while (c->tail != c->head) {
 		struct chain_launch *l = &c->launch[c->tail % GPU_CHAIN_DEPTH];
 
 		if (l->covered != l->total || l->out || (l->event && !l->recorded)) {
 			break;
 		}
+		took(c, l);
 		c->next = c->next == c->tail ? c->tail + 1 : c->next;
 		c->tail++;
 		store_release(&c->finished, c->finished + 1);

@@ -384,4 +384,5 @@ const struct sched_device_ops gpu_sched_ops = {
 	.chain_busy = gpu_chain_busy,
 	.chain_step = gpu_chain_step,
 	.chain_look = gpu_chain_look,
+	.chain_took = gpu_chain_took,
 };

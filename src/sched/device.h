@@ -51,6 +51,10 @@ struct sched_device_ops {
 	/* mandatory beside chain_busy. No lock. 0, or once the device's error (> 0) that ended the
 	 * chain or a launch in it after it had been taken. */
 	int (*chain_look)(void *dev, void *dev_queue, struct sched_chain *ret);
+	/* optional: what that launch of the chain (sched_chain.launched, when it was the newest)
+	 * would have taken of the device without interruptions, from when its blocks were seen to
+	 * end. 0: not known, unfinished, or too long ago. No lock. */
+	uint64_t (*chain_took)(void *dev, void *dev_queue, uint64_t launch);
 
 	/* optional: says on every flag page of that GPU (device ordinal) that this process's work
 	 * goes first, until that time (monotonic); 0 takes it back. Any thread, no lock of others,

@@ -7,7 +7,8 @@
  *
  * Behind launches at block level a marker proves nothing: the stream may have run past them while
  * blocks were missing. There the chain says how far it is, and markers only measure; what they
- * measured counts if the chain was not interrupted meanwhile. */
+ * measured counts if the chain was not interrupted meanwhile. Of launches that were interrupted the
+ * chain says what their blocks took, as it saw them end. */
 #include "sched/sched_int.h"
 
 #include <errno.h>
@@ -217,6 +218,22 @@ static bool reached(struct sched_queue *q, const struct mark *m, const struct sc
 	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
 }
 
+/* It has no measurement that counts: then what the chain saw of it does, which is coarser. */
+static void ask_chain(struct sched_queue *q, struct mark *m, const struct sched_chain *c)
+{
+	const struct sched_device_ops *dev = q->s->cfg.device;
+	bool stopped = c->interruptions != m->interruptions;
+
+	if (stopped) { /* what it took from marker to marker says nothing */
+		release(q->s, &m->start);
+		release(q->s, &m->end);
+	}
+	if (m->est && !m->start.event && dev->chain_took &&
+	    (stopped || !load_relaxed(&m->est->est_ns))) {
+		m->took_ns = dev->chain_took(q->s->cfg.dev, q->dev_queue, m->chain);
+	}
+}
+
 /* Takes what the ring says has finished into r; the ring's lock is held. */
 static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *samples,
 			 unsigned *n_samples)
@@ -244,11 +261,9 @@ static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *
 		if (m->chain) {
 			r->interrupted += c.interruptions - q->retired_interruptions;
 			q->retired_interruptions = c.interruptions;
+			ask_chain(q, m, &c);
 		}
-		if (m->start.event && m->chain && c.interruptions != m->interruptions) {
-			release(s, &m->start); /* what it took says nothing */
-			release(s, &m->end);
-		} else if (m->start.event) {
+		if (m->start.event || m->took_ns) {
 			samples[(*n_samples)++] = *m;
 		} else {
 			release(s, &m->end);
@@ -267,7 +282,8 @@ static bool take_reached(struct sched_queue *q, struct retired *r, struct mark *
 static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 {
 	struct sched *s = q->s;
-	int64_t span = s->cfg.device->mark_span_ns(s->cfg.dev, &m->start, &m->end);
+	int64_t span = m->took_ns ? (int64_t)m->took_ns
+				  : s->cfg.device->mark_span_ns(s->cfg.dev, &m->start, &m->end);
 
 	if (span >= 0) {
 		uint64_t x = MIN((uint64_t)span, (uint64_t)MAX_EST_NS);
@@ -281,7 +297,8 @@ static void use_sample(struct sched_queue *q, struct mark *m, struct retired *r)
 		r->flags |= r->count == 1 ? GBPF_F_MEASURED : 0;
 		bool own_counts = load_relaxed(&q->class_id) != GBPF_CLASS_LATENCY;
 
-		if (m->est && boards_quiet_since(s, q->gpu, m->begin_ns, own_counts)) {
+		if (m->est &&
+		    (m->took_ns || boards_quiet_since(s, q->gpu, m->begin_ns, own_counts))) {
 			estimate_learn(m->est, x);
 		}
 	}

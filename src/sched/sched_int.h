@@ -109,6 +109,7 @@ struct mark {
 	uint64_t chain;		/* reached when so many launches of the chain are through; 0: not
 				   of a chain */
 	uint32_t interruptions; /* of the chain, as of then */
+	uint64_t took_ns; /* reached: what the chain saw instead of a measurement; 0: nothing */
 };
 
 /* Fields of the call path first. Memory is type-stable: reused by later queues, freed by

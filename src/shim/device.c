@@ -97,6 +97,7 @@ static const struct sched_device_ops ops = {
 	.chain_busy = chain_busy,
 	.chain_step = chain_step,
 	.chain_look = gpu_chain_look,
+	.chain_took = gpu_chain_took,
 };
 
 static void hung(void *arg, CUfunction twin)

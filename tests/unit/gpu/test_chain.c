@@ -700,6 +700,66 @@ static void a_wrong_suspicion_does_no_harm(void **state)
 	}
 }
 
+/* 16 blocks each 10 us, as long as there are any. */
+static void run_for(struct world *w, uint64_t us, bool may_run)
+{
+	for (uint64_t i = 0; i < us; i += 10) {
+		drv_run(32);
+		now_ns += 10000;
+		(void)gpu_chain_step(w->d, &w->q[0], may_run, false);
+	}
+}
+
+/* Every launch is interrupted, again and again, for longer than it runs; what it takes of the
+ * device is known all the same. */
+static void what_interrupted_launches_take_is_learned(void **state)
+{
+	uint64_t took = 0;
+	struct world w;
+
+	for (uint64_t at = 100; at < 500; at += 40) {
+		world_init(&w, 1, &plain_options);
+		for (unsigned i = 1; i <= 12; i++) {
+			assert_int_equal(launch(&w, 0, 800, 0), CUDA_SUCCESS);
+			while (gpu_chain_busy(w.d, &w.q[0])) {
+				run_for(&w, at, true);
+				lease(1);
+				run_for(&w, 1000, false);
+				lease(0);
+			}
+			run_for(&w, 20, true);
+			took = gpu_chain_took(w.d, &w.q[0], i);
+			assert_in_range(took, 450000, i == 1 ? 1000000 : 650000);
+		}
+		assert_int_equal(gpu_chain_took(w.d, &w.q[0], 13), 0);
+		check_all(&w);
+		world_finish(&w);
+	}
+	assert_true(took);
+}
+
+/* Late looks see several launches end at once. */
+static void launches_that_end_unseen_share_the_time(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	for (unsigned i = 1; i <= 40; i++) {
+		assert_int_equal(launch(&w, 0, 160, 0), CUDA_SUCCESS);
+	}
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		for (unsigned i = 0; i < 35; i++) {
+			drv_run(32);
+			now_ns += 10000;
+		}
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	for (unsigned i = 10; i <= 30; i++) {
+		assert_in_range(gpu_chain_took(w.d, &w.q[0], i), 50000, 200000);
+	}
+	world_finish(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -720,6 +780,8 @@ int main(void)
 		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
 		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
 		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
+		cmocka_unit_test(what_interrupted_launches_take_is_learned),
+		cmocka_unit_test(launches_that_end_unseen_share_the_time),
 		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),
 	};
 

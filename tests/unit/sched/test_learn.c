@@ -144,6 +144,96 @@ static void samples_beside_a_request_are_thrown_away(void **state)
 	one_finish(&o);
 }
 
+/* ---- launches at block level ---- */
+
+static struct sched_chain chain;
+static uint64_t chain_asked;
+
+static int chain_busy(void *dev, void *dev_queue)
+{
+	return chain.done != chain.launched;
+}
+
+static uint64_t chain_step(void *dev, void *dev_queue, bool may_run, bool force)
+{
+	return chain_busy(dev, dev_queue) ? 1000 : UINT64_MAX;
+}
+
+static int chain_look_at(void *dev, void *dev_queue, struct sched_chain *ret)
+{
+	*ret = chain;
+	return 0;
+}
+
+static uint64_t chain_took(void *dev, void *dev_queue, uint64_t launch)
+{
+	chain_asked = launch;
+	return launch <= chain.done ? 3000000 + launch * 1000 : 0;
+}
+
+static void launch_in_chain(struct one *o, uint64_t ns)
+{
+	struct sched_launch l = kernel_launch(o->k);
+
+	l.block_ok = true;
+	l.resident = 1;
+	assert_int_equal(sched_submit(o->q, &l), SCHED_GO);
+	assert_int_equal(l.level, GBPF_LEVEL_BLOCK);
+	chain.launched++;
+	fake_launch(&o->fq, ns);
+	sched_submitted(o->q, &l, true);
+}
+
+/* Each launch is interrupted, so no marker measures it: the chain says what it took, which is
+ * learned and charged. */
+static void interrupted_launches_are_learned_and_charged(void **state)
+{
+	static const struct ebpf_insn block[] = { I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
+						  I_MOV(0, GBPF_GO), I_EXIT };
+	struct prog p[] = { PROG(submit, block), PROG(retire, charge) };
+	struct sched_device_ops ops = fake_ops;
+	struct one o;
+
+	one_init(&o);
+	ops.chain_busy = chain_busy;
+	ops.chain_step = chain_step;
+	ops.chain_look = chain_look_at;
+	ops.chain_took = chain_took;
+	chain = (struct sched_chain){ .launched = 0 };
+	o.r.s->cfg.device = &ops;
+	o.r.s->grace_ns = 0;
+	store_relaxed(&o.r.s->active_ns, UINT64_C(0));
+	assert_int_equal(policy_prepare(&o.r, 2, p, 2, &o.m), 0);
+	o.r.dir.version[0] = 2;
+	for (unsigned i = 1; i <= 10; i++) {
+		launch_in_chain(&o, 9000000); /* from marker to marker, with the request */
+		chain.interruptions++;
+		fake_finish(&o.fq);
+		chain.done = chain.launched;
+		sched_drained(o.r.s, NULL);
+		assert_int_equal(chain_asked, i);
+		assert_in_range(est(&o), 3000000, 3011000);
+		assert_in_range(o.m.tenant[0], i * UINT64_C(2990000), i * UINT64_C(3011000));
+	}
+	assert_int_equal(o.m.tenant[1], 10);
+	assert_in_range(load_relaxed(&o.r.stats.busy_ns), 29900000, 30110000);
+	assert_true(load_relaxed(&o.k->block_ns));
+	chain_asked = 0; /* one that was not interrupted is measured by markers */
+	for (unsigned i = 0; i < 8; i++) {
+		launch_in_chain(&o, 2000000);
+		fake_finish(&o.fq);
+		chain.done = chain.launched;
+		sched_drained(o.r.s, NULL);
+	}
+	assert_int_equal(chain_asked, 0);
+	assert_in_range(est(&o), 2000000, 2900000);
+	while (sched_queue_deferred(o.q)) {
+		(void)sched_agent_step(o.r.s);
+	}
+	o.r.s->cfg.device = &fake_ops;
+	one_finish(&o);
+}
+
 static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 {
 	struct one o;
@@ -264,6 +354,7 @@ int main(void)
 		cmocka_unit_test(durations_are_learned_and_sampling_thins_out),
 		cmocka_unit_test(short_kernels_get_few_markers),
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
+		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
 		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),
 		cmocka_unit_test(refused_launches_and_captures_leave_no_trace),
