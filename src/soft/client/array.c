@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "soft/client/client.h"
+#include "soft/client/strict.h"
 
 #define WIDTH_MAX 131072u
 #define HEIGHT_MAX 65536u
@@ -145,7 +146,7 @@ static CUresult check_handle(CUarray a)
 	if (e) {
 		return e;
 	}
-	if (!object_is(a, OBJECT_ARRAY)) {
+	if (!handle_is(a, OBJECT_ARRAY)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	return a->context->id == a->context_id && object_is(a->context, OBJECT_CONTEXT)

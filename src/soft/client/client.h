@@ -105,6 +105,7 @@ struct CUcontext_st {
 	pthread_mutex_t memory_lock; /* ranges */
 	struct range *ranges;	     /* owned, sorted */
 	uint32_t n_ranges, cap_ranges;
+	pthread_mutex_t call_lock;    /* strictly: held by who waits for room in a channel */
 	pthread_mutex_t staging_lock; /* the rest */
 	uint64_t staging;	      /* host and device address */
 	uint32_t staging_head;

@@ -8,6 +8,7 @@
 #include "soft/client/client.h"
 #include "soft/client/event.h"
 #include "soft/client/memory.h"
+#include "soft/client/strict.h"
 
 #define API_VERSION 13000u
 #define STACK_LIMIT_MAX (512u << 10)
@@ -104,6 +105,7 @@ CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret)
 		memcpy(ctx->limits, default_limits, sizeof(ctx->limits));
 		pthread_mutex_init(&ctx->memory_lock, NULL);
 		pthread_mutex_init(&ctx->staging_lock, NULL);
+		pthread_mutex_init(&ctx->call_lock, NULL);
 	}
 	pthread_mutex_unlock(&soft.lock);
 	if (!ctx) {
@@ -152,7 +154,7 @@ static CUresult check_handle(CUcontext ctx)
 {
 	CUresult e = soft_check();
 
-	return e ? e : object_is(ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	return e ? e : handle_is(ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
@@ -203,6 +205,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (soft_thread_context() == ctx) {
 		soft_pop(&popped);
 	}
+	handle_ends(ctx);
 	return context_end(ctx);
 }
 

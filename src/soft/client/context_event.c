@@ -1,16 +1,17 @@
 /* Events of a whole context: recorded behind all of its work, waited for by all of its streams. */
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
+#include "soft/client/strict.h"
 
 static CUresult check(CUcontext *ctx, CUevent ev)
 {
 	CUresult e = soft_check();
 
-	if (!e && *ctx && !object_is(*ctx, OBJECT_CONTEXT)) {
+	if (!e && *ctx && !handle_is(*ctx, OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	e = e ? e : *ctx ? soft_context_error(*ctx) : soft_current(ctx);
-	e = e ? e : object_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	e = e ? e : handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 	e = e ? e : capture_sync_context(*ctx);
 	return e ? e : capture_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
@@ -21,6 +22,7 @@ static CUresult wait_for(CUstream s, void *arg)
 	CUresult e = CUDA_SUCCESS;
 
 	if (s != own) {
+		strict_submit(own);
 		ring_begin();
 		e = ring_add_wait(own, s->slot, s->submitted);
 		ring_end();

@@ -8,7 +8,7 @@
 #include "base/atomic.h"
 #include "soft/client/capture.h"
 #include "soft/client/memory.h"
-#include "soft/client/memory.h"
+#include "soft/client/strict.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
@@ -128,9 +128,10 @@ CUresult cuEventDestroy_v2(CUevent ev)
 	if (e) {
 		return e;
 	}
-	if (!object_is(ev, OBJECT_EVENT)) {
+	if (!handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
+	handle_ends(ev);
 	if (ev->shared) {
 		ask(ev, SOFT_EVENT_CLOSE, &r);
 	}
@@ -183,7 +184,7 @@ CUresult event_record(CUstream s, CUevent ev, unsigned flags)
 	bool captured;
 	CUresult e;
 
-	if (!object_is(ev, OBJECT_EVENT) || ev->context != s->context) {
+	if (!handle_is(ev, OBJECT_EVENT) || ev->context != s->context) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
@@ -193,6 +194,7 @@ CUresult event_record(CUstream s, CUevent ev, unsigned flags)
 	if (e || captured) {
 		return e;
 	}
+	strict_submit(s);
 	ring_begin();
 	e = event_add_record(s, ev);
 	ring_end();
@@ -203,6 +205,7 @@ CUresult event_put_wait(CUstream s, CUevent ev)
 {
 	CUresult e;
 
+	strict_submit(s);
 	ring_begin();
 	e = event_add_wait(s, ev);
 	ring_end();
@@ -214,7 +217,7 @@ CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
 	bool captured;
 	CUresult e;
 
-	if (!object_is(ev, OBJECT_EVENT)) {
+	if (!handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
@@ -242,7 +245,7 @@ static CUresult check_event(CUevent ev)
 	if (e) {
 		return e;
 	}
-	return object_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Before an event is asked or waited for. */
@@ -257,8 +260,7 @@ static CUresult check_settled(CUevent ev)
 
 static bool reached(const CUevent ev)
 {
-	return !ev->recorded ||
-	       word_reached(&soft.shared->streams[ev->stream_slot].done, ev->target);
+	return !ev->recorded || strict_reached(ev->stream_slot, ev->target);
 }
 
 CUresult cuEventQuery(CUevent ev)

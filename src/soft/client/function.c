@@ -1,5 +1,6 @@
 /* What programs ask about functions: attributes, parameters. */
 #include "soft/client/client.h"
+#include "soft/client/strict.h"
 
 CUresult function_resolve(CUfunction h, CUfunction *ret)
 {
@@ -10,6 +11,7 @@ CUresult function_resolve(CUfunction h, CUfunction *ret)
 	if (object_is(h, OBJECT_KERNEL)) {
 		return library_function((CUkernel)(void *)h, ret);
 	}
+	(void)handle_refused(h, OBJECT_FUNCTION);
 	return CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -1,5 +1,6 @@
 /* Graphs as data: nodes, edges, copies, walks. What nodes do is work.c's. */
 #include "soft/client/graph.h"
+#include "soft/client/strict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ CUresult graph_check(CUgraph g)
 	CUresult e = soft_check();
 
 	return e					  ? e
-	       : object_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
+	       : handle_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
 							  : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -87,7 +88,7 @@ CUresult node_check(CUgraphNode n)
 	CUresult e = soft_check();
 
 	return e						? e
-	       : object_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
+	       : handle_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
 								: CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "soft/client/graph.h"
+#include "soft/client/strict.h"
 
 CUresult cuGraphCreate(CUgraph *ret, unsigned int flags)
 {
@@ -19,6 +20,7 @@ CUresult cuGraphDestroy(CUgraph g)
 		e = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!e) {
+		handle_ends(g);
 		graph_delete(g);
 	}
 	return e;

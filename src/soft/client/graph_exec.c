@@ -1,6 +1,7 @@
 /* Instantiation: nodes in an order that keeps the edges, child graphs unfolded, spread over a few
  * lanes. Steps of one lane follow each other by themselves; others are waited for, once. */
 #include "soft/client/graph_exec.h"
+#include "soft/client/strict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -341,7 +342,7 @@ CUresult exec_check(CUgraphExec x)
 	CUresult e = soft_check();
 
 	return e					? e
-	       : object_is(x, OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
+	       : handle_is(x, OBJECT_EXEC) && !x->dying ? CUDA_SUCCESS
 							: CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -6,6 +6,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
 #include "soft/client/graph_exec.h"
+#include "soft/client/strict.h"
 
 static CUgraphExec dying; /* soft.lock */
 
@@ -203,6 +204,7 @@ CUresult exec_launch(CUgraphExec x, CUstream s)
 	if (e) {
 		return e;
 	}
+	strict_submit(s);
 	ring_begin();
 	e = add_all(x, streams, s);
 	ring_end();
@@ -253,11 +255,13 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 	if (e) {
 		return e;
 	}
+	handle_ends(x);
 	if (exec_ended(x)) {
 		exec_free(x);
 		return CUDA_SUCCESS;
 	}
 	graph_memory_leave(x->graph);
+	strict_died(x);
 	pthread_mutex_lock(&soft.lock);
 	x->dying = true;
 	x->next_dying = dying;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "soft/client/graph.h"
+#include "soft/client/strict.h"
 
 struct CUuserObject_st {
 	struct object object;
@@ -35,7 +36,7 @@ static CUresult check(CUuserObject u, unsigned count)
 	CUresult e = soft_check();
 
 	return e ? e
-	       : object_is(u, OBJECT_USER) && count && count <= INT32_MAX
+	       : handle_is(u, OBJECT_USER) && count && count <= INT32_MAX
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;
 }

@@ -9,6 +9,7 @@
 #include "ptx/module.h"
 #include "soft/client/client.h"
 #include "soft/client/image.h"
+#include "soft/client/strict.h"
 
 /* Loading into a context, and the names; taken before soft.lock. */
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,14 +18,14 @@ static CUresult check_library(CUlibrary l)
 {
 	CUresult e = soft_check();
 
-	return e ? e : object_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : handle_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult check_kernel(CUkernel k)
 {
 	CUresult e = soft_check();
 
-	return e ? e : object_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* library_lock held. */
@@ -235,6 +236,7 @@ CUresult cuLibraryUnload(CUlibrary l)
 	if (e) {
 		return e;
 	}
+	handle_ends(l);
 	pthread_mutex_lock(&library_lock);
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
 		CUcontext ctx = soft.contexts[i];

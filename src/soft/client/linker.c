@@ -10,6 +10,7 @@
 #include "ptx/merge.h"
 #include "soft/client/client.h"
 #include "soft/client/image.h"
+#include "soft/client/strict.h"
 
 struct CUlinkState_st {
 	struct object object;
@@ -28,7 +29,7 @@ static CUresult check(CUlinkState s)
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
-	return e ? e : object_is(s, OBJECT_LINKER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : handle_is(s, OBJECT_LINKER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult create(unsigned n, CUjit_option *options, void **values, CUlinkState *ret)
@@ -277,7 +278,7 @@ CUresult cuLinkDestroy(CUlinkState s)
 {
 	CUresult e = soft_check();
 
-	if (e || !object_is(s, OBJECT_LINKER)) {
+	if (e || !handle_is(s, OBJECT_LINKER)) {
 		return e ? e : CUDA_ERROR_INVALID_HANDLE;
 	}
 	ptx_merge_free(&s->merge);

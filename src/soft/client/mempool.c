@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "soft/client/pool.h"
+#include "soft/client/strict.h"
 
 #define POOLS_MAX 256u
 
@@ -112,7 +113,7 @@ static CUresult check_pool(CUmemoryPool p)
 	CUresult e = soft_check();
 
 	return e					    ? e
-	       : object_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
+	       : handle_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
 							    : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -210,6 +211,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool p)
 	if (p->is_default) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	strict_died(p);
 	pthread_mutex_lock(&pool_lock);
 	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
 		current[i] = current[i] == p ? NULL : current[i];

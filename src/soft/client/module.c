@@ -13,6 +13,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/client.h"
 #include "soft/client/image.h"
+#include "soft/client/strict.h"
 
 static int image_descriptor(const struct image *i)
 {
@@ -151,7 +152,7 @@ static CUresult current_and(CUmodule m, CUcontext *ctx)
 {
 	CUresult e = soft_current(ctx);
 
-	return e ? e : object_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return e ? e : handle_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult load(const char *name, const struct image *i, unsigned n, CUjit_option *options,
@@ -258,7 +259,11 @@ CUresult cuModuleUnload(CUmodule m)
 	if (e) {
 		return e;
 	}
-	return m->library ? CUDA_ERROR_NOT_PERMITTED : module_unload(m);
+	if (m->library) {
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	handle_ends(m);
+	return module_unload(m);
 }
 
 static CUfunction find_function(CUmodule m, const char *name)

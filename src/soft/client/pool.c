@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "soft/client/capture.h"
+#include "soft/client/strict.h"
 
 #define WASTE_MAX (64u << 10) /* what a block may be too large, or half of it */
 
@@ -237,7 +238,7 @@ static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool 
 	if (!given) {
 		p = pool_current(memory_gpu(s->context));
 	}
-	if (!ret || !object_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
+	if (!ret || !handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (p->props.location.id != memory_gpu(s->context)) { /* it lies on the stream's GPU */

@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "soft/client/client.h"
+#include "soft/client/strict.h"
 
 #define STACK_MAX 64u
 
@@ -175,6 +176,7 @@ CUresult soft_current(CUcontext *ret_ctx)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	*ret_ctx = ctx;
+	strict_context(ctx);
 	return soft_context_error(ctx);
 }
 
@@ -254,7 +256,7 @@ CUresult soft_stream(CUstream h, int pt, CUstream *ret)
 		*ret = ctx->legacy;
 		return CUDA_SUCCESS;
 	}
-	if (!object_is(h, OBJECT_STREAM)) {
+	if (!handle_is(h, OBJECT_STREAM)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	*ret = h;
@@ -274,6 +276,7 @@ void *object_new(enum object_kind kind, size_t size)
 	}
 	if (o) {
 		o->kind = kind;
+		strict_born(o, kind);
 	}
 	return o;
 }
@@ -284,6 +287,10 @@ void object_delete(void *object)
 	struct object **list = &free_objects[o->kind & 31];
 
 	o->kind = OBJECT_FREE;
+	if (strict_on()) { /* none that comes later gets its handle */
+		strict_died(o);
+		return;
+	}
 	o->next_free = *list;
 	*list = o;
 }

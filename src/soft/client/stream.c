@@ -7,6 +7,7 @@
 #include "soft/client/event.h"
 #include "soft/client/graph_exec.h"
 #include "soft/client/memory.h"
+#include "soft/client/strict.h"
 
 static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; soft.lock */
 
@@ -157,9 +158,10 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	if (e) {
 		return e;
 	}
-	if (!object_is(s, OBJECT_STREAM) || s == s->context->legacy) {
+	if (!handle_is(s, OBJECT_STREAM) || s == s->context->legacy) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
+	handle_ends(s);
 	return stream_end(s);
 }
 
@@ -175,6 +177,7 @@ static CUresult synchronize(int pt, CUstream h)
 
 	e = e ? e : capture_sync(s);
 	e = e ? e : stream_drain(s);
+	handle_still(h > CU_STREAM_PER_THREAD ? h : NULL, OBJECT_STREAM);
 	exec_reap();
 	pool_idle();
 	return e;
@@ -190,7 +193,7 @@ static CUresult query(int pt, CUstream h)
 	if (e) {
 		return e;
 	}
-	if (!word_reached(&soft.shared->streams[s->slot].done, load_acquire(&s->submitted))) {
+	if (!strict_reached(s->slot, load_acquire(&s->submitted))) {
 		return CUDA_ERROR_NOT_READY;
 	}
 	return soft_context_error(s->context);

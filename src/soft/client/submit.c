@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "soft/client/client.h"
+#include "soft/client/strict.h"
 
 #define SPIN_NS 30000u
 #define LOOK_NS                                                                                    \
@@ -53,8 +54,8 @@ static void commit(uint32_t bytes)
 	store_release(&soft.shared->head, soft.head);
 }
 
-static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
-		    size_t more_bytes)
+static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+			size_t more_bytes)
 {
 	uint32_t n = (uint32_t)ROUND_UP(bytes + more_bytes, 16), at = soft.head % SOFT_RING_BYTES;
 	uint32_t to_end = SOFT_RING_BYTES - at;
@@ -88,11 +89,27 @@ static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void 
 	return CUDA_SUCCESS;
 }
 
+/* Strictly, streams that share a channel wait for each other as in hardware: an operation is not
+ * begun before the one that was put on the channel before it may begin. */
+static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		    size_t more_bytes)
+{
+	struct soft_record_wait w = { .r.op = SOFT_OP_WAIT };
+	CUresult e = CUDA_SUCCESS;
+
+	if (strict_on() && r->op != SOFT_OP_STREAM_CREATE &&
+	    strict_behind(s, soft.stream_count[s->slot] + 1, &w.stream, &w.target)) {
+		e = put_one(s, &w.r, sizeof(w), NULL, 0);
+	}
+	return e ? e : put_one(s, r, bytes, more, more_bytes);
+}
+
 CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
 		  size_t more_bytes, uint32_t *ret_target)
 {
 	CUresult e;
 
+	strict_submit(s);
 	pthread_mutex_lock(&soft.ring_lock);
 	e = put(s, r, bytes, more, more_bytes);
 	if (ret_target) {
@@ -192,6 +209,7 @@ CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target,
 		}
 		sub_acqrel(waiters, 1u);
 	}
+	strict_waited();
 	print_drain();
 	return soft_context_error(ctx);
 }

@@ -6,6 +6,7 @@
 #include "soft/client/graph.h"
 #include "soft/client/launch.h"
 #include "soft/client/streamop.h"
+#include "soft/client/strict.h"
 
 void work_finish(struct work *w)
 {
@@ -126,7 +127,7 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 		e = function_current(h, ret);
 		return e == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : e;
 	}
-	if (!object_is(p->ctx, OBJECT_CONTEXT)) {
+	if (!handle_is(p->ctx, OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	e = soft_push(p->ctx);
@@ -166,7 +167,7 @@ CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
 
 static CUresult check_context(CUcontext *ctx)
 {
-	return *ctx ? object_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT
+	return *ctx ? handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT
 		    : soft_current(ctx);
 }
 
@@ -261,7 +262,7 @@ CUresult work_values(struct work *w, CUcontext ctx, unsigned n, const CUstreamBa
 CUresult work_event(struct work *w, CUgraphNodeType type, CUevent ev)
 {
 	*w = (struct work){ .type = type };
-	if (!object_is(ev, OBJECT_EVENT)) {
+	if (!handle_is(ev, OBJECT_EVENT)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	w->event = ev;

@@ -1,0 +1,366 @@
+/* Where NVIDIA's driver would crash, block or be late, and the soft GPU need not. For tests of what
+ * stands between programs and the driver: nothing of it is needed by right programs. */
+#include "soft/client/strict.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define LATE_NS 200000u
+#define POLL_NS 20000u
+#define FRAMES 32
+#define CHANNELS 8u /* of CUDA_DEVICE_MAX_CONNECTIONS, where that is not set */
+#define CHANNELS_MAX 32u
+#define DEPTH_MAX 65536u
+
+struct strict strict;
+
+/* An object that there was; objects are never given back, so its address is its name. */
+struct life {
+	const void *object; /* NULL: free */
+	enum object_kind kind;
+	uint64_t died;	/* in which call; 0: it lives */
+	pthread_t ends; /* who destroys it, */
+	bool ending;	/* if anybody does */
+};
+
+static pthread_mutex_t lives_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct life *lives; /* lives_mutex, as what follows */
+static size_t n_lives, cap_lives;
+static uint64_t n_calls; /* that gave a handle */
+
+static pthread_mutex_t shown_mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t shown[SOFT_MAX_STREAMS]; /* shown_mutex */
+static uint64_t shown_until_ns;		 /* shown_mutex */
+
+static uint64_t seed; /* atomic */
+
+/* ---- the environment ---- */
+
+static uint32_t number(const char *name, uint32_t otherwise, uint32_t most)
+{
+	const char *text = getenv(name);
+	unsigned long n = text && *text ? strtoul(text, NULL, 10) : otherwise;
+
+	return (uint32_t)MIN(n, (unsigned long)most);
+}
+
+void strict_read(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	uint32_t on = number("GBPF_SOFT_STRICT", 0, UINT32_MAX);
+
+	pthread_mutex_lock(&once);
+	if (!load_relaxed(&strict.state)) {
+		strict.depth = number("GBPF_SOFT_QUEUE", on ? 1024 : 0, DEPTH_MAX);
+		strict.channels = number("CUDA_DEVICE_MAX_CONNECTIONS", CHANNELS, CHANNELS_MAX);
+		strict.channels = MAX(strict.channels, 1u);
+		store_relaxed(&seed, on);
+		store_release(&strict.state, on ? 2 : 1);
+	}
+	pthread_mutex_unlock(&once);
+}
+
+/* ---- lateness ---- */
+
+static uint64_t draw(uint64_t below)
+{
+	uint64_t x = add_relaxed(&seed, UINT64_C(0x9e3779b97f4a7c15));
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return (x ^ x >> 31) % below;
+}
+
+/* Mostly nothing: a program of thousands of calls is to end. */
+static void dawdle(void)
+{
+	if (draw(8) == 0) {
+		clock_sleep_ns(draw(LATE_NS));
+	}
+}
+
+/* shown_mutex is held. Of two streams, one of which waits for the other, the waiting one is never
+ * shown alone: what is read first is read again until nothing moves. */
+static void show_all(void)
+{
+	bool moved = true;
+
+	for (int round = 0; moved && round < 8; round++) {
+		moved = false;
+		for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+			uint32_t done = load_acquire(&soft.shared->streams[i].done);
+
+			moved |= shown[i] != done;
+			shown[i] = done;
+		}
+	}
+}
+
+bool strict_reached(uint32_t stream_slot, uint32_t target)
+{
+	uint64_t now;
+	bool reached;
+
+	if (!strict_on()) {
+		return word_reached(&soft.shared->streams[stream_slot].done, target);
+	}
+	now = clock_now_ns();
+	pthread_mutex_lock(&shown_mutex);
+	if (now >= shown_until_ns) {
+		show_all();
+		shown_until_ns = now + draw(LATE_NS);
+	}
+	reached = (int32_t)(shown[stream_slot] - target) >= 0;
+	pthread_mutex_unlock(&shown_mutex);
+	return reached;
+}
+
+void strict_waited(void)
+{
+	if (strict_on()) {
+		pthread_mutex_lock(&shown_mutex);
+		show_all();
+		pthread_mutex_unlock(&shown_mutex);
+	}
+}
+
+/* ---- depth ---- */
+
+/* Operations of the stream's channel that have not ended. Streams share channels as they share
+ * connections: by number, those of one priority among themselves. */
+static uint32_t queued(const CUstream s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = s->slot % strict.channels; i < SOFT_MAX_STREAMS; i += strict.channels) {
+		if (load_relaxed(&soft.stream_used[i])) {
+			n += load_relaxed(&soft.stream_count[i]) -
+			     load_acquire(&soft.shared->streams[i].done);
+		}
+	}
+	return n;
+}
+
+void strict_submit(CUstream s)
+{
+	CUcontext ctx = s->context;
+
+	if (strict_on()) {
+		dawdle();
+	}
+	if (!strict.depth) {
+		return;
+	}
+	pthread_mutex_lock(&ctx->call_lock);
+	while (queued(s) >= strict.depth && !soft_context_error(ctx)) {
+		clock_sleep_ns(POLL_NS);
+	}
+	pthread_mutex_unlock(&ctx->call_lock);
+}
+
+void strict_context(CUcontext ctx)
+{
+	(void)strict_on();
+	if (strict.depth) {
+		pthread_mutex_lock(&ctx->call_lock);
+		pthread_mutex_unlock(&ctx->call_lock);
+	}
+}
+
+/* Only what its own stream lets begin leaves a channel, so what comes behind it begins when what is
+ * before it in its own stream has ended. */
+bool strict_behind(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_target)
+{
+	static struct channel {
+		uint32_t slot, n;			/* of the last operation; 0: none yet */
+	} channels[SOFT_MAX_CONTEXTS][2][CHANNELS_MAX]; /* soft.ring_lock */
+	struct channel *c = &channels[s->context->slot][s->priority < 0][s->slot % strict.channels];
+	bool behind = c->n && c->slot != s->slot &&
+		      !word_reached(&soft.shared->streams[c->slot].done, c->n - 1);
+
+	*ret_slot = c->slot;
+	*ret_target = c->n - 1;
+	c->slot = s->slot;
+	c->n = n + behind;
+	return behind;
+}
+
+/* ---- handles ---- */
+
+static const char *name_of(enum object_kind kind)
+{
+	static const char *const names[] = { "context",	  "stream",  "event",	    "module",
+					     "function",  "library", "kernel",	    "graph",
+					     "node",	  "exec",    "user object", "array",
+					     "mipmapped", "pool",    "allocation",  "linker" };
+	unsigned i = (unsigned)kind - OBJECT_CONTEXT;
+
+	return kind >= OBJECT_CONTEXT && i < ARRAY_SIZE(names) ? names[i] : "object";
+}
+
+/* The last function of this library on the way out is the one that the program called. */
+static const char *call_of(void)
+{
+	const char *name = "a call";
+	void *frames[FRAMES];
+	Dl_info self, at;
+	int n = backtrace(frames, FRAMES);
+
+	if (!dladdr((void *)(uintptr_t)&strict_read, &self)) {
+		return name;
+	}
+	for (int i = 0; i < n; i++) {
+		if (!dladdr(frames[i], &at) || at.dli_fbase != self.dli_fbase) {
+			return i ? name : "a call";
+		}
+		name = at.dli_sname ? at.dli_sname : name;
+	}
+	return name;
+}
+
+__attribute__((noreturn)) static void end(const void *handle, enum object_kind kind,
+					  const char *what)
+{
+	char text[256];
+	int n = snprintf(text, sizeof(text), "soft GPU: %s: %s %p %s\n", call_of(), name_of(kind),
+			 handle, what);
+
+	(void)!write(STDERR_FILENO, text, (size_t)MIN(n, (int)sizeof(text) - 1));
+	abort();
+}
+
+/* lives_mutex is held. Its place, or the one where it would be. */
+static struct life *place_of(const void *object)
+{
+	uint64_t h = (uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15);
+	size_t i = (size_t)(h >> 20) & (cap_lives - 1);
+
+	while (lives[i].object && lives[i].object != object) {
+		i = (i + 1) & (cap_lives - 1);
+	}
+	return &lives[i];
+}
+
+/* lives_mutex is held. False: no memory. */
+static bool grow(void)
+{
+	size_t before = cap_lives;
+	struct life *old = lives;
+
+	if (n_lives * 2 < cap_lives) {
+		return true;
+	}
+	lives = calloc(before ? before * 2 : 1024, sizeof(*lives));
+	if (!lives) {
+		lives = old;
+		return false;
+	}
+	cap_lives = before ? before * 2 : 1024;
+	for (size_t i = 0; i < before; i++) {
+		if (old[i].object) {
+			*place_of(old[i].object) = old[i];
+		}
+	}
+	free(old);
+	return true;
+}
+
+void strict_born(const void *object, enum object_kind kind)
+{
+	struct life *l;
+
+	if (!strict_on()) {
+		return;
+	}
+	pthread_mutex_lock(&lives_mutex);
+	if (!grow()) {
+		abort();
+	}
+	l = place_of(object);
+	n_lives += !l->object;
+	*l = (struct life){ .object = object, .kind = kind };
+	pthread_mutex_unlock(&lives_mutex);
+}
+
+void strict_died(const void *object)
+{
+	struct life *l;
+
+	if (!strict_on()) {
+		return;
+	}
+	pthread_mutex_lock(&lives_mutex);
+	l = place_of(object);
+	l->died = l->died ? l->died : ++n_calls;
+	pthread_mutex_unlock(&lives_mutex);
+}
+
+/* Why the handle must not be used, or NULL. */
+static const char *wrong_with(const void *handle, enum object_kind kind, char *room, size_t bytes)
+{
+	const char *what = NULL;
+	struct life *l;
+
+	pthread_mutex_lock(&lives_mutex);
+	n_calls++;
+	l = cap_lives ? place_of(handle) : NULL;
+	if (!l || !l->object) {
+		what = "never existed";
+	} else if (l->died) {
+		snprintf(room, bytes, "was destroyed %llu calls ago",
+			 (unsigned long long)(n_calls - l->died));
+		what = room;
+	} else if (l->kind != kind) {
+		snprintf(room, bytes, "is a %s", name_of(l->kind));
+		what = room;
+	} else if (l->ending && !pthread_equal(l->ends, pthread_self())) {
+		what = "is being destroyed by another thread";
+	}
+	pthread_mutex_unlock(&lives_mutex);
+	return what;
+}
+
+bool handle_refused(const void *handle, enum object_kind kind)
+{
+	char room[64];
+	const char *what;
+
+	if (handle && strict_on()) {
+		what = wrong_with(handle, kind, room, sizeof(room));
+		if (what) {
+			end(handle, kind, what);
+		}
+	}
+	return false;
+}
+
+bool handle_is(const void *handle, enum object_kind kind)
+{
+	(void)handle_refused(handle, kind);
+	return object_is(handle, kind);
+}
+
+void handle_ends(const void *handle)
+{
+	if (!strict_on()) {
+		return;
+	}
+	pthread_mutex_lock(&lives_mutex);
+	place_of(handle)->ends = pthread_self();
+	place_of(handle)->ending = true;
+	pthread_mutex_unlock(&lives_mutex);
+	dawdle();
+}
+
+void handle_still(const void *handle, enum object_kind kind)
+{
+	if (strict_on()) {
+		(void)handle_refused(handle, kind);
+	}
+}
