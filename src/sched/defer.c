@@ -14,6 +14,7 @@ static void wait_for_place(struct sched_queue *q);
 void sched_defer(struct sched_queue *q, struct sched_call *c)
 {
 	struct sched *s = q->s;
+	bool first;
 
 	if (unlikely(fifo_here(q) >= FIFO_MOST)) {
 		wait_for_place(q);
@@ -23,15 +24,18 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	pthread_mutex_lock(&q->fifo_lock);
 	*q->last = c;
 	q->last = &c->next;
-	(void)add_acqrel(&q->deferred, 1u);
+	first = (add_acqrel(&q->deferred, 1u) & ~CHAINED) == 0;
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
-	if (chain_here(q) && fifo_here(q) == 1) { /* somebody waits for its end now */
+	stat_add(s, deferred, 1u);
+	if (!first) { /* it comes after one for which the agent has been woken */
+		return;
+	}
+	if (chain_here(q)) { /* somebody waits for its end now */
 		store_relaxed(&q->chain_ns, UINT64_C(0));
 	}
 	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
 	update_active(s);
-	stat_add(s, deferred, 1u);
 	wake_agent(s, AGENT_NEAR);
 }
 
@@ -65,6 +69,35 @@ static void unlink_first(struct sched_queue *q)
 	pthread_mutex_unlock(&q->fifo_lock);
 }
 
+/* The driver makes who fills a hardware queue (about 1 000 launches) wait, with the context locked:
+ * the agent would look after nothing any more, and neither could the program open what the queue
+ * waits for. So of kept calls only some are put ahead of what the stream has been seen to reach;
+ * those that join a chain are counted by the chain. issue_lock is held. */
+static bool has_way(struct sched_queue *q)
+{
+	const struct sched_device_ops *dev = q->s->cfg.device;
+	void *d = q->s->cfg.dev;
+
+	if (q->ahead < AHEAD_HALF) {
+		return true;
+	}
+	if (q->ahead_mark.event) {
+		if (dev->mark_done(d, &q->ahead_mark) == 0) {
+			return false;
+		}
+		dev->mark_release(d, &q->ahead_mark);
+		q->ahead_mark.event = NULL;
+	}
+	if (dev->mark(d, q->dev_queue, &q->ahead_mark) < 0) {
+		q->ahead_mark.event = NULL;
+		if (dev->queue_idle(d, q->dev_queue) == 0) {
+			return false;
+		}
+	}
+	q->ahead = 0;
+	return true;
+}
+
 /* Issues the first call; issue_lock is held. */
 static void issue(struct sched_queue *q, struct sched_call *c, const struct ask *a)
 {
@@ -72,6 +105,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	int err, none = 0;
 
 	unlink_first(q);
+	q->ahead += !chain_here(q);
 	if (c->is_launch) {
 		launch_start(q, &c->launch, a);
 	}
@@ -125,6 +159,9 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 			      load_acquire(&q->draining) || !chain_has_room(q))) {
 		return false;
 	}
+	if (!chain_here(q) && !has_way(q)) {
+		return false;
+	}
 	if (!c->is_launch || load_relaxed(&s->off)) {
 		return !chain_here(q);
 	}
@@ -164,7 +201,7 @@ static unsigned issue_some(struct sched_queue *q, unsigned most, bool force)
 
 	while (n < most && (c = first_call(q))) {
 		if (force) {
-			if (chain_here(q) || (c->ready && !c->ready(c))) {
+			if (chain_here(q) || (c->ready && !c->ready(c)) || !has_way(q)) {
 				break;
 			}
 			a = (struct ask){ .verdict = GBPF_GO };
@@ -267,7 +304,8 @@ uint64_t deferred_step(struct sched *s, uint64_t now)
 
 /* Somebody who waits, and helps. */
 struct helper {
-	uint64_t held_ns; /* how long calls waited for nothing but the policy */
+	uint64_t held_ns; /* how long calls waited for nothing but the policy, */
+	bool held;	  /* as the first does since the last round */
 	uint64_t last_ns;
 	int slack; /* of its timers before; 0: not changed */
 };
@@ -292,12 +330,13 @@ static void help(struct sched_queue *q, struct helper *h)
 	bool force;
 	unsigned n;
 
-	h->held_ns += chain_here(q) ? 0 : now - h->last_ns;
+	h->held_ns += h->held ? now - h->last_ns : 0;
 	h->last_ns = now;
 	force = h->held_ns >= load_relaxed(&s->limit_ns);
 	pthread_mutex_lock(&q->issue_lock);
 	ns = chain_care(q, now, true);
 	n = issue_some(q, 64, force);
+	h->held = q->retry_ns && !chain_here(q);
 	pthread_mutex_unlock(&q->issue_lock);
 	if (force && n) {
 		stat_add(s, limit_hits, 1u);

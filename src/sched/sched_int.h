@@ -59,6 +59,7 @@
 #define MUTE_NS 1000000000u	      /* then they are ignored for so long */
 #define DEFAULT_HOLD_NS 1000000u
 #define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
+#define AHEAD_HALF 256u		/* kept calls behind a marker that was not reached: twice so many */
 #define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
 #define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
 #define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
@@ -156,7 +157,9 @@ struct sched_queue {
 	bool plain_next;      /* under issue_lock: the first call waits for the chain's end */
 	uint64_t retry_ns;    /* under issue_lock: not asked again before */
 	uint32_t asked;	      /* under issue_lock: about the first call */
-	uint64_t chain_ns;    /* [atomic] the chain need not be looked at before */
+	uint32_t ahead;	      /* under issue_lock: calls issued behind the marker: */
+	struct sched_marker ahead_mark;
+	uint64_t chain_ns;		    /* [atomic] the chain need not be looked at before */
 	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
 	uint64_t looked_ns;		    /* under issue_lock: the last look at others */
 	uint64_t doubt_ns, doubt_done;	    /* under issue_lock: a request came; see chain.c */

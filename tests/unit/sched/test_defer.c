@@ -223,6 +223,40 @@ static void off_and_close_issue_everything(void **state)
 	rig_finish(&m.r);
 }
 
+/* What the stream does not get through would fill a hardware queue, and the agent would wait in the
+ * driver. A flush waits outside of it, and goes on when the stream does. */
+static void a_stream_that_stands_still_does_not_get_all(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	m.fq[1].eager = 0;
+	other_opens(&m.r);
+	for (uint32_t i = 0; i < 2000; i++) {
+		assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
+	}
+	other_closes(&m.r);
+	for (uint32_t i = 0; i < 4000; i++) {
+		(void)sched_agent_step(m.r.s);
+	}
+	assert_true(log_.n > 0 && log_.n <= 512);
+	m.fq[1].refuse_marks = 1; /* as while it captures: then the stream is asked */
+	for (uint32_t last = 0; sched_queue_deferred(m.q[1]); last = log_.n) {
+		fake_finish(&m.fq[1]);
+		for (uint32_t i = 0; i < 100; i++) {
+			(void)sched_agent_step(m.r.s);
+		}
+		assert_true(log_.n - last <= 512 || !last);
+	}
+	assert_int_equal(log_.n, 2000);
+	for (uint32_t i = 0; i < 2000; i++) {
+		assert_int_equal(log_.order[i], i);
+	}
+	rig_finish(&m.r);
+}
+
 static void a_forked_child_has_nothing_deferred(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
@@ -334,6 +368,7 @@ int main(void)
 		cmocka_unit_test(dispatch_ranks_queues),
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
+		cmocka_unit_test(a_stream_that_stands_still_does_not_get_all),
 		cmocka_unit_test(a_forked_child_has_nothing_deferred),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
 	};
