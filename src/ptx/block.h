@@ -19,6 +19,10 @@
  * in force while (int32_t)(word - (uint32_t)(globaltimer >> PTX_LEASE_SHIFT)) > 0. */
 #define PTX_LEASE_SHIFT 16u
 
+/* What a twin expects of its launch: this struct, PTX_BLOCK_SMEM, the meaning of leases and
+ * tickets. Raised with each change of them, since twins are kept in machine code (block_mark.h). */
+#define PTX_BLOCK_ABI 1u
+
 /* The last parameter of a twin, by value, aligned to 8, behind f's own parameters. */
 struct ptx_block_arg {
 	uint64_t leases;  /* device address of lease words, 16-byte aligned */

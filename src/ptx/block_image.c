@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/strmap.h"
+#include "ptx/block_mark.h"
 #include "ptx/block_pick.h"
 
 /* Images that nobody has open are kept up to this; the one closed first goes first. */
@@ -238,11 +239,18 @@ static int rewrite(struct kept **ret, const struct block_pick *pick, const char 
 	int err = ptx_module_parse(&m, pick->text, pick->bytes, name, r);
 
 	buf_init(&text);
+	bool marked = false;
+
 	if (err == 0) {
+		err = block_mark_of_module(m, &entries, &n);
+		marked = err == 0;
+		err = err == -ENOENT ? 0 : err;
+	}
+	if (err == 0 && !marked) {
 		originals = items_of(m, &n_originals);
 		err = originals ? ptx_block_pass(m, &entries, &n, r) : -ENOMEM;
 	}
-	if (err == 0 && any_twin(entries, n)) {
+	if (err == 0 && !marked && any_twin(entries, n)) {
 		err = print_behind(&text, pick, m, originals, n_originals);
 	}
 	free(originals);
@@ -312,6 +320,36 @@ static int open_text(struct kept **ret, const struct block_pick *pick, unsigned 
 	return err;
 }
 
+/* Machine code that was made of a rewritten text. 0; -ENOENT: it was not; -ENOMEM. */
+static int open_code(struct kept **ret, const void *image, size_t bytes)
+{
+	const struct ptx_block_entry *entries;
+	struct ptx_arena arena;
+	uint32_t n;
+	int err;
+
+	ptx_arena_init(&arena);
+	err = block_mark_of_code(&arena, image, bytes, &entries, &n);
+	if (err == 0) {
+		*ret = create(entries, n, NULL);
+		err = *ret ? 0 : -ENOMEM;
+	}
+	if (err == 0) {
+		(*ret)->image.native = true;
+	}
+	ptx_arena_finish(&arena);
+	return err;
+}
+
+int ptx_block_image_marked(const struct ptx_block_image *i, struct buf *out)
+{
+	if (!i->text) {
+		return -ENOENT;
+	}
+	buf_add(out, i->text, i->bytes);
+	return block_mark_print(out, i->entries, i->n_entries, hash_bytes(i->text, i->bytes));
+}
+
 int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, size_t bytes,
 			 unsigned arch, const char *name)
 {
@@ -322,7 +360,9 @@ int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, 
 
 	report_init(&r);
 	err = block_pick(&pick, image, bytes, arch, PTX_BLOCK_IMAGE_MAX, name, &r);
-	err = err ? err : open_text(&k, &pick, arch, name, &r);
+	err = err == 0			      ? open_text(&k, &pick, arch, name, &r)
+	      : err == -ENOENT && pick.native ? open_code(&k, image, bytes)
+					      : err;
 	if (err < 0 && err != -ENOMEM) {
 		k = refuse(err == -ENOENT ? PTX_BLOCK_NO_PTX : PTX_BLOCK_UNREADABLE,
 			   err == -ENOENT ? NULL : &r);

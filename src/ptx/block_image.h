@@ -16,8 +16,8 @@ struct ptx_block_image {
 				   _UNREADABLE */
 	bool native;		/* it has machine code that the device could take instead of PTX */
 	const char *reason;	/* for _UNREADABLE: why, for people; else "" */
-	const char *text; /* to be loaded instead, zero-terminated; NULL: no entry has a twin, load
-			     the original */
+	const char *text; /* to be loaded instead, zero-terminated; NULL: load the original, since
+			     no entry has a twin, or it was rewritten before (n_twins) */
 	size_t bytes;	  /* of text, without the zero */
 	const struct ptx_block_entry *entries; /* in order; names and tables are this image's */
 	uint32_t n_entries, n_twins;
@@ -33,6 +33,10 @@ int ptx_block_image_open(const struct ptx_block_image **ret, const void *image, 
 /* One more to be closed. NULL allowed, and returned. */
 const struct ptx_block_image *ptx_block_image_ref(const struct ptx_block_image *i);
 void ptx_block_image_close(const struct ptx_block_image *i); /* NULL allowed */
+
+/* The text to be loaded instead with a list of its entries in it, by which this file's functions
+ * know machine code that was made of it. 0; -ENOENT: the image has no such text; -ENOMEM. */
+int ptx_block_image_marked(const struct ptx_block_image *i, struct buf *out);
 
 /* The entry of that name, or NULL. */
 const struct ptx_block_entry *ptx_block_image_entry(const struct ptx_block_image *i,

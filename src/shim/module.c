@@ -75,6 +75,9 @@ static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx
 		unsigned n = i && !i->text; /* its entries say why */
 
 		image_note(*l->ret, context_of(l), &i, n, why);
+		if (n && i->n_twins) { /* rewritten before, by gBPF's ptxas */
+			block_prepare();
+		}
 		i = n ? NULL : i;
 	}
 	ptx_block_image_close(i);

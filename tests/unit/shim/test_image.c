@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/block.h"
+#include "ptx/block_image.h"
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  ".visible .entry f(.param .u64 p)\n{\n"
@@ -111,6 +111,26 @@ static void twins_are_not_seen(void **state)
 	assert_int_equal(cuModuleGetFunction(&f, m, "f" PTX_BLOCK_SUFFIX), CUDA_SUCCESS);
 }
 
+/* As gBPF's ptxas leaves it: loaded as it is, and its twins are not seen either. */
+static void images_that_were_rewritten_before_are_known(void **state)
+{
+	const struct ptx_block_image *i;
+	CUmodule m = module;
+	struct buf text;
+	CUfunction f;
+
+	buf_init(&text);
+	assert_int_equal(ptx_block_image_open(&i, ptx, 0, 90, "t"), 0);
+	assert_int_equal(ptx_block_image_marked(i, &text), 0);
+	ptx_block_image_close(i);
+	assert_int_equal(cuModuleLoadData(&m, text.data), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadData), 1);
+	assert_int_equal(fake->get(0).a[1], (uintptr_t)text.data);
+	assert_int_equal(cuModuleGetFunction(&f, m, "f" PTX_BLOCK_SUFFIX), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(cuModuleUnload(m), CUDA_SUCCESS);
+	buf_finish(&text);
+}
+
 static void linker_inputs_get_twins(void **state)
 {
 	CUlinkState s = (CUlinkState)(uintptr_t)0x8800;
@@ -141,6 +161,7 @@ int main(void)
 		TEST(a_refused_image_is_loaded_as_it_is),
 		TEST(what_cannot_be_read_is_the_drivers),
 		TEST(twins_are_not_seen),
+		TEST(images_that_were_rewritten_before_are_known),
 		TEST(linker_inputs_get_twins),
 	};
 

@@ -1,0 +1,26 @@
+/* What a module that has been rewritten says of itself, so that its twins are found again in
+ * machine code that others made of it: a variable whose name begins with PTX_BLOCK_MARK holds the
+ * list of the module's entries. Nothing of it is believed before it is checked; a list that lies
+ * makes launches of its own program fail, and nothing else. */
+#ifndef GBPF_PTX_BLOCK_MARK_H
+#define GBPF_PTX_BLOCK_MARK_H
+
+#include "ptx/block.h"
+
+#define PTX_BLOCK_MARK "gbpf$twins_"
+
+/* Appends the variable's declaration. id tells modules that are linked together apart. 0 or
+ * -ENOMEM. */
+int block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uint32_t n,
+		     uint64_t id);
+
+/* The entries of a module that has the variable, of its arena. 0; -ENOENT: none, or one of another
+ * version, or broken; -ENOMEM. */
+int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n);
+
+/* The same of machine code, an ELF file in memory, of arena. bytes 0: as long as its header says,
+ * which the driver believes as well. */
+int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
+		       const struct ptx_block_entry **ret, uint32_t *ret_n);
+
+#endif

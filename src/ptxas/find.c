@@ -1,0 +1,118 @@
+/* Where the real ptxas is. Who starts us was told to by its environment; what it would have started
+ * otherwise is beside its own libraries. */
+#include "ptxas/ptxas.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+
+#define MAPS_MAX 65536u /* lines */
+
+/* out is a program, and not this one. */
+static bool good(const char *out)
+{
+	struct stat a, own;
+
+	return stat(out, &a) == 0 && S_ISREG(a.st_mode) && access(out, X_OK) == 0 &&
+	       (stat("/proc/self/exe", &own) < 0 || a.st_dev != own.st_dev ||
+		a.st_ino != own.st_ino);
+}
+
+/* In the folder, by that name or else as ptxas. */
+static bool try_folder(char out[PTXAS_PATH], const char *dir, size_t len, const char *below,
+		       const char *name)
+{
+	const char *const names[] = { name, "ptxas" };
+
+	for (size_t i = 0; len && i < ARRAY_SIZE(names); i++) {
+		int n = snprintf(out, PTXAS_PATH, "%.*s%s/%s", (int)len, dir, below, names[i]);
+
+		if (n > 0 && n < PTXAS_PATH && good(out)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Beside a library of Triton or XLA, as their packages lay it out. */
+static bool try_library(char out[PTXAS_PATH], const char *path, const char *name)
+{
+	static const struct {
+		const char *part, *below;
+	} places[] = {
+		{ "/triton/_C/libtriton", "/triton/backends/nvidia/bin" },
+		{ "/jaxlib/", "/nvidia/cu13/bin" },
+		{ "/jaxlib/", "/nvidia/cuda_nvcc/bin" },
+		{ "/tensorflow/", "/nvidia/cuda_nvcc/bin" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const char *part = strstr(path, places[i].part);
+
+		if (part && try_folder(out, path, (size_t)(part - path), places[i].below, name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of the program that has started us. */
+static bool try_parent(char out[PTXAS_PATH], const char *name)
+{
+	char file[64], line[PTXAS_PATH + 128];
+	bool found = false;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "/proc/%d/maps", (int)getppid());
+	f = fopen(file, "re");
+	for (unsigned i = 0; f && i < MAPS_MAX && !found && fgets(line, sizeof(line), f); i++) {
+		const char *path = strchr(line, '/');
+
+		found = path && try_library(out, path, name);
+	}
+	if (f) {
+		fclose(f);
+	}
+	return found;
+}
+
+static bool try_path(char out[PTXAS_PATH], const char *name)
+{
+	for (const char *p = getenv("PATH"); p && *p;) {
+		size_t n = strcspn(p, ":");
+
+		if (try_folder(out, p, n, "", name)) {
+			return true;
+		}
+		p += n + (p[n] != 0);
+	}
+	return false;
+}
+
+bool ptxas_find(char out[PTXAS_PATH], const char *name)
+{
+	static const char *const places[] = { "/usr/local/cuda/bin", "/opt/cuda/bin",
+					      "/usr/lib/cuda/bin",
+					      "/usr/lib/nvidia-cuda-toolkit/bin" };
+	const char *given = getenv("GBPF_PTXAS"), *home = getenv("CUDA_HOME");
+
+	if (given && given[0]) {
+		snprintf(out, PTXAS_PATH, "%s", given);
+		return good(out);
+	}
+	if (try_parent(out, name) || try_path(out, name) ||
+	    (home && try_folder(out, home, strlen(home), "/bin", name))) {
+		return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		if (try_folder(out, places[i], strlen(places[i]), "", name)) {
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,209 @@
+/* Stands in for ptxas where a framework compiles PTX to machine code itself: the real ptxas gets
+ * the text with twins in it, and with the list of its entries (block_mark.h), by which the shim
+ * knows the machine code when it is loaded. Whatever goes wrong with that, the real ptxas gets the
+ * program's own command line, and its answer is the answer. */
+#include "ptxas/ptxas.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "ptx/block_image.h"
+
+#define INSIDE                                                                                     \
+	"GBPF_PTXAS_INSIDE" /* set for the real one: finding ourselves again would not end         \
+			     */
+#define OUTPUT_MAX ((size_t)64 << 20)
+#define EXIT_NOT_FOUND 127
+
+static void NORETURN become(const char *real, char **argv)
+{
+	argv[0] = (char *)(uintptr_t)real;
+	execv(real, argv);
+	fprintf(stderr, "gbpf: ptxas: %s cannot be executed: %s\n", real, strerror(errno));
+	_exit(EXIT_NOT_FOUND);
+}
+
+/* Runs it, its output going to these files (-1: to ours). Its exit status; -1: none. */
+static int run(const char *real, char **argv, int out, int err)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child < 0) {
+		return -1;
+	}
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if ((out >= 0 && dup2(out, STDOUT_FILENO) < 0) ||
+		    (err >= 0 && dup2(err, STDERR_FILENO) < 0)) {
+			_exit(EXIT_NOT_FOUND);
+		}
+		become(real, argv);
+	}
+	while (waitpid(child, &status, 0) < 0) {
+		if (errno != EINTR) {
+			return -1;
+		}
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* What Triton and others keep compiled code by: code with twins is other code. */
+static int say_version(const char *real, char **argv)
+{
+	int status = run(real, argv, -1, -1);
+
+	if (status < 0) {
+		become(real, argv);
+	}
+	if (status == 0) {
+		printf("gBPF twins of form %u\n", PTX_BLOCK_ABI);
+	}
+	return fflush(stdout) ? 1 : status;
+}
+
+/* A file without a name that holds the text; -1. */
+static int file_of(const struct buf *text)
+{
+	int fd = memfd_create("gbpf-ptxas", 0); /* the real one inherits it */
+	size_t done = 0;
+
+	while (fd >= 0 && text && done < text->len) {
+		ssize_t n = write(fd, text->data + done, text->len - done);
+
+		if (n <= 0) {
+			return fd_close(fd);
+		}
+		done += (size_t)n;
+	}
+	return fd;
+}
+
+/* The program's input with twins. 0, or -errno: there is nothing to be rewritten. */
+static int rewrite(const char *path, unsigned arch, struct buf *text)
+{
+	const struct ptx_block_image *i = NULL;
+	struct stat st;
+	struct buf own;
+	int err;
+
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode)) {
+		return -EINVAL; /* what can be read once only is not ours to read */
+	}
+	buf_init(&own);
+	err = buf_read_file(&own, path, PTX_BLOCK_IMAGE_MAX);
+	err = err	? err
+	      : own.len ? ptx_block_image_open(&i, own.data, own.len, arch, path)
+			: -EINVAL;
+	err = err ? err : ptx_block_image_marked(i, text);
+	ptx_block_image_close(i);
+	buf_finish(&own);
+	return err;
+}
+
+/* A twin that needs more registers than there are costs more than it is worth, and its program
+ * may take the warning for one about its own kernel. */
+static bool spills(const char *messages)
+{
+	for (const char *p = messages; (p = strstr(p, "spilled")) != NULL; p++) {
+		const char *twin = strstr(p, PTX_BLOCK_SUFFIX), *end = strchr(p, '\n');
+
+		if (twin && (!end || twin < end)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the real one has written, with the input's own name in it. */
+static void forward(const char *text, FILE *to, const char *given, const char *own)
+{
+	const char *at;
+
+	while ((at = strstr(text, given)) != NULL) {
+		fwrite(text, 1, (size_t)(at - text), to);
+		fputs(own, to);
+		text = at + strlen(given);
+	}
+	fputs(text, to);
+}
+
+static int read_back(int fd, struct buf *b)
+{
+	return lseek(fd, 0, SEEK_SET) < 0 ? -errno : buf_read_fd(b, fd, OUTPUT_MAX);
+}
+
+/* True: compiled with twins, and all was said. */
+static bool compile(const char *real, char **argv, int input, const struct buf *text)
+{
+	int in = file_of(text), fd[2] = { file_of(NULL), file_of(NULL) };
+	char *own = argv[input], given[32];
+	struct buf said[2] = { { 0 }, { 0 } };
+	bool done;
+
+	snprintf(given, sizeof(given), "/proc/self/fd/%d", in);
+	argv[input] = given;
+	done = in >= 0 && fd[0] >= 0 && fd[1] >= 0 && run(real, argv, fd[0], fd[1]) == 0 &&
+	       read_back(fd[0], &said[0]) == 0 && read_back(fd[1], &said[1]) == 0 &&
+	       !spills(buf_text(&said[0])) && !spills(buf_text(&said[1]));
+	argv[input] = own;
+	if (done) {
+		forward(buf_text(&said[0]), stdout, given, own);
+		forward(buf_text(&said[1]), stderr, given, own);
+		fflush(stdout);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		buf_finish(&said[i]);
+		fd_close(fd[i]);
+	}
+	fd_close(in);
+	return done;
+}
+
+static bool wanted(void)
+{
+	const char *v = getenv("GBPF_BLOCK");
+
+	return !v || strcmp(v, "0") != 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+	struct ptxas_command c = ptxas_command(argc, argv);
+	char real[PTXAS_PATH];
+	struct buf text;
+
+	if (argc < 1) {
+		return 2;
+	}
+	if (getenv(INSIDE) || !ptxas_find(real, slash ? slash + 1 : argv[0])) {
+		fputs("gbpf: ptxas: there is no other ptxas than gBPF's here. GBPF_PTXAS can say "
+		      "where one is\n",
+		      stderr);
+		return EXIT_NOT_FOUND;
+	}
+	setenv(INSIDE, "1", 1);
+	if (!wanted()) {
+		become(real, argv);
+	}
+	if (c.version) {
+		return say_version(real, argv);
+	}
+	buf_init(&text);
+	if (c.input && rewrite(argv[c.input], c.arch, &text) == 0 &&
+	    compile(real, argv, c.input, &text)) {
+		return 0;
+	}
+	become(real, argv);
+}
