@@ -73,7 +73,6 @@ typedef unsigned int CUlogIterator;
 CUABI_ENUM(CUaddress_mode);
 CUABI_ENUM(CUatomicOperation);
 CUABI_ENUM(CUcoredumpSettings);
-CUABI_ENUM(CUdevResourceType);
 CUABI_ENUM(CUfilter_mode);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesScope);
 CUABI_ENUM(CUflushGPUDirectRDMAWritesTarget);
@@ -108,7 +107,6 @@ CUABI_OPAQUE(CUcheckpointCheckpointArgs);
 CUABI_OPAQUE(CUcheckpointLockArgs);
 CUABI_OPAQUE(CUcheckpointRestoreArgs);
 CUABI_OPAQUE(CUcheckpointUnlockArgs);
-CUABI_OPAQUE(CUdevResource);
 CUABI_OPAQUE(CUmemDecompressParams);
 CUABI_OPAQUE(CUmulticastObjectProp);
 CUABI_OPAQUE(CUtensorMap);
@@ -130,6 +128,21 @@ typedef struct CUipcEventHandle_st {
 typedef struct CUipcMemHandle_st {
 	char reserved[64];
 } CUipcMemHandle;
+
+/* The first version, which CUDA 12.4 to 13.0 have: `internal` belongs to who filled it. */
+typedef struct CUdevSmResource_st {
+	unsigned int smCount;
+	unsigned int minSmPartitionSize;
+	unsigned int smCoscheduledAlignment;
+} CUdevSmResource;
+typedef struct CUdevResource_st {
+	CUdevResourceType type;
+	unsigned char internal[92];
+	union {
+		CUdevSmResource sm;
+		unsigned char oversize[48];
+	};
+} CUdevResource;
 
 typedef struct CUdevprop_st {
 	int maxThreadsPerBlock;

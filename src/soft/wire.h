@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 
 #define SOFT_MAGIC 0x74667347u
-#define SOFT_VERSION 4u
+#define SOFT_VERSION 5u
 
 #define SOFT_MAX_CLIENTS 64u
 #define SOFT_MAX_CONTEXTS 16u /* of one client */
@@ -22,6 +22,8 @@
 #define SOFT_MAX_PINNED 8192u	   /* allocations of one client; each is a mapping of the server */
 #define SOFT_MAX_PINNED_ALL 49152u /* of all clients; the kernel allows 65530 mappings */
 #define SOFT_MAX_QUEUED 8192u	   /* operations of one client, taken from the ring */
+#define SOFT_MAX_PARTS 256u	   /* sets of SMs of one client */
+#define SOFT_PART_RANGES 12u
 #define SOFT_MAX_PARAM_BYTES 4096u
 #define SOFT_MAX_PTX_BYTES (64u << 20)
 #define SOFT_ARCH 86u			 /* compute capability 8.6 */
@@ -122,7 +124,7 @@ struct soft_record_stream {
 	struct soft_record r;
 	int32_t priority;
 	uint32_t flags;
-	uint64_t pad;
+	uint64_t part; /* streams of one number have their own default stream; 0: the context's */
 };
 
 #define SOFT_LAUNCH_COOPERATIVE 1u /* all blocks must be resident together; gets a grid barrier */
@@ -137,7 +139,7 @@ struct soft_record_launch { /* parameters follow */
 	uint32_t param_bytes;
 	uint32_t flags;	  /* SOFT_LAUNCH_* */
 	int32_t priority; /* with SOFT_LAUNCH_PRIORITY instead of the stream's */
-	uint32_t pad;
+	uint32_t part;	  /* 1 + number of the set of SMs that its blocks may be on; 0: all */
 };
 
 /* Addresses lie in the windows of the two contexts; pitches count only when height > 1. */
@@ -256,6 +258,9 @@ enum soft_request_op {
 	SOFT_REQ_FLAG_MAP,     /* carries the memfd of a flag page; object as above */
 	/* Events of several processes; object: verb, index and value: the event and its key. */
 	SOFT_REQ_EVENT,
+	/* A set of SMs; object: verb. NEW: value ranges in more[], two in each, the first in the
+	 * low half: first SM | count << 16. Reply: value32 = number. FREE: index: number. */
+	SOFT_REQ_PART,
 	SOFT_REQ_COUNT
 };
 
@@ -267,6 +272,8 @@ enum soft_event_verb {
 	SOFT_EVENT_QUERY, /* reply: value32 = the newest ticket, value = the newest that is reached
 			   */
 };
+
+enum soft_part_verb { SOFT_PART_NEW, SOFT_PART_FREE };
 
 enum soft_memory_kind { SOFT_MEMORY_DEVICE, SOFT_MEMORY_PINNED };
 enum soft_group_verb {

@@ -138,7 +138,7 @@ CUresult capture_legacy_conflict(CUstream s, bool invalidate)
 {
 	CUresult e = CUDA_SUCCESS;
 
-	if (s != s->context->legacy) {
+	if (!s->legacy) {
 		return CUDA_SUCCESS;
 	}
 	for (struct capture *c = captures; c; c = c->next) {
@@ -329,7 +329,7 @@ static CUresult wait_captured(CUstream s, struct capture *to, const struct edges
 	if (to->invalid) {
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	}
-	if (!c && s == s->context->legacy) {
+	if (!c && s->legacy) {
 		to->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}

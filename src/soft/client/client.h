@@ -42,6 +42,8 @@ enum object_kind {
 	OBJECT_POOL,
 	OBJECT_ALLOCATION, /* of cuMemCreate */
 	OBJECT_LINKER,
+	OBJECT_GREEN,
+	OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
 };
 
 /* The first member of whatever a handle points to. Objects are recycled but never given back to
@@ -120,7 +122,10 @@ struct CUstream_st {
 	uint32_t submitted; /* soft.ring_lock */
 	int priority;
 	unsigned flags;
+	bool legacy; /* a context's default stream */
 	uint64_t id;
+	CUgreenCtx green; /* that it belongs to, or NULL */
+	uint64_t green_id;
 	unsigned sync_policy; /* CU_SYNC_POLICY_*; 0: the context's */
 	bool reprioritized;   /* launches carry the priority: the server knows another one */
 	unsigned sync_domain, domain_map[2];
@@ -228,10 +233,14 @@ void object_delete(void *object);		      /* soft.lock held */
 bool object_is(const void *object, enum object_kind kind);
 /* Which stream a handle means; pt: null is the thread's own. */
 CUresult soft_stream(CUstream h, int pt, CUstream *ret);
+/* Of the thread's current handle the context itself, and the green one that the handle is, if any;
+ * what is pushed, popped and set are handles. */
 CUcontext soft_thread_context(void);
-CUresult soft_push(CUcontext ctx);
+CUgreenCtx soft_thread_green(void);
+CUcontext soft_thread_handle(void);
+CUresult soft_push(CUcontext h);
 CUresult soft_pop(CUcontext *ret);
-void soft_set_current(CUcontext ctx);
+void soft_set_current(CUcontext h);
 
 /* context.c */
 CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret);
@@ -271,8 +280,12 @@ void print_drain(void);
 
 /* stream.c */
 CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
+/* The same in a green context (NULL: in none). */
+CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
+		       CUstream *ret);
 CUresult stream_end(CUstream s);
 CUresult context_drain(CUcontext ctx);
+CUresult green_drain(CUgreenCtx g); /* the streams of a green context */
 void streams_forget(CUcontext ctx); /* the context has ended: its streams too */
 /* Each stream of the context, until fn fails. */
 CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg);

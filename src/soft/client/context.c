@@ -7,6 +7,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/client.h"
 #include "soft/client/event.h"
+#include "soft/client/green.h"
 #include "soft/client/memory.h"
 #include "soft/client/strict.h"
 
@@ -150,11 +151,13 @@ CUresult context_check_device(CUdevice dev)
 	return e ? e : dev >= 0 && dev < soft.gpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-static CUresult check_handle(CUcontext ctx)
+/* The context that a handle means. */
+static CUresult check_handle(CUcontext *ctx)
 {
 	CUresult e = soft_check();
+	CUgreenCtx g;
 
-	return e ? e : handle_is(ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	return e ? e : green_resolve(*ctx, ctx, &g);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
@@ -194,12 +197,12 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *p, unsigned int flags
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	CUcontext popped;
-	CUresult e = check_handle(ctx);
+	CUresult e = check_handle(&ctx);
 
 	if (e) {
 		return e;
 	}
-	if (ctx->primary) {
+	if (ctx->primary) { /* a green one too */
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	if (soft_thread_context() == ctx) {
@@ -233,7 +236,7 @@ CUresult cuCtxAttach(CUcontext *ret, unsigned int flags)
 
 CUresult cuCtxDetach(CUcontext ctx)
 {
-	CUresult e = check_handle(ctx);
+	CUresult e = check_handle(&ctx);
 
 	if (e) {
 		return e;
@@ -247,11 +250,12 @@ CUresult cuCtxDetach(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+CUresult cuCtxPushCurrent_v2(CUcontext h)
 {
-	CUresult e = check_handle(ctx);
+	CUcontext ctx = h;
+	CUresult e = check_handle(&ctx);
 
-	return e ? e : soft_push(ctx);
+	return e ? e : soft_push(h);
 }
 
 CUresult cuCtxPushCurrent(CUcontext ctx)
@@ -276,12 +280,13 @@ CUresult cuCtxPopCurrent(CUcontext *ret)
 	return cuCtxPopCurrent_v2(ret);
 }
 
-CUresult cuCtxSetCurrent(CUcontext ctx)
+CUresult cuCtxSetCurrent(CUcontext h)
 {
-	CUresult e = ctx ? check_handle(ctx) : soft_check();
+	CUcontext ctx = h;
+	CUresult e = ctx ? check_handle(&ctx) : soft_check();
 
 	if (!e) {
-		soft_set_current(ctx);
+		soft_set_current(h);
 	}
 	return e;
 }
@@ -296,7 +301,7 @@ CUresult cuCtxGetCurrent(CUcontext *ret)
 	if (!ret) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	*ret = soft_thread_context();
+	*ret = soft_thread_handle();
 	return CUDA_SUCCESS;
 }
 
@@ -318,7 +323,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *ret, CUcontext ctx)
 	if (!ctx) {
 		return cuCtxGetDevice(ret);
 	}
-	e = check_handle(ctx);
+	e = check_handle(&ctx);
 	if (!e && ret) {
 		*ret = ctx->device;
 	}
@@ -353,7 +358,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ret)
 {
-	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+	CUresult e = ctx ? check_handle(&ctx) : soft_current(&ctx);
 
 	if (!e && ret) {
 		*ret = ctx->id;
@@ -363,7 +368,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ret)
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
 {
-	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+	CUresult e = ctx ? check_handle(&ctx) : soft_current(&ctx);
 
 	if (!e && ret) {
 		*ret = API_VERSION;
@@ -371,25 +376,32 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *ret)
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* All of the context, or what belongs to a green one. */
+static CUresult settle(CUcontext ctx, CUgreenCtx g)
+{
+	CUresult e = capture_sync_context(ctx);
+
+	e = e ? e : g ? green_drain(g) : context_drain(ctx);
+	pool_idle();
+	return e;
+}
+
 CUresult cuCtxSynchronize(void)
 {
 	CUcontext ctx;
 	CUresult e = soft_current(&ctx);
 
-	e = e ? e : capture_sync_context(ctx);
-	e = e ? e : context_drain(ctx);
-	pool_idle();
-	return e;
+	return e ? e : settle(ctx, soft_thread_green());
 }
 
-CUresult cuCtxSynchronize_v2(CUcontext ctx)
+CUresult cuCtxSynchronize_v2(CUcontext h)
 {
-	CUresult e = ctx ? check_handle(ctx) : soft_current(&ctx);
+	CUgreenCtx g = soft_thread_green();
+	CUcontext ctx;
+	CUresult e = soft_check();
 
-	e = e ? e : capture_sync_context(ctx);
-	e = e ? e : context_drain(ctx);
-	pool_idle();
-	return e;
+	e = e ? e : h ? green_resolve(h, &ctx, &g) : soft_current(&ctx);
+	return e ? e : settle(ctx, g);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

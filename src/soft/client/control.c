@@ -7,13 +7,13 @@
 #include "base/fd.h"
 #include "base/shm.h"
 #include "cuabi/private.h"
-#include "soft/client/client.h"
+#include "soft/client/green.h"
 
 static CUresult find(CUcontext *ctx)
 {
 	CUresult e = soft_check();
 
-	*ctx = *ctx ? *ctx : soft_thread_context();
+	*ctx = *ctx ? green_context(*ctx) : soft_thread_context();
 	return e ? e : object_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 

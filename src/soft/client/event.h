@@ -12,4 +12,8 @@ CUresult event_add_wait(CUstream s, CUevent ev);
 CUresult event_put_wait(CUstream s, CUevent ev); /* nobody captures */
 void events_forget(CUcontext ctx);		 /* the context has ended: its events too */
 
+/* context_event.c: of all streams of a context, or of a green one of it (NULL: of all). */
+CUresult context_record(CUcontext ctx, CUgreenCtx green, CUevent ev);
+CUresult context_wait(CUcontext ctx, CUgreenCtx green, CUevent ev);
+
 #endif

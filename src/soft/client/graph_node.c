@@ -298,6 +298,9 @@ CUresult work_kernel_again(struct work *w, const struct work *old, const CUDA_KE
 {
 	CUresult e = work_kernel(w, p);
 
+	if (!e && !p->ctx) {
+		w->kernel.r.part = old->kernel.r.part;
+	}
 	for (uint32_t i = 0; i < old->kernel.n_attrs && !e; i++) {
 		e = work_attribute(w, old->kernel.attrs[i].id, &old->kernel.attrs[i].value);
 		if (e) {

@@ -7,6 +7,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
 #include "soft/client/graph.h"
+#include "soft/client/green.h"
 
 CUresult launch_check_shape(const CUfunction f, const struct soft_record_launch *r)
 {
@@ -180,6 +181,23 @@ static CUresult record_events(CUstream s, const struct launch_spec *l)
 	return e;
 }
 
+/* A stream of a green context: on its SMs, and no cooperative launch that is too large for them. */
+static CUresult launch_in_part(const CUfunction f, CUstream s, struct soft_record_launch *r)
+{
+	unsigned threads = r->block[0] * r->block[1] * r->block[2];
+
+	if (!s->green) {
+		return CUDA_SUCCESS;
+	}
+	r->part = s->green->part;
+	return (r->flags & SOFT_LAUNCH_COOPERATIVE) &&
+			       (uint64_t)r->grid[0] * r->grid[1] * r->grid[2] >
+				       (uint64_t)occupancy_blocks(f, threads, r->shared_bytes) *
+					       ranges_count(&s->green->sms)
+		       ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+		       : CUDA_SUCCESS;
+}
+
 static CUresult launch(int pt, CUfunction h, const struct launch_spec *l, CUstream sh)
 {
 	unsigned char packed[SOFT_MAX_PARAM_BYTES];
@@ -191,6 +209,7 @@ static CUresult launch(int pt, CUfunction h, const struct launch_spec *l, CUstre
 
 	e = e ? e : function_resolve(h, &f);
 	e = e ? e : launch_make(f, l, &r, packed);
+	e = e ? e : launch_in_part(f, s, &r);
 	e = e ? e : f->module->context == s->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 	e = e ? e : capture_check(s, &capturing);
 	if (e) {

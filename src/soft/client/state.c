@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "soft/client/client.h"
+#include "soft/client/green.h"
 #include "soft/client/strict.h"
 
 #define STACK_MAX 64u
@@ -23,7 +23,9 @@ struct soft soft = {
 /* What one thread has: its stack of contexts and its own default streams. */
 struct thread_state {
 	CUcontext stack[STACK_MAX];
-	uint64_t ids[STACK_MAX]; /* a context's memory is used again by later ones */
+	uint64_t ids[STACK_MAX];      /* a context's memory is used again by later ones */
+	CUgreenCtx greens[STACK_MAX]; /* what the handle was, if it was that of a green context */
+	uint64_t green_ids[STACK_MAX];
 	unsigned depth;
 	CUstream own[SOFT_MAX_CONTEXTS];
 	uint64_t own_ids[SOFT_MAX_CONTEXTS];
@@ -160,10 +162,23 @@ CUcontext soft_thread_context(void)
 	return thread && thread->depth ? thread->stack[thread->depth - 1] : NULL;
 }
 
+CUgreenCtx soft_thread_green(void)
+{
+	return thread && thread->depth ? thread->greens[thread->depth - 1] : NULL;
+}
+
+CUcontext soft_thread_handle(void)
+{
+	CUgreenCtx g = soft_thread_green();
+
+	return g ? green_handle(g) : soft_thread_context();
+}
+
 CUresult soft_current(CUcontext *ret_ctx)
 {
 	CUresult r = soft_check();
 	CUcontext ctx;
+	CUgreenCtx g;
 
 	if (r) {
 		return r;
@@ -172,7 +187,9 @@ CUresult soft_current(CUcontext *ret_ctx)
 	if (!ctx) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	if (!object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1]) {
+	g = soft_thread_green();
+	if (!object_is(ctx, OBJECT_CONTEXT) || ctx->id != thread->ids[thread->depth - 1] ||
+	    (g && (!green_is(g) || g->id != thread->green_ids[thread->depth - 1]))) {
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	*ret_ctx = ctx;
@@ -180,15 +197,28 @@ CUresult soft_current(CUcontext *ret_ctx)
 	return soft_context_error(ctx);
 }
 
-CUresult soft_push(CUcontext ctx)
+/* The handle becomes the top of the stack. */
+static void put_top(struct thread_state *t, CUcontext h)
+{
+	CUgreenCtx g = object_is(h, OBJECT_GREEN) ? (CUgreenCtx)(void *)h : NULL;
+	CUcontext ctx = g ? g->primary : h;
+	unsigned at = t->depth - 1;
+
+	t->stack[at] = ctx;
+	t->ids[at] = g ? g->primary_id : ctx ? ctx->id : 0;
+	t->greens[at] = g;
+	t->green_ids[at] = g ? g->id : 0;
+}
+
+CUresult soft_push(CUcontext h)
 {
 	struct thread_state *t = thread_get();
 
 	if (!t || t->depth == STACK_MAX) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	t->ids[t->depth] = ctx ? ctx->id : 0;
-	t->stack[t->depth++] = ctx;
+	t->depth++;
+	put_top(t, h);
 	return CUDA_SUCCESS;
 }
 
@@ -199,26 +229,26 @@ CUresult soft_pop(CUcontext *ret)
 	if (!t || !t->depth) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
-	*ret = t->stack[--t->depth];
+	*ret = soft_thread_handle();
+	t->depth--;
 	return CUDA_SUCCESS;
 }
 
-void soft_set_current(CUcontext ctx)
+void soft_set_current(CUcontext h)
 {
 	struct thread_state *t = thread_get();
 
 	if (!t) {
 		return;
 	}
-	if (!ctx) {
+	if (!h) {
 		t->depth -= t->depth > 0;
 		return;
 	}
 	if (!t->depth) {
 		t->depth = 1;
 	}
-	t->stack[t->depth - 1] = ctx;
-	t->ids[t->depth - 1] = ctx->id;
+	put_top(t, h);
 }
 
 static CUresult own_stream(CUcontext ctx, CUstream *ret)
@@ -250,14 +280,17 @@ CUresult soft_stream(CUstream h, int pt, CUstream *ret)
 		return r;
 	}
 	if (h == CU_STREAM_PER_THREAD || (!h && pt)) {
-		return own_stream(ctx, ret);
+		return soft_thread_green() ? CUDA_ERROR_INVALID_HANDLE : own_stream(ctx, ret);
 	}
 	if (!h || h == CU_STREAM_LEGACY) {
-		*ret = ctx->legacy;
+		*ret = soft_thread_green() ? soft_thread_green()->legacy : ctx->legacy;
 		return CUDA_SUCCESS;
 	}
 	if (!handle_is(h, OBJECT_STREAM)) {
 		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (green_stream_gone(h)) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	*ret = h;
 	return soft_context_error(h->context);

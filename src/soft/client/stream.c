@@ -6,6 +6,7 @@
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
 #include "soft/client/graph_exec.h"
+#include "soft/client/green.h"
 #include "soft/client/memory.h"
 #include "soft/client/strict.h"
 
@@ -28,9 +29,15 @@ static int take_slot(void)
 
 CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 {
+	return stream_new_in(ctx, NULL, priority, flags, ret);
+}
+
+CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags, CUstream *ret)
+{
 	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_CREATE,
 					.priority = priority,
-					.flags = flags };
+					.flags = flags,
+					.part = green ? green->id : 0 };
 	CUstream s;
 	int slot;
 	CUresult e;
@@ -45,6 +52,9 @@ CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
 		s->priority = priority;
 		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING
 							    : CU_STREAM_DEFAULT;
+		s->legacy = flags & SOFT_STREAM_LEGACY;
+		s->green = green;
+		s->green_id = green ? green->id : 0;
 		s->id = ++soft.next_id;
 		s->domain_map[1] = 1;
 		streams[slot] = s;
@@ -126,6 +136,26 @@ CUresult context_drain(CUcontext ctx)
 	return soft_context_error(ctx);
 }
 
+CUresult green_drain(CUgreenCtx g)
+{
+	CUcontext ctx = g->primary;
+
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		struct soft_stream_word *w = &soft.shared->streams[i];
+		uint32_t target = load_acquire(&soft.stream_count[i]);
+		bool ours;
+
+		pthread_mutex_lock(&soft.lock);
+		ours = streams[i] && streams[i]->green == g && streams[i]->green_id == g->id;
+		pthread_mutex_unlock(&soft.lock);
+		if (ours) {
+			word_wait(&w->done, &w->waiters, target, ctx);
+		}
+	}
+	print_drain();
+	return soft_context_error(ctx);
+}
+
 static CUresult create(CUstream *ret, unsigned flags, int priority)
 {
 	CUcontext ctx;
@@ -138,7 +168,8 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	priority = MIN(MAX(priority, SOFT_PRIORITY_GREATEST), 0);
-	return stream_new(ctx, priority, flags ? SOFT_STREAM_NON_BLOCKING : 0, ret);
+	return stream_new_in(ctx, soft_thread_green(), priority,
+			     flags ? SOFT_STREAM_NON_BLOCKING : 0, ret);
 }
 
 CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
@@ -158,8 +189,11 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	if (e) {
 		return e;
 	}
-	if (!handle_is(s, OBJECT_STREAM) || s == s->context->legacy) {
+	if (!handle_is(s, OBJECT_STREAM) || s->legacy) {
 		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (green_stream_gone(s)) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	handle_ends(s);
 	return stream_end(s);
@@ -241,7 +275,9 @@ static CUresult get_context(int pt, CUstream h, CUcontext *ret)
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
-	if (!e && ret) {
+	if (!e && ret && s->green) {
+		e = cuCtxFromGreenCtx(ret, s->green);
+	} else if (!e && ret) {
 		*ret = s->context;
 	}
 	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -250,25 +286,19 @@ PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream h, CUcontext *ret), h, ret)
 
 static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *green)
 {
-	if (green) {
-		*green = NULL;
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->context;
 	}
-	return get_context(pt, h, ret);
+	if (!e && green) {
+		*green = s->green;
+	}
+	return e ? e : ret && green ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h,
      ret, green)
-
-/* No stream is of a green context: there are none. */
-CUresult cuStreamGetGreenCtx(CUstream h, CUgreenCtx *ret)
-{
-	CUcontext ctx;
-	CUresult e = get_context(0, h, &ctx);
-
-	if (!e && ret) {
-		*ret = NULL;
-	}
-	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
 
 static CUresult get_device(int pt, CUstream h, CUdevice *ret)
 {

@@ -3,6 +3,7 @@
 
 #include "soft/client/capture.h"
 #include "soft/client/client.h"
+#include "soft/client/green.h"
 
 /* Checks the stream and copies; null streams mean the legacy stream, or the thread's own when pt is
  * set. */
@@ -98,6 +99,8 @@ static CUresult copy_peer(int pt, uint64_t dst, CUcontext dc, uint64_t src, CUco
 	CUstream s;
 	CUresult e = soft_stream(h, pt, &s);
 
+	dc = green_context(dc);
+	sc = green_context(sc);
 	e = e ? e : check_contexts(dc, sc);
 	e = e || !sync ? e : capture_sync(s);
 	e = e || !sync ? e : settle(dc, sc);

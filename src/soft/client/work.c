@@ -4,6 +4,7 @@
 
 #include "soft/client/event.h"
 #include "soft/client/graph.h"
+#include "soft/client/green.h"
 #include "soft/client/launch.h"
 #include "soft/client/streamop.h"
 #include "soft/client/strict.h"
@@ -127,7 +128,7 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 		e = function_current(h, ret);
 		return e == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : e;
 	}
-	if (!handle_is(p->ctx, OBJECT_CONTEXT)) {
+	if (!handle_is(green_context(p->ctx), OBJECT_CONTEXT)) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	e = soft_push(p->ctx);
@@ -136,6 +137,15 @@ static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
 		soft_pop(&popped);
 	}
 	return e;
+}
+
+/* The SMs that a node's kernel may be on: those of the context that it is made for. */
+static uint32_t part_of(CUcontext h)
+{
+	CUgreenCtx g = soft_thread_green();
+	CUcontext ctx;
+
+	return h && green_resolve(h, &ctx, &g) ? 0 : g ? g->part : 0;
 }
 
 CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -156,6 +166,7 @@ CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
 				  .extra = p->extra };
 	e = launch_make(f, &l, &w->kernel.r, packed);
 	w->ctx = f->module->context;
+	w->kernel.r.part = part_of(p->ctx);
 	w->kernel.handle = p->func ? p->func : (CUfunction)(void *)p->kern;
 	w->kernel.f = f;
 	e = e ? e : work_kernel_params(w, packed);
@@ -167,6 +178,7 @@ CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
 
 static CUresult check_context(CUcontext *ctx)
 {
+	*ctx = green_context(*ctx);
 	return *ctx ? handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT
 		    : soft_current(ctx);
 }

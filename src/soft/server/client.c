@@ -205,6 +205,7 @@ static void release(struct client *c)
 	fd_close_peer(c->control);
 	fd_close(c->pidfd);
 	free(c->modules);
+	parts_free(c);
 	free(c->functions);
 	pthread_mutex_lock(&dev->lock);
 	dev->n_clients--;

@@ -24,6 +24,7 @@
 #define DEVICE_SHARED_PER_BLOCK (99u << 10)
 #define DEVICE_MAX_WORKERS 64u
 #define DEVICE_MAX_SMS 1024u
+#define DEVICE_SM_WORDS (DEVICE_MAX_SMS / 64u)
 #define DEVICE_MAX_COPY_ENGINES 8u
 #define DEVICE_PRIORITIES 6u /* of streams */
 #define DEVICE_LEVELS                                                                              \
@@ -44,6 +45,12 @@ struct device_options {
 	unsigned clock_khz;    /* what attributes and %clock tell */
 	unsigned idle_exit_s;  /* 0: never */
 	int cpu;	       /* -1: any */
+};
+
+/* A set of SMs; n 0: all that the client may use. */
+struct part {
+	uint32_t n;
+	uint64_t sms[DEVICE_SM_WORDS];
 };
 
 struct client;
@@ -99,6 +106,7 @@ struct stream {
 	uint32_t slot;
 	int priority;
 	uint32_t flags;
+	uint64_t part; /* blocking streams of one part and its default stream wait for each other */
 };
 
 struct resident {
@@ -123,6 +131,7 @@ struct launch {
 	uint32_t threads;
 	uint64_t host_bytes; /* that one block takes, about */
 	uint64_t charged;    /* host bytes of its blocks, spare ones included */
+	struct part part;
 	bool aborted;
 	bool cooperative;
 	int priority;
@@ -235,7 +244,8 @@ struct client {
 	uint64_t queued_bytes;	    /* of launches */
 	struct function *functions; /* owned */
 	uint32_t n_functions, functions_cap;
-	struct extent **handles; /* owned; each a reference or NULL */
+	struct part *parts[SOFT_MAX_PARTS]; /* owned */
+	struct extent **handles;	    /* owned; each a reference or NULL */
 	uint32_t n_handles;
 };
 
@@ -316,8 +326,9 @@ void device_stats(struct device *dev, struct soft_stats *ret); /* takes the lock
 int drain_client(struct client *c, bool *any);
 
 /* stream.c: lock held. */
-struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority,
-			     uint32_t flags);
+struct stream *stream_create(struct client *c, struct group *g, const struct soft_record_stream *r);
+/* The default stream of a part of the group, or NULL. */
+struct stream *stream_legacy(const struct group *g, uint64_t part);
 void stream_put(struct stream *s, struct op *op); /* takes op */
 void stream_destroy(struct stream *s);		  /* drops its operations */
 void group_progress(struct group *g);		  /* starts what can start at the streams' heads */

@@ -19,10 +19,10 @@ static int make_stream(struct client *c, struct group *g, const union record *r)
 	const struct soft_record_stream *s = &r->stream;
 
 	if (c->streams[r->r.stream] || s->flags > (SOFT_STREAM_NON_BLOCKING | SOFT_STREAM_LEGACY) ||
-	    ((s->flags & SOFT_STREAM_LEGACY) && g->legacy)) {
+	    ((s->flags & SOFT_STREAM_LEGACY) && stream_legacy(g, s->part))) {
 		return -EPROTO;
 	}
-	return stream_create(c, g, r->r.stream, s->priority, s->flags) ? 0 : -ENOMEM;
+	return stream_create(c, g, s) ? 0 : -ENOMEM;
 }
 
 static void fill_copy(struct op *op, const struct soft_record_copy *r)

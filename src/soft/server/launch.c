@@ -53,6 +53,9 @@ struct launch *launch_create(struct client *c, struct group *g, const struct sof
 	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
 	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
 	l->priority = MAX(MIN(r->priority, 0), SOFT_PRIORITY_GREATEST);
+	if (r->part && r->part <= SOFT_MAX_PARTS && c->parts[r->part - 1]) {
+		l->part = *c->parts[r->part - 1];
+	}
 	l->exec.grid_id = c->dev->next_grid_id++;
 	return l;
 }

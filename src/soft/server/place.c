@@ -1,6 +1,7 @@
 /* Blocks on SMs: which block of a group runs next, where a new one fits, and what it may take of
  * the host's memory. Priority decides, except in every sixteenth turn: a block that spins must not
- * starve the one that it waits for. */
+ * starve the one that it waits for. Launches that may be on a part of the SMs only (green contexts)
+ * pass by others that wait for room on SMs that they do not use. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,19 +25,56 @@ uint64_t place_capacity(const struct launch *l)
 {
 	static const struct sm empty;
 
-	return (uint64_t)l->client->sms * room_on(&empty, l);
+	return (uint64_t)(l->part.n ? l->part.n : l->client->sms) * room_on(&empty, l);
 }
 
-/* The SM with the most room, in turn among equals; -1: none has any. A client that may use a part
- * of the SMs gets the first ones. */
+static bool may_be_on(const struct launch *l, uint32_t sm)
+{
+	return !l->part.n || (l->part.sms[sm / 64] >> sm % 64 & 1);
+}
+
+/* SMs that launches wait for which cannot start yet: what comes behind them leaves these alone. */
+struct awaited {
+	bool all, any;
+	uint64_t sms[DEVICE_SM_WORDS];
+};
+
+static void await(struct awaited *a, const struct launch *l)
+{
+	a->all = a->all || !l->part.n;
+	a->any = true;
+	for (unsigned i = 0; i < DEVICE_SM_WORDS && !a->all; i++) {
+		a->sms[i] |= l->part.sms[i];
+	}
+}
+
+static bool may_pass(const struct launch *l, const struct awaited *a)
+{
+	if (!a->any || a->all || !l->part.n) {
+		return !a->any;
+	}
+	for (unsigned i = 0; i < DEVICE_SM_WORDS; i++) {
+		if (l->part.sms[i] & a->sms[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The SM with the most room, in turn among equals; -1: none has any. A client of the shared lane
+ * that may use a percentage of the SMs gets the first ones. */
 static int find_sm(const struct group *g, const struct launch *l)
 {
 	uint32_t n = g->client->sms, best_room = 0;
 	int best = -1;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = (g->lane->next_sm + i) % n, room = room_on(&g->lane->sms[at], l);
+		uint32_t at = (g->lane->next_sm + i) % n, room;
 
+		if (!may_be_on(l, at)) {
+			continue;
+		}
+		room = room_on(&g->lane->sms[at], l);
 		if (room > best_room) {
 			best = (int)at;
 			best_room = room;
@@ -76,7 +114,7 @@ static bool gang_fits(const struct group *g, const struct launch *l)
 	uint64_t room = 0;
 
 	for (uint32_t i = 0; i < g->client->sms; i++) {
-		room += room_on(&g->lane->sms[i], l);
+		room += may_be_on(l, i) ? room_on(&g->lane->sms[i], l) : 0;
 	}
 	return room >= l->total && memory_for(g, l->total * l->host_bytes);
 }
@@ -175,11 +213,20 @@ static bool start_block(struct group *g, struct launch *l, struct work *w)
 	return true;
 }
 
-static struct launch *pending(const struct group *g, unsigned level)
+/* The oldest launch of the level that can start a block beside what others wait for; those before
+ * it are added to what is awaited. */
+static struct launch *startable(const struct group *g, unsigned level, struct awaited *a)
 {
-	const struct list *l = &g->launches[level];
-
-	return list_empty(l) ? NULL : list_first(l, struct launch, in_group);
+	list_each (&g->launches[level], l, struct launch, in_group) {
+		if (may_pass(l, a) && can_start(g, l)) {
+			return l;
+		}
+		await(a, l);
+		if (a->all) {
+			break;
+		}
+	}
+	return NULL;
 }
 
 static struct resident *waiting(const struct group *g, unsigned level)
@@ -191,16 +238,16 @@ static struct resident *waiting(const struct group *g, unsigned level)
 
 bool place_ready(const struct group *g)
 {
+	struct awaited a = { 0 };
+
 	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
 		if (waiting(g, i)) {
 			return true;
 		}
 	}
-	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
-		const struct launch *l = pending(g, i);
-
-		if (l) { /* what is less urgent waits behind it */
-			return can_start(g, l);
+	for (unsigned i = 0; i < DEVICE_LEVELS && !a.all; i++) {
+		if (startable(g, i, &a)) {
+			return true;
 		}
 	}
 	return false;
@@ -208,13 +255,13 @@ bool place_ready(const struct group *g)
 
 /* The block that waits goes first, unless it has been running for long: then it may wait for a
  * block that has not started. A gang starts together. */
-static bool choose_of(struct group *g, unsigned level, bool may_start, struct work *w)
+static bool choose_of(struct group *g, unsigned level, const struct awaited *before, struct work *w)
 {
 	struct resident *old = waiting(g, level);
-	struct launch *l = may_start ? pending(g, level) : NULL;
+	struct awaited a = *before;
+	struct launch *l = a.all ? NULL : startable(g, level, &a);
 
-	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && can_start(g, l) &&
-	    start_block(g, l, w)) {
+	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && start_block(g, l, w)) {
 		return true;
 	}
 	if (old) {
@@ -225,11 +272,12 @@ static bool choose_of(struct group *g, unsigned level, bool may_start, struct wo
 }
 
 /* The members in turn: who gave a block goes to the end. */
-static struct group *choose_at(struct lane *lane, unsigned level, bool may_start, struct work *w)
+static struct group *choose_at(struct lane *lane, unsigned level, const struct awaited *before,
+			       struct work *w)
 {
 	list_each_safe(&lane->members, g, struct group, in_lane)
 	{
-		if (g->enabled && !g->dead && choose_of(g, level, may_start, w)) {
+		if (g->enabled && !g->dead && choose_of(g, level, before, w)) {
 			list_remove(&g->in_lane);
 			list_append(&lane->members, &g->in_lane);
 			return g;
@@ -238,27 +286,30 @@ static struct group *choose_at(struct lane *lane, unsigned level, bool may_start
 	return NULL;
 }
 
-static bool any_pending(const struct lane *lane, unsigned level)
+static void await_level(const struct lane *lane, unsigned level, struct awaited *a)
 {
 	list_each (&lane->members, g, struct group, in_lane) {
-		if (g->enabled && !g->dead && pending(g, level)) {
-			return true;
+		if (g->enabled && !g->dead && !a->all) {
+			list_each (&g->launches[level], l, struct launch, in_group) {
+				await(a, l);
+			}
 		}
 	}
-	return false;
 }
 
 bool place_choose(struct lane *lane, struct work *w)
 {
-	bool fair = ++lane->turns % FAIR_TURN == 0, blocked = false;
+	static const struct awaited nobody;
+	bool fair = ++lane->turns % FAIR_TURN == 0;
+	struct awaited a = { 0 };
 	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
 	struct group *g = NULL;
 
 	for (unsigned i = 0; i < DEVICE_LEVELS && !g; i++) {
 		unsigned level = (first + i) % DEVICE_LEVELS;
 
-		g = choose_at(lane, level, fair || !blocked, w);
-		blocked = blocked || any_pending(lane, level);
+		g = choose_at(lane, level, fair ? &nobody : &a, w);
+		await_level(lane, level, &a);
 	}
 	if (!g) {
 		return false;

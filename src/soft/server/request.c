@@ -150,6 +150,8 @@ static CUresult quick(struct client *c, const struct soft_request *q, struct ans
 		return ipc_event_request(c, q, a);
 	case SOFT_REQ_CONTROL_OPEN:
 		return request_control_open(c, q, a);
+	case SOFT_REQ_PART:
+		return request_part(c, q, a);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

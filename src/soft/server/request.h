@@ -20,6 +20,10 @@ CUresult request_control(struct client *c, const struct soft_request *q, int fd,
 CUresult request_flag_new(struct client *c, const struct soft_request *q, struct answer *a);
 CUresult request_flag_map(struct client *c, const struct soft_request *q, int fd, struct answer *a);
 
+/* part.c: lock held. */
+CUresult request_part(struct client *c, const struct soft_request *q, struct answer *a);
+void parts_free(struct client *c);
+
 /* request_device.c */
 CUresult request_gpus(struct device *dev, const struct soft_request *q, struct answer *a);
 CUresult request_unsupported(struct device *dev, const struct soft_request *q, struct answer *a);

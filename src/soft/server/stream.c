@@ -14,8 +14,7 @@
 #define STEPS_AT_ONCE 32 /* operations of one stream; others have their turn in between */
 #define WAKES_A_STEP 2
 
-struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, int priority,
-			     uint32_t flags)
+struct stream *stream_create(struct client *c, struct group *g, const struct soft_record_stream *r)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
@@ -23,17 +22,31 @@ struct stream *stream_create(struct client *c, struct group *g, uint32_t slot, i
 		return NULL;
 	}
 	s->group = g;
-	s->slot = slot;
-	s->priority = priority > 0 ? 0 : MAX(priority, SOFT_PRIORITY_GREATEST);
-	s->flags = flags;
+	s->slot = r->r.stream;
+	s->priority = r->priority > 0 ? 0 : MAX(r->priority, SOFT_PRIORITY_GREATEST);
+	s->flags = r->flags;
+	s->part = r->part;
 	list_init(&s->ops);
 	list_append(&g->streams, &s->in_group);
-	c->streams[slot] = s;
+	c->streams[s->slot] = s;
 	c->dev->streams++;
-	if (flags & SOFT_STREAM_LEGACY) {
+	if ((s->flags & SOFT_STREAM_LEGACY) && !s->part) {
 		g->legacy = s;
 	}
 	return s;
+}
+
+struct stream *stream_legacy(const struct group *g, uint64_t part)
+{
+	if (!part) {
+		return g->legacy;
+	}
+	list_each (&g->streams, s, struct stream, in_group) {
+		if (s->part == part && (s->flags & SOFT_STREAM_LEGACY)) {
+			return s;
+		}
+	}
+	return NULL;
 }
 
 void stream_put(struct stream *s, struct op *op)
@@ -122,16 +135,19 @@ void op_retire(struct op *op)
 static bool in_order(const struct stream *s, const struct op *op)
 {
 	const struct group *g = s->group;
+	const struct stream *legacy;
 
 	if (s->flags & SOFT_STREAM_NON_BLOCKING) {
 		return true;
 	}
 	if (!(s->flags & SOFT_STREAM_LEGACY)) {
-		return !g->legacy || list_empty(&g->legacy->ops) ||
-		       list_first(&g->legacy->ops, struct op, in_stream)->order > op->order;
+		legacy = stream_legacy(g, s->part);
+		return !legacy || list_empty(&legacy->ops) ||
+		       list_first(&legacy->ops, struct op, in_stream)->order > op->order;
 	}
 	list_each (&g->streams, t, struct stream, in_group) {
-		if (t != s && !(t->flags & SOFT_STREAM_NON_BLOCKING) && !list_empty(&t->ops) &&
+		if (t != s && t->part == s->part && !(t->flags & SOFT_STREAM_NON_BLOCKING) &&
+		    !list_empty(&t->ops) &&
 		    list_first(&t->ops, struct op, in_stream)->order < op->order) {
 			return false;
 		}

@@ -23,6 +23,8 @@ static void structures_have_the_drivers_layout(void **state)
 	SIZE(CUipcEventHandle, 64);
 	SIZE(CUipcMemHandle, 64);
 	SIZE(CUdevprop, 56);
+	SIZE(CUdevResource, 144);
+	assert_int_equal(offsetof(CUdevResource, sm), 96);
 	SIZE(CUctxCreateParams, 24);
 	SIZE(CUlaunchAttributeValue, 64);
 	SIZE(CUlaunchAttribute, 72);
