@@ -207,6 +207,29 @@ static int place_soft_gpu(void)
 	return setenv("GBPF_SOFTGPU_SOCKET", dir, 1) == 0 ? 0 : -errno;
 }
 
+/* Frameworks that compile PTX to machine code themselves do it with gBPF's ptxas, so that their
+ * kernels get twins as well. What the user has chosen stays. */
+static int set_ptxas(const struct run_settings *s)
+{
+	static const struct {
+		const char *variable, *suffix;
+	} list[] = { { "TRITON_PTXAS_PATH", "" }, { "TRITON_PTXAS_BLACKWELL_PATH", "-blackwell" } };
+	const char *block = getenv("GBPF_BLOCK");
+	char own[RUN_PATH], path[RUN_PATH + 16];
+	int bad = 0;
+
+	if (s->off || (block && strcmp(block, "0") == 0) ||
+	    (s->class_name && strcmp(s->class_name, "latency") == 0) ||
+	    find_own(own, "cuda/bin/ptxas") < 0) {
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		snprintf(path, sizeof(path), "%s%s", own, list[i].suffix);
+		bad |= setenv(list[i].variable, path, 0);
+	}
+	return bad;
+}
+
 int run_set_environment(const struct run_settings *s, const struct run_device *d, const char *shim,
 			struct report *r)
 {
@@ -241,6 +264,7 @@ int run_set_environment(const struct run_settings *s, const struct run_device *d
 	}
 	bad |= set_or_clear("GBPF_STRICT", s->strict ? "1" : NULL);
 	bad |= set_or_clear("GBPF_OFF", s->off ? "1" : NULL);
+	bad |= set_ptxas(s);
 	if (bad) {
 		return report_set(r, -ENOMEM, "memory", "the environment cannot be set");
 	}

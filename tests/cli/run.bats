@@ -87,6 +87,26 @@ under() { "$GBPF" run --off --device soft "$@"; }
 	done
 }
 
+@test "frameworks that compile themselves find gBPF's ptxas, unless they have one or it is of no use" {
+	lib=$(readlink -f "$GBPF_PREFIX/lib/gbpf")
+	unset GBPF_BLOCK TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH
+	on() { "$GBPF" run --device soft "$@" -- env; }
+	run on --class batch
+	grep -qxF "TRITON_PTXAS_PATH=$lib/cuda/bin/ptxas" <<<"$output"
+	grep -qxF "TRITON_PTXAS_BLACKWELL_PATH=$lib/cuda/bin/ptxas-blackwell" <<<"$output"
+	[ -x "$lib/cuda/bin/ptxas-blackwell" ]
+	run on
+	grep -qxF "TRITON_PTXAS_PATH=$lib/cuda/bin/ptxas" <<<"$output"
+	TRITON_PTXAS_PATH=/opt/ptxas run on
+	grep -qx TRITON_PTXAS_PATH=/opt/ptxas <<<"$output"
+	run on --class latency
+	[[ "$output" != *TRITON_PTXAS* ]]
+	GBPF_BLOCK=0 run on --class batch
+	[[ "$output" != *TRITON_PTXAS* ]]
+	run under --class batch env
+	[[ "$output" != *TRITON_PTXAS* ]]
+}
+
 @test "lane and hint reach the program; without them the environment's stay" {
 	run under --lane shared --hint period:2500 env
 	grep -qx GBPF_LANE=shared <<<"$output"
