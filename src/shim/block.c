@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "gpu/chain.h"
 #include "gpu/flag.h"
+#include "shim/capture.h"
 #include "shim/device.h"
 #include "shim/event.h"
 #include "shim/image.h"
@@ -298,6 +299,7 @@ static void make_page(CUcontext ctx, uint32_t gpu)
 
 void block_prepare(void)
 {
+	CUstreamCaptureMode before;
 	CUcontext ctx = NULL;
 	CUdevice d = 0;
 
@@ -308,7 +310,9 @@ void block_prepare(void)
 	pthread_mutex_lock(&pages_mutex);
 	store_release(&session_slots_changed, slots_changed);
 	if (!page_of(ctx)) {
+		before = capture_exempt(); /* it allocates, and another thread may capture */
 		make_page(ctx, (uint32_t)d);
+		capture_restore(before);
 	}
 	pthread_mutex_unlock(&pages_mutex);
 }

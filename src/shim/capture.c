@@ -1,6 +1,8 @@
 /* Entries that begin and end captures, and what others ask about them. */
 #include "shim/capture.h"
 
+#include <pthread.h>
+
 #include "cuabi/api.h"
 #include "shim/wait.h"
 
@@ -27,15 +29,39 @@ void capture_restore(CUstreamCaptureMode before)
 	shim_real.cuThreadExchangeStreamCaptureMode(&before);
 }
 
+static pthread_rwlock_t beginning = PTHREAD_RWLOCK_INITIALIZER;
+
+void capture_bar(void)
+{
+	pthread_rwlock_rdlock(&beginning);
+}
+
+bool capture_try_bar(void)
+{
+	return pthread_rwlock_tryrdlock(&beginning) == 0;
+}
+
+void capture_unbar(void)
+{
+	pthread_rwlock_unlock(&beginning);
+}
+
+void capture_forget(void)
+{
+	pthread_rwlock_init(&beginning, NULL);
+}
+
 /* Counted from before the capture begins, so that no call of another thread falls between. */
 static void begin(void)
 {
 	shim_settle_pending();
+	pthread_rwlock_wrlock(&beginning);
 	add_acqrel(&shim.captures, 1);
 }
 
 static CUresult begun(CUresult r)
 {
+	pthread_rwlock_unlock(&beginning);
 	if (r != CUDA_SUCCESS) {
 		sub_acqrel(&shim.captures, 1);
 	}

@@ -19,4 +19,13 @@ bool capture_has(CUstream stream, bool per_thread);
 CUstreamCaptureMode capture_exempt(void);
 void capture_restore(CUstreamCaptureMode before);
 
+/* Between these no stream begins to capture: asking a stream whether it captures and then using it
+ * must be one step, since what uses a capturing stream, or the legacy stream beside a blocking one
+ * that captures, spoils the capture in whatever mode. Only around calls that do not wait for what
+ * the program does. */
+void capture_bar(void);
+bool capture_try_bar(void); /* false: one is just beginning */
+void capture_unbar(void);
+void capture_forget(void); /* in a child after fork */
+
 #endif

@@ -1,7 +1,10 @@
 /* One device for the process: queues know their stream and context themselves. While some stream
- * captures, the driver would count the scheduler's event calls as mistakes of the application; they
- * are exempted here, on whatever thread they run. */
+ * captures, the driver would count the scheduler's queries as mistakes of the application; they are
+ * exempted here, on whatever thread they run. Where a stream is asked no capture begins meanwhile:
+ * the exemption is not for streams that capture themselves. */
 #include "shim/device.h"
+
+#include <errno.h>
 
 #include "gpu/lease.h"
 #include "gpu/chain.h"
@@ -12,33 +15,39 @@
 
 static struct gpu_device *device; /* made before any queue; lives as long as the process */
 
-#define EXEMPT(type, call)                                                                         \
-	do {                                                                                       \
-		CUstreamCaptureMode before;                                                        \
-		type r;                                                                            \
-		if (!capture_any()) {                                                              \
-			return call;                                                               \
-		}                                                                                  \
-		before = capture_exempt();                                                         \
-		r = call;                                                                          \
-		capture_restore(before);                                                           \
-		return r;                                                                          \
-	} while (0)
-
 static int mark(void *dev, void *queue, struct sched_marker *m)
 {
-	EXEMPT(int, gpu_sched_ops.mark(dev, queue, m));
+	CUstreamCaptureMode before;
+	int r;
+
+	if (!capture_try_bar()) { /* launches come here: they do not wait */
+		return -EAGAIN;
+	}
+	before = capture_exempt();
+	r = gpu_sched_ops.mark(dev, queue, m);
+	capture_restore(before);
+	capture_unbar();
+	return r;
 }
 
+/* Also while nobody captures yet. */
 static int mark_done(void *dev, const struct sched_marker *m)
 {
-	EXEMPT(int, gpu_sched_ops.mark_done(dev, m));
+	CUstreamCaptureMode before = capture_exempt();
+	int r = gpu_sched_ops.mark_done(dev, m);
+
+	capture_restore(before);
+	return r;
 }
 
 static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 			    const struct sched_marker *to)
 {
-	EXEMPT(int64_t, gpu_sched_ops.mark_span_ns(dev, from, to));
+	CUstreamCaptureMode before = capture_exempt();
+	int64_t r = gpu_sched_ops.mark_span_ns(dev, from, to);
+
+	capture_restore(before);
+	return r;
 }
 
 static void mark_release(void *dev, struct sched_marker *m)
@@ -48,7 +57,14 @@ static void mark_release(void *dev, struct sched_marker *m)
 
 static int queue_idle(void *dev, void *queue)
 {
-	EXEMPT(int, gpu_sched_ops.queue_idle(dev, queue));
+	CUstreamCaptureMode before = capture_exempt();
+	int r;
+
+	capture_bar();
+	r = gpu_sched_ops.queue_idle(dev, queue);
+	capture_unbar();
+	capture_restore(before);
+	return r;
 }
 
 /* The agent and whoever synchronizes ask; what they see finished is no longer kept back. */
@@ -63,16 +79,14 @@ static int chain_busy(void *dev, void *queue)
 	return r;
 }
 
-static uint64_t chain_step_here(void *dev, void *queue, bool may_run, bool force)
-{
-	EXEMPT(uint64_t, gpu_sched_ops.chain_step(dev, queue, may_run, force));
-}
-
 static uint64_t chain_step(void *dev, void *queue, bool may_run, bool force)
 {
 	uint32_t seen = block_seen(queue);
-	uint64_t ns = chain_step_here(dev, queue, may_run, force);
+	uint64_t ns;
 
+	capture_bar(); /* it exempts itself */
+	ns = gpu_sched_ops.chain_step(dev, queue, may_run, force);
+	capture_unbar();
 	if (ns == UINT64_MAX) {
 		block_finished(queue, seen);
 	}

@@ -54,6 +54,7 @@ static void on_fork_child(void)
 	shim.captures = 0;
 	shim.error = 0;
 	queue_forget_all();
+	capture_forget();
 	session_abandon(&session);
 }
 

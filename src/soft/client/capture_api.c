@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "soft/client/capture_int.h"
+#include "soft/client/strict.h"
 
 static CUresult check_begin(int pt, CUstream h, CUstreamCaptureMode mode, CUstream *ret)
 {
@@ -172,6 +173,7 @@ static CUresult is_capturing(int pt, CUstream h, CUstreamCaptureStatus *ret)
 	pthread_mutex_lock(&capture_lock);
 	e = status_locked(s, ret, &c);
 	pthread_mutex_unlock(&capture_lock);
+	strict_late();
 	return e;
 }
 PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream h, CUstreamCaptureStatus *ret), h, ret)

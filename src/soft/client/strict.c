@@ -85,6 +85,13 @@ static void dawdle(void)
 	}
 }
 
+void strict_late(void)
+{
+	if (strict_on()) {
+		dawdle();
+	}
+}
+
 /* shown_mutex is held. Of two streams, one of which waits for the other, the waiting one is never
  * shown alone: what is read first is read again until nothing moves. */
 static void show_all(void)
@@ -151,9 +158,7 @@ void strict_submit(CUstream s)
 {
 	CUcontext ctx = s->context;
 
-	if (strict_on()) {
-		dawdle();
-	}
+	strict_late();
 	if (!strict.depth) {
 		return;
 	}

@@ -39,6 +39,7 @@ void strict_died(const void *object);
 
 /* Before an operation is put on a stream: some time passes, and there is room in its channel. Who
  * waits for room holds the context, as in the driver: others that want it wait too. */
+void strict_late(void); /* strictly: what a call answers may be old when it is read */
 void strict_submit(CUstream s);
 void strict_context(CUcontext ctx);
 /* soft.ring_lock is held; it will be the stream's n-th. True: behind which of another stream it
