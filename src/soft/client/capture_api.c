@@ -15,8 +15,7 @@ static CUresult check_begin(int pt, CUstream h, CUstreamCaptureMode mode, CUstre
 	if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return *ret == (*ret)->context->legacy ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-					       : CUDA_SUCCESS;
+	return (*ret)->legacy ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 static CUresult begin(int pt, CUstream h, CUstreamCaptureMode mode)
