@@ -200,10 +200,12 @@ bool strict_behind(CUstream s, uint32_t n, uint32_t *ret_slot, uint32_t *ret_tar
 
 static const char *name_of(enum object_kind kind)
 {
-	static const char *const names[] = { "context",	  "stream",  "event",	    "module",
-					     "function",  "library", "kernel",	    "graph",
-					     "node",	  "exec",    "user object", "array",
-					     "mipmapped", "pool",    "allocation",  "linker" };
+	static const char *const names[] = { "context",	  "stream",	   "event",
+					     "module",	  "function",	   "library",
+					     "kernel",	  "graph",	   "node",
+					     "exec",	  "user object",   "array",
+					     "mipmapped", "pool",	   "allocation",
+					     "linker",	  "green context", "resource descriptor" };
 	unsigned i = (unsigned)kind - OBJECT_CONTEXT;
 
 	return kind >= OBJECT_CONTEXT && i < ARRAY_SIZE(names) ? names[i] : "object";
