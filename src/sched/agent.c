@@ -43,7 +43,7 @@ static void set_slices(struct sched *s)
 
 uint64_t sched_agent_step(struct sched *s)
 {
-	uint64_t now = clock_now_ns(), sleep, announced, deferred, inflight;
+	uint64_t now = clock_now_ns(), sleep, announced, deferred, inflight, stats;
 	uint32_t depth, defers;
 
 	if (load_relaxed(&s->forked)) {
@@ -60,7 +60,8 @@ uint64_t sched_agent_step(struct sched *s)
 	sleep = MIN(MIN(sleep, deferred), inflight);
 	if (sleep > STEADY_NS || now - s->last_stats_ns >= STEADY_NS) {
 		s->last_stats_ns = now;
-		stats_publish(s, now);
+		stats = stats_publish(s, now);
+		sleep = MIN(sleep, stats);
 	}
 	if (sleep <= OPEN_POLL_NS) {
 		return sleep;

@@ -464,8 +464,8 @@ void queue_unuse(struct sched_queue *q);
 		pin_leave(stat_pin);                                                               \
 	} while (0)
 void stat_max(uint64_t *word, uint64_t v);
-void stats_publish(struct sched *s, uint64_t now);
-void stats_publish_queue(struct sched_queue *q); /* s->lock is held */
+uint64_t stats_publish(struct sched *s, uint64_t now); /* ns until it should be called again */
+void stats_publish_queue(struct sched_queue *q);       /* s->lock is held */
 void stats_count_kind(struct sched_queue *q, uint32_t kind, uint64_t bytes);
 
 /* ---- sched.c ---- */

@@ -2,6 +2,8 @@
  * are summed up by the agent from what the queues count anyway. */
 #include "sched/sched_int.h"
 
+#define KERNELS_NS 200000000u /* between two publications of the kernels */
+
 unsigned sched_hist_bucket(uint64_t ns)
 {
 	unsigned log, bucket;
@@ -92,7 +94,7 @@ static void publish_notes(struct sched *s, struct sched_stats *st)
 	}
 }
 
-void stats_publish(struct sched *s, uint64_t now)
+uint64_t stats_publish(struct sched *s, uint64_t now)
 {
 	uint64_t inflight = tally_sum(&s->inflight);
 	struct pin_slot *pin;
@@ -113,9 +115,10 @@ void stats_publish(struct sched *s, uint64_t now)
 	store_relaxed(&st->inflight_ns, ACC_NS(inflight));
 	publish_notes(s, st);
 	pin_leave(pin);
-	if (now - s->last_kernels_ns > 200000000u) {
-		s->last_kernels_ns = now;
-		kernels_publish(s,
-				load_acquire(&s->stats)); /* only this thread replaces the page */
+	if (now - s->last_kernels_ns <= KERNELS_NS) {
+		return s->last_kernels_ns + KERNELS_NS + 1 - now;
 	}
+	s->last_kernels_ns = now;
+	kernels_publish(s, load_acquire(&s->stats)); /* only this thread replaces the page */
+	return UINT64_MAX;
 }

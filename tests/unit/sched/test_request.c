@@ -87,6 +87,7 @@ static void opens_at_the_first_launch_and_closes_after_the_linger(void **state)
 	(void)sched_agent_step(o.r.s);
 	fake_now += 2 * AWAKE_NS;
 	(void)sched_agent_step(o.r.s);
+	o.r.s->last_kernels_ns = 0; /* or it wakes once more, for the statistics */
 	assert_int_equal(sched_agent_step(o.r.s), UINT64_MAX);
 	one_finish(&o);
 }
