@@ -15,6 +15,7 @@
 #include "gbpf/gbpf.h"
 
 #define OWN_NS 2000000000ull
+#define VERDICT 512u	    /* bytes of a workload's line */
 #define STATS_NS 300000000u /* until the last launches are retired and counted */
 
 struct reach {
@@ -25,9 +26,19 @@ struct reach {
 	json_t *results; /* owned */
 };
 
-static const char *const names[] = { "ptx", "torch", "compile", "cupy", "jax" };
-static const char *const docs[] = { "kernels of our own, all PTX", "PyTorch, eager",
-				    "PyTorch, torch.compile", "CuPy", "JAX" };
+static const char *const names[] = { "ptx",	"torch", "triton-own", "triton", "compile-own",
+				     "compile", "cupy",	 "cupy-ptx",   "jax",	 "jax-ptxas" };
+static const char *const docs[] = { "kernels of our own, all PTX",
+				    "PyTorch, eager",
+				    "Triton with its own ptxas",
+				    "Triton",
+				    "torch.compile with Triton's own ptxas",
+				    "torch.compile",
+				    "CuPy",
+				    "CuPy told to compile to PTX",
+				    "JAX",
+				    "JAX told to compile with gBPF's ptxas" };
+_Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
 
 /* ---- what gbpfd says ---- */
 
@@ -88,14 +99,15 @@ static bool ask(struct reach *b, const char *name, struct shares *s)
 	return seen;
 }
 
-static void record(struct reach *b, unsigned part, const char *state, const char *why,
+/* text: why it was not run; of a run what the workload says of its settings, or "". */
+static void record(struct reach *b, unsigned part, const char *state, const char *text,
 		   const struct shares *s)
 {
 	json_t *o =
 		json_pack("{s:s, s:s, s:s}", "part", names[part], "is", docs[part], "state", state);
 
-	if (why) {
-		json_object_set_new(o, "why", json_string(why));
+	if (text[0]) {
+		json_object_set_new(o, s ? "settings" : "why", json_string(text));
 	}
 	if (s) {
 		json_object_update_new(
@@ -110,9 +122,9 @@ static void record(struct reach *b, unsigned part, const char *state, const char
 		return;
 	}
 	if (!s) {
-		printf("%-8s %s: %s\n", names[part], state, why);
+		printf("%-11s %s: %s\n", names[part], state, text);
 	} else {
-		printf("%-8s %9.0f %9.0f %8.1f %11.2f %8.1f\n", names[part], s->launches, s->shown,
+		printf("%-11s %9.0f %9.0f %8.1f %11.2f %8.1f\n", names[part], s->launches, s->shown,
 		       s->shown > 0 ? 100 * s->with_twin / s->shown : 0, s->shown_ns * 1e-6,
 		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0);
 	}
@@ -153,7 +165,7 @@ static int run_own(struct reach *b)
 	if (!err) {
 		clock_sleep_ns(STATS_NS);
 		if (ask(b, "reach-ptx", &s)) {
-			record(b, 0, "run", NULL, &s);
+			record(b, 0, "run", "", &s);
 		} else {
 			err = world_fail(&b->world, "gbpfd does not list the program");
 		}
@@ -164,7 +176,7 @@ static int run_own(struct reach *b)
 }
 
 /* The line that says how it went; out: empty when none came in time. */
-static void read_verdict(struct reach *b, pid_t pid, int fd, char out[200])
+static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 {
 	uint64_t deadline = clock_now_ns() + (uint64_t)(b->seconds * 1e9);
 	char text[8192];
@@ -188,7 +200,7 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[200])
 			line += *line == '\n';
 			if ((strncmp(line, "done ", 5) == 0 || strncmp(line, "absent: ", 8) == 0) &&
 			    strchr(line, '\n')) {
-				snprintf(out, 200, "%.*s", (int)strcspn(line, "\n"), line);
+				snprintf(out, VERDICT, "%.*s", (int)strcspn(line, "\n"), line);
 				return;
 			}
 		}
@@ -201,16 +213,24 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[200])
 	while (n && text[n - 1] == '\n') {
 		text[--n] = 0;
 	}
-	snprintf(out, 200, "failed: %.190s",
+	snprintf(out, VERDICT, "failed: %.190s",
 		 n ? (strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text)
 		 : world_lives(&b->world, pid) ? "it takes too long"
 					       : "it ended without a word");
 }
 
+/* Behind "done SECONDS ". */
+static const char *settings_in(const char *verdict)
+{
+	verdict += strlen("done ");
+	verdict += strcspn(verdict, " ");
+	return verdict + strspn(verdict, " ");
+}
+
 static int run_framework(struct reach *b, unsigned part)
 {
 	struct world_command k;
-	char name[48], verdict[200];
+	char name[48], verdict[VERDICT];
 	struct shares s;
 	int out = -1;
 	pid_t pid;
@@ -219,6 +239,10 @@ static int run_framework(struct reach *b, unsigned part)
 	command_init(&k);
 	command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
 	command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
+	/* What was compiled with other settings before would be used again. */
+	command_env(&k, "TRITON_CACHE_DIR=%s/%s-triton", b->daemon->dir, names[part]);
+	command_env(&k, "TORCHINDUCTOR_CACHE_DIR=%s/%s-inductor", b->daemon->dir, names[part]);
+	command_env(&k, "CUPY_CACHE_DIR=%s/%s-cupy", b->daemon->dir, names[part]);
 	command_add(&k, "%s", b->world.gbpf);
 	command_add(&k, "run");
 	command_add(&k, "--device");
@@ -240,7 +264,7 @@ static int run_framework(struct reach *b, unsigned part)
 	if (strncmp(verdict, "done ", 5) == 0) {
 		clock_sleep_ns(STATS_NS);
 		if (ask(b, name, &s)) {
-			record(b, part, "run", NULL, &s);
+			record(b, part, "run", settings_in(verdict), &s);
 		} else {
 			record(b, part, "failed", "gbpfd does not list the program", NULL);
 		}
@@ -267,7 +291,7 @@ static int run(struct reach *b)
 		return -1;
 	}
 	if (!b->world.json) {
-		printf("%-8s %9s %9s %8s %11s %8s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
+		printf("%-11s %9s %9s %8s %11s %8s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
 		       "GPU ms", "TWIN %");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {

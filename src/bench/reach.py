@@ -1,12 +1,17 @@
 """reach.py PART: one workload of `gbpf bench reach`. Prints "absent: why" when this Python does not offer it; else runs it,
-prints "done SECONDS" and waits to be ended, so that gbpfd can be asked about it."""
+prints "done SECONDS" and what it was set to, and waits to be ended, so that gbpfd can be asked about it."""
+import os
+import pathlib
+import subprocess
 import sys
 import time
 
+CUDA = pathlib.Path(__file__).resolve().parent.parent / 'cuda'  # bin/ptxas in it is gBPF's
 
-def torch_model(torch):
+
+def torch_model(torch, layers):
 	layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0)
-	model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+	model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda()
 	x = torch.randn(8, 128, 512, device='cuda')
 	optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 	return model, x, optimizer
@@ -25,15 +30,44 @@ def run_torch():
 	import torch
 	if not torch.cuda.is_available():
 		raise ImportError('torch sees no GPU')
-	train(torch, *torch_model(torch), 60)
+	train(torch, *torch_model(torch, 4), 60)
 
 
 def run_compile():
 	import torch
 	if not torch.cuda.is_available():
 		raise ImportError('torch sees no GPU')
-	model, x, optimizer = torch_model(torch)
+	model, x, optimizer = torch_model(torch, 1)  # compiling takes its time
 	train(torch, torch.compile(model), x, optimizer, 60)
+
+
+def run_triton():
+	import torch
+	import triton
+	import triton.language as tl
+	if not torch.cuda.is_available():
+		raise ImportError('torch sees no GPU')
+
+	@triton.jit
+	def scale(x, y, n, BLOCK: tl.constexpr):
+		i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+		tl.store(y + i, tl.exp(tl.load(x + i, mask=i < n) * 0.5), mask=i < n)
+
+	@triton.jit
+	def softmax(x, y, COLUMNS: tl.constexpr):
+		i = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+		v = tl.load(x + i)
+		e = tl.exp(v - tl.max(v, 0))
+		tl.store(y + i, e / tl.sum(e, 0))
+
+	x = torch.randn(4096, 4096, device='cuda')
+	y, z = torch.empty_like(x), torch.empty_like(x)
+	for _ in range(60):
+		scale[(x.numel() // 1024,)](x, y, x.numel(), BLOCK=1024)
+		softmax[(4096,)](y, z, COLUMNS=4096)
+	torch.cuda.synchronize()
+	if not torch.allclose(z, torch.softmax(torch.exp(x * 0.5), 1), atol=1e-5):
+		raise RuntimeError('wrong results')
 
 
 def run_cupy():
@@ -73,17 +107,52 @@ def run_jax():
 	jnp.asarray(w[0]).block_until_ready()
 
 
-PARTS = {'torch': run_torch, 'compile': run_compile, 'cupy': run_cupy, 'jax': run_jax}
+def own_ptxas():
+	"""Triton takes its own where none can be found."""
+	for name in ('TRITON_PTXAS_PATH', 'TRITON_PTXAS_BLACKWELL_PATH'):
+		os.environ[name] = '/nonexistent'
+	return ''
+
+
+def cupy_ptx():
+	os.environ['CUPY_COMPILE_WITH_PTX'] = '1'
+	return 'CUPY_COMPILE_WITH_PTX=1'
+
+
+def jax_ptxas():
+	"""The flags of the first list that this XLA knows: it ends programs for others."""
+	folder = f'--xla_gpu_cuda_data_dir={CUDA}'
+	no_library = '--xla_gpu_enable_libnvptxcompiler=false'
+	lists = [f'{no_library} {mode} {folder}' for mode in ('--xla_gpu_libnvjitlink_mode=disabled',
+		'--xla_gpu_libnvjitlink_mode=LIB_NV_JIT_LINK_MODE_DISABLED', '--xla_gpu_enable_libnvjitlink=false')]
+	lists += [f'{no_library} {folder}', f'--xla_gpu_enable_llvm_module_compilation_parallelism=true {folder}', folder]
+	for flags in lists:
+		env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'LD_PRELOAD': ''}
+		tried = subprocess.run([sys.executable, '-c', 'import jax; jax.jit(lambda x: x + 1)(1)'], env=env, capture_output=True, text=True)
+		if tried.returncode == 0:
+			os.environ.update(XLA_FLAGS=flags, CUDA_ROOT=str(CUDA))
+			return f'CUDA_ROOT={CUDA} XLA_FLAGS="{flags}"'
+		if 'No module named' in tried.stderr:
+			break
+	return ''
+
+
+PARTS = {'torch': (run_torch, None), 'triton': (run_triton, None), 'triton-own': (run_triton, own_ptxas),
+	'compile': (run_compile, None), 'compile-own': (run_compile, own_ptxas), 'cupy': (run_cupy, None), 'cupy-ptx': (run_cupy, cupy_ptx),
+	'jax': (run_jax, None), 'jax-ptxas': (run_jax, jax_ptxas)}
 
 
 def main():
 	begin = time.monotonic()
+	run, settings = PARTS[sys.argv[1]]
+	os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'] = 'false'
+	said = settings() if settings else ''
 	try:
-		PARTS[sys.argv[1]]()
+		run()
 	except ImportError as e:
 		print(f'absent: {e}', flush=True)
 		return 0
-	print(f'done {time.monotonic() - begin:.2f}', flush=True)
+	print(f'done {time.monotonic() - begin:.2f} {said}', flush=True)
 	time.sleep(60)
 	return 0
 

@@ -9,7 +9,8 @@
 enum { R_PARTS, R_PYTHON, R_SECONDS, R_POLICY, R_SAVE, R_PROGRESS, R_DEVICE };
 
 static const struct cli_option options[] = {
-	[R_PARTS] = { "parts", 0, "LIST", "of ptx,torch,compile,cupy,jax (default all)" },
+	[R_PARTS] = { "parts", 0, "LIST",
+		      "of ptx,torch,triton,compile,cupy,jax and others (default all)" },
 	[R_PYTHON] = { "python", 0, "PROGRAM", "that has the frameworks (default python3)" },
 	[R_SECONDS] = { "seconds", 't', "S", "limit of each part (default 180)" },
 	[R_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
@@ -20,7 +21,9 @@ static const struct cli_option options[] = {
 };
 
 static const struct bench_number numbers[] = { { R_SECONDS, 1, 3600 } };
-static const char *const parts[] = { "ptx", "torch", "compile", "cupy", "jax", NULL };
+static const char *const parts[] = { "ptx",	    "torch",	 "triton-own", "triton",
+				     "compile-own", "compile",	 "cupy",       "cupy-ptx",
+				     "jax",	    "jax-ptxas", NULL };
 
 static int cmd_reach(struct cli *c)
 {

@@ -74,3 +74,12 @@ setup() {
 	json '"torch" in d["parts"][1]["why"]'
 	[ -z "$(ls "$TMPDIR")" ]
 }
+
+@test "bench reach counts what a framework has compiled itself with gBPF's ptxas" {
+	export GBPF_PTXAS=$REPO/tests/unit/ptx/fake-ptxas
+	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts triton --python "$REPO/tests/data/cli/framework"
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[p["settings"] for p in d["parts"]] == ["as it likes"]'
+	json 'd["parts"][0]["launches_shown"] == 50 and d["parts"][0]["launches_with_twin"] == 50'
+}
