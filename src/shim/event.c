@@ -9,6 +9,7 @@
 #include "cuabi/api.h"
 #include "gpu/chain.h"
 #include "shim/device.h"
+#include "shim/interprocess.h"
 #include "shim/wait.h"
 
 #define MAX_EVENTS 1024u
@@ -353,6 +354,7 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 /* Kept calls would find no event, or another one that has come to the same handle. */
 static bool destroying(CUevent event)
 {
+	interprocess_destroyed(event);
 	if (likely(!shim_pending())) {
 		return false;
 	}

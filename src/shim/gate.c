@@ -7,6 +7,7 @@
 #include "shim/capture.h"
 #include "shim/event.h"
 #include "shim/hostfn.h"
+#include "shim/interprocess.h"
 #include "shim/keep.h"
 #include "shim/wait.h"
 
@@ -187,7 +188,8 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 	struct event_call e;
 
 	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
-	    q->kind == QUEUE_OWN || !event_keep(&e, event, q, EVENT_RECORD)) {
+	    q->kind == QUEUE_OWN || interprocess_event(event) ||
+	    !event_keep(&e, event, q, EVENT_RECORD)) {
 		return false;
 	}
 	if (!sched_join(q->sched)) {

@@ -12,7 +12,9 @@
 #include "sched/ctx.h"
 #include "shim/agent.h"
 #include "shim/block.h"
+#include "shim/capture.h"
 #include "shim/hint.h"
+#include "shim/interprocess.h"
 #include "shim/lane.h"
 #include "shim/queue.h"
 
@@ -55,6 +57,7 @@ static void on_fork_child(void)
 	shim.error = 0;
 	queue_forget_all();
 	capture_forget();
+	interprocess_forget();
 	session_abandon(&session);
 }
 

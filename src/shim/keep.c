@@ -9,6 +9,7 @@
 #include "shim/device.h"
 #include "shim/event.h"
 #include "shim/graph.h"
+#include "shim/interprocess.h"
 #include "shim/keep_kernel.h"
 #include "shim/wait.h"
 
@@ -167,7 +168,7 @@ static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, str
 			       enum event_use use)
 {
 	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
-	struct kept *k = event ? keep_new(c, a, 0) : NULL;
+	struct kept *k = event && !interprocess_event(event) ? keep_new(c, a, 0) : NULL;
 
 	if (k && !event_keep(&k->event, event, q, use)) {
 		free(k);
