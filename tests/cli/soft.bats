@@ -153,6 +153,8 @@ program() {
 	GBPF_SOFT_LOG=- run "$GBPF" run --device soft ./bad
 	echo "$output"
 	[[ "$output" == "gbpf soft GPU: ptx:7: add.u32 %r, %other, 1: %other is not declared"* ]]
+	GBPF_SOFT_LOG=- run "$GBPF" run --device soft --class batch ./bad # with twins and without
+	[ "$(grep -c "is not declared" <<<"$output")" -eq 1 ]
 }
 
 @test "programs of the runtime library are told once that they do not run" {

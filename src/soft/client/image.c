@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/strmap.h"
 #include "ptx/fatbin.h"
 
 #define MAGIC_ELF 0x464c457fu
@@ -210,10 +211,17 @@ static void append(char *out, size_t cap, size_t *len, const char *text)
 	*len = MIN(*len + (size_t)MAX(n, 0), cap - 1);
 }
 
-/* Most programs have no buffer for it. */
+/* Most programs have no buffer for it. Under gBPF an image that is refused with twins in it comes
+ * again as it is: what was said last is not said again. */
 void jit_error(struct jit *j, const char *text)
 {
-	soft_log(text);
+	static _Thread_local uint64_t said;
+	uint64_t hash = hash_bytes(text, strlen(text));
+
+	if (hash != said) {
+		soft_log(text);
+	}
+	said = hash;
 	if (j) {
 		append(j->error, j->error_bytes, &j->error_len, text);
 	}
