@@ -195,9 +195,10 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 	t = follower(r, k);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
 		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
-	} else if (t && value >= 0 && value < (1 << 28)) {
-		(void)shim_real.cuKernelSetAttribute(what, (int)PTX_BLOCK_SMEM((uint32_t)value),
-						     (CUkernel)(void *)t->handle, d);
+	} else if (t && value >= 0 && value < (1 << 28) &&
+		   shim_real.cuKernelSetAttribute(what, (int)PTX_BLOCK_SMEM((uint32_t)value),
+						  (CUkernel)(void *)t->handle, d) != CUDA_SUCCESS) {
+		(void)shim_real.cuKernelSetAttribute(what, value, (CUkernel)(void *)t->handle, d);
 	}
 	if (t) {
 		twin_refresh(t->owner, NULL); /* also functions that were made from the kernel */

@@ -58,28 +58,29 @@ static CUresult most_smem(const struct twin *t, CUfunction f, int *ret)
 					      (CUkernel)(void *)f, d);
 }
 
-static void set_most_smem(const struct twin *t, int bytes)
+static CUresult set_most_smem(const struct twin *t, int bytes)
 {
 	CUdevice d = 0;
 
 	if (t->kind != KERNEL_OF_LIBRARY) {
-		(void)shim_real.cuFuncSetAttribute(
+		return shim_real.cuFuncSetAttribute(
 			t->handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
-		return;
 	}
 	(void)shim_real.cuCtxGetDevice(&d);
-	(void)shim_real.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes,
-					     (CUkernel)(void *)t->handle, d);
+	return shim_real.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					      bytes, (CUkernel)(void *)t->handle, d);
 }
 
 /* The twin may be given what f may be given, as the program has set it, and the ticket's place
- * more. Where that is beyond the device, launches that need it go without the twin. */
+ * more. Where that is beyond the device, as much as f; only launches that use all of it go without
+ * the twin then. */
 static void follow_smem(struct twin *t)
 {
 	int most = 0;
 
-	if (most_smem(t, t->of, &most) == CUDA_SUCCESS && most >= 0 && most < (int)MAX_SMEM) {
-		set_most_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)most));
+	if (most_smem(t, t->of, &most) == CUDA_SUCCESS && most >= 0 && most < (int)MAX_SMEM &&
+	    set_most_smem(t, (int)PTX_BLOCK_SMEM((uint32_t)most)) != CUDA_SUCCESS) {
+		(void)set_most_smem(t, most);
 	}
 	if (most_smem(t, t->handle, &most) != CUDA_SUCCESS) {
 		most = 0;
