@@ -149,7 +149,7 @@ void hook_readmit(struct session *s)
 
 /* ---- tick ---- */
 
-static bool does_something(struct session *s)
+static bool does_something(struct session *s, uint64_t now)
 {
 	struct sched_stats *st = s->stats.map;
 	struct sched_board *b = s->board.map;
@@ -164,8 +164,7 @@ static bool does_something(struct session *s)
 		return true;
 	}
 	for (uint32_t i = 0; i < SCHED_MAX_GPUS; i++) {
-		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) &&
-		    load_relaxed(&b->gpu[i].open)) {
+		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && sched_board_open(b, i, now)) {
 			return true;
 		}
 	}
@@ -179,7 +178,7 @@ static bool anybody_active(struct daemon *d, uint64_t now)
 
 	session_each(d, s)
 	{
-		any |= does_something(s);
+		any |= does_something(s, now);
 	}
 	t->last_active_ns = any ? now : t->last_active_ns;
 	return now - t->last_active_ns < ACTIVE_NS;
@@ -207,14 +206,15 @@ static void tick(struct daemon *d, struct live *l, uint64_t now)
 	d->counters.tick_max_ns = MAX(d->counters.tick_max_ns, took);
 }
 
+/* Also for the sake of latency tenants alone: whether they live (sessions_look). */
 static bool wanted(struct daemon *d)
 {
-	bool any = false;
+	bool any = lc_any(d);
 
 	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
 		any |= live_has(l, HOOK_tick) || live_has(l, HOOK_preempt);
 	}
-	if (!any || policy_off(d)) {
+	if (!any || !policy_next_active(d, NULL) || policy_off(d)) {
 		return false;
 	}
 	session_each(d, s)
@@ -238,6 +238,7 @@ static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
 		steer_release(d);
 		return 0;
 	}
+	sessions_look(d);
 	if (steer_tick(d, now) || anybody_active(d, now)) {
 		for (struct live *l = policy_next_active(d, NULL); l;
 		     l = policy_next_active(d, l)) {

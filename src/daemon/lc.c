@@ -4,6 +4,7 @@
 #include "daemon/session.h"
 
 #include "daemon/consts.h"
+#include "daemon/hooks.h"
 
 #define MAX_FOREIGN 16u /* boards of one user that is neither root nor the daemon's */
 
@@ -66,6 +67,7 @@ void lc_publish(struct session *s)
 		}
 	}
 	flags_publish(s);
+	ticker_wake(d);
 }
 
 static void publish_waiting(struct daemon *d)
@@ -98,6 +100,16 @@ void lc_withdraw(struct session *s)
 		}
 	}
 	publish_waiting(d);
+}
+
+bool lc_any(const struct daemon *d)
+{
+	bool any = false;
+
+	for (unsigned slot = 0; slot < SCHED_MAX_LC; slot++) {
+		any |= d->lc[slot] != NULL;
+	}
+	return any;
 }
 
 void lc_introduce(struct session *s)

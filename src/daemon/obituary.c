@@ -4,6 +4,7 @@
  */
 #include "daemon/session.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 #include "daemon/lane.h"
 
 #define FIRST_LOOK_USEC 20000u
-#define LAST_LOOK_USEC 200000u
+#define NEXT_LOOK_USEC 200000u
+#define DYING_LOOKS 50u /* a process that dies: the driver may take its time */
 #define MAX_OBITUARIES 1024u
 
 struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
@@ -132,13 +134,26 @@ static bool look(struct obituary *o, bool last)
 	return true;
 }
 
+/* Its page said that it dies; if it lives all the same it has become another program. */
+static bool is_last(struct obituary *o)
+{
+	struct pollfd p = { .fd = o->pidfd, .events = POLLIN };
+	bool ended = poll(&p, 1, 0) > 0;
+
+	if (!o->looks || (o->dead && !ended && o->looks < DYING_LOOKS)) {
+		return false;
+	}
+	o->dead &= ended;
+	return true;
+}
+
 static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
 {
 	struct obituary *o = arg;
 
-	if (!look(o, o->looks > 0)) {
+	if (!look(o, is_last(o))) {
 		o->looks++;
-		sd_event_source_set_time(src, usec + LAST_LOOK_USEC);
+		sd_event_source_set_time(src, usec + NEXT_LOOK_USEC);
 		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
 	}
 	return 0;

@@ -78,6 +78,8 @@ struct session {
 
 int sessions_open(struct daemon *d, const char *path);
 void sessions_close(struct daemon *d);
+/* Ends those whose process has begun to die (struct sched_board, owner). */
+void sessions_look(struct daemon *d);
 
 /* Watches its socket, until hello with a limit of time. 0 or -errno. */
 int session_listen(struct session *s);
@@ -113,6 +115,7 @@ void session_readmit(struct daemon *d);	  /* asks again for those that are queue
 
 /* lc.c: boards of latency tenants */
 void lc_publish(struct session *s);
+bool lc_any(const struct daemon *d);
 void lc_withdraw(struct session *s);
 void lc_introduce(struct session *s); /* sends it the boards of the others */
 

@@ -53,6 +53,19 @@ static void watch_process(struct session *s)
 	}
 }
 
+/* The driver may need tens of milliseconds to end a process, and its descriptor and socket say
+ * nothing before that; but none of its threads comes back. */
+void sessions_look(struct daemon *d)
+{
+	session_each(d, s)
+	{
+		if (s->state == SESSION_READY && !s->dying && sched_board_dead(s->board.map)) {
+			s->dead = true;
+			session_end(s, END_CLOSED);
+		}
+	}
+}
+
 static void unlink_session(struct session *s)
 {
 	struct session **link = &s->d->sessions;

@@ -437,11 +437,12 @@ int steer_level(struct session *s, uint32_t level, uint32_t gpus, uint64_t versi
 
 uint64_t steer_request(struct session *s, uint32_t gpu, uint64_t now, uint64_t *ret_key)
 {
-	const struct sched_board_gpu *b = &((const struct sched_board *)s->board.map)->gpu[gpu];
+	const struct sched_board *board = s->board.map;
+	const struct sched_board_gpu *b = &board->gpu[gpu];
 	uint64_t key = load_relaxed(&b->last_end_ns), opened;
 
 	*ret_key = key;
-	if (!load_relaxed(&b->open)) {
+	if (!sched_board_open(board, gpu, now)) {
 		s->request_since[gpu] = 0;
 		return 0;
 	}

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/steer.h"
 
@@ -41,7 +42,7 @@ static int weight(void *ctx, uint32_t tenant)
 static uint64_t board_stat(const struct session *s, uint32_t what)
 {
 	const struct sched_board *b = s->board.map;
-	uint64_t min = 0;
+	uint64_t min = 0, now = clock_now_ns();
 
 	for (uint32_t i = 0; b && i < SCHED_MAX_GPUS; i++) {
 		uint64_t v;
@@ -50,7 +51,7 @@ static uint64_t board_stat(const struct session *s, uint32_t what)
 			continue;
 		}
 		if (what == GBPF_STAT_OPEN) {
-			min |= load_relaxed(&b->gpu[i].open) != 0;
+			min |= sched_board_open(b, i, now) != 0;
 			continue;
 		}
 		v = what == GBPF_STAT_NEXT_NS ? load_relaxed(&b->gpu[i].next_ns)

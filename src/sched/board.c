@@ -33,7 +33,7 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 		}
 		g = &b->gpu[gpu_index];
 		seq = load_acquire(&g->seq); /* before open: see docs/SCHEDULING.md, no lost wake */
-		open = load_acquire(&g->open);
+		open = sched_board_open(b, gpu_index, now);
 		at = load_relaxed(&g->next_ns);
 		if (unlikely(at)) {
 			next = MIN(next, until_announced(at, now));
@@ -58,6 +58,7 @@ uint32_t boards_scan(struct sched *s, uint32_t gpu_index, uint64_t now, struct a
 bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool own_counts)
 {
 	uint32_t index = load_relaxed(&s->gpu_index[gpu]);
+	uint64_t now = clock_now_ns();
 	struct pin_slot *pin = pin_enter();
 	bool quiet = !own_counts || !load_relaxed(&s->req[gpu].open);
 
@@ -65,7 +66,7 @@ bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool o
 	     i++) {
 		const struct sched_board *b = load_acquire(&s->boards[i].board);
 
-		quiet = !b || (!load_acquire(&b->gpu[index].open) &&
+		quiet = !b || (!sched_board_open(b, index, now) &&
 			       load_relaxed(&b->gpu[index].last_end_ns) < since_ns);
 	}
 	pin_leave(pin);

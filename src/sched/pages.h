@@ -5,7 +5,11 @@
 #ifndef GBPF_SCHED_PAGES_H
 #define GBPF_SCHED_PAGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
 
 #define SCHED_MAX_TENANTS 1024u
 #define SCHED_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
@@ -27,7 +31,10 @@ struct sched_directory {
 	uint64_t version[SCHED_MAX_GPUS]; /* active policy version; 0: none */
 };
 
-/* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). */
+/* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). A request on it
+ * counts while its owner lives and its agent was there lately: sched_board_open. */
+#define SCHED_OWNER_DIED (1u << 30) /* FUTEX_OWNER_DIED, which the kernel sets */
+#define SCHED_BEAT_NS 1000000000u   /* an owner that is stopped for so long holds nobody */
 struct sched_board {
 	struct sched_board_gpu {
 		uint32_t open;	      /* requests open now */
@@ -38,6 +45,12 @@ struct sched_board {
 		uint64_t deadline_ns; /* of the open or announced request; 0: none */
 		uint64_t reserved[3];
 	} gpu[SCHED_MAX_GPUS];
+	/* Robust futex of a thread that only sleeps: the kernel says here that the process dies,
+	 * as the first thing, long before the driver has ended it and its sockets close. 0: it
+	 * cannot be said. */
+	uint32_t owner;
+	uint32_t reserved;
+	uint64_t beat_ns; /* when the agent last looked at an open request; 0: it does not say */
 };
 
 /* Why a launch was last held: shown by `gbpf ps --why`. */
@@ -105,6 +118,26 @@ struct sched_stats {
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");
 _Static_assert(sizeof(struct sched_stats) <= SCHED_STATS_BYTES, "statistics fit their pages");
+
+static inline bool sched_board_dead(const struct sched_board *b)
+{
+	return load_relaxed(&b->owner) & SCHED_OWNER_DIED;
+}
+
+/* Open requests that count. The word before is what a closed board costs. */
+static inline uint32_t sched_board_open(const struct sched_board *b, uint32_t gpu, uint64_t now)
+{
+	uint32_t open = load_acquire(&b->gpu[gpu].open);
+	uint64_t beat, opened;
+
+	if (likely(!open)) {
+		return 0;
+	}
+	beat = load_relaxed(&b->beat_ns);
+	opened = load_relaxed(&b->gpu[gpu].opened_ns);
+	beat = beat && beat < opened ? opened : beat;
+	return sched_board_dead(b) || (beat && beat < now && now - beat > SCHED_BEAT_NS) ? 0 : open;
+}
 
 /* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket.
  */

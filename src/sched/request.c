@@ -489,6 +489,7 @@ uint64_t requests_step(struct sched *s, uint64_t now)
 			continue;
 		}
 		store_relaxed(&r->looked_ns, load_relaxed(&r->opened_ns));
+		store_relaxed(&load_acquire(&s->own)->beat_ns, now);
 		mine = take_closing(r);
 		mine = mine ? mine : steal_closing(r, now);
 		if (!mine) {

@@ -19,6 +19,7 @@
 #include "base/shm.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
+#include "shim/guard.h"
 #include "shim/shim.h"
 
 #define WELCOME_TIMEOUT_NS                                                                         \
@@ -291,6 +292,7 @@ static int take_pages(struct session *s, int fds[8], unsigned nfds)
 		s->board_fd = fds[1];
 		s->stats_fd = fds[2];
 		fds[1] = fds[2] = -1;
+		guard_hold(&s->board->owner);
 	}
 	s->dir = dir;
 	return 0;

@@ -251,6 +251,32 @@ static void a_killed_owner_wakes_who_waits_for_its_board(void **state)
 	assert_int_equal(gd_number(d, "status", "leaked"), 0);
 }
 
+/* Its process lives and its socket is open, as while a driver takes its time to end it. */
+static void an_owner_that_dies_is_gone_before_its_process_is(void **state)
+{
+	struct gd *d = *state;
+	struct gbpf *g = gd_open(d);
+	struct fake batch, lc;
+	union wire_message m;
+
+	assert_int_equal(gbpf_policy_load(g, gd_object("plain"), NULL, 0, NULL), 0);
+	fake_enter(&batch, d, BATCH, "batch");
+	fake_prepare(&batch, 0);
+	fake_enter(&lc, d, LATENCY, "dying");
+	fake_prepare(&lc, 0);
+	close(fake_expect(&batch, &m, WIRE_BOARD_ADD));
+	store_seqcst(&lc.board->gpu[0].open, 1u);
+	store_seqcst(&lc.board->owner, (uint32_t)getpid());
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	store_seqcst(&lc.board->owner, SCHED_OWNER_DIED); /* as the kernel does */
+	fake_expect(&batch, &m, WIRE_BOARD_REMOVE);
+	assert_int_equal(load_seqcst(&lc.board->gpu[0].open), 0);
+	assert_int_equal(gd_number(d, "status", "tenants"), 1);
+	fake_leave(&lc);
+	fake_leave(&batch);
+	gbpf_close(g);
+}
+
 static void an_exit_is_recorded_with_its_code(void **state)
 {
 	struct gd *d = *state;
@@ -580,6 +606,7 @@ int main(void)
 		WITH_GBPFD(what_was_set_before_the_pages_were_mapped_is_told),
 		WITH_GBPFD(set_refuses_what_does_not_exist),
 		WITH_GBPFD(a_killed_owner_wakes_who_waits_for_its_board),
+		WITH_GBPFD(an_owner_that_dies_is_gone_before_its_process_is),
 		WITH_GBPFD(an_exit_is_recorded_with_its_code),
 		WITH_GBPFD(a_forked_child_does_not_keep_a_dead_tenant),
 		WITH_GBPFD(another_protocol_version_is_refused_with_both_numbers),

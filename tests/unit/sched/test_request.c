@@ -22,6 +22,15 @@ static const struct ebpf_insn long_linger[] = {
 	I_EXIT,
 };
 
+/* submit: HOLD while requests of others are open */
+static const struct ebpf_insn hold_while_open[] = {
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
+};
+
 static uint64_t fake_now;
 
 static uint64_t fake_clock(void)
@@ -296,13 +305,6 @@ static void never_closed_for_good_while_a_launch_is_inside(void **state)
 
 static void without_gbpfd_the_last_policy_stays_and_boards_count_as_closed(void **state)
 {
-	static const struct ebpf_insn hold_while_open[] = {
-		I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
-		I_MOV(0, GBPF_GO),
-		I_J(EBPF_JEQ, 2, 0, 1),
-		I_MOV(0, GBPF_HOLD),
-		I_EXIT,
-	};
 	struct sched_directory *dir =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct fake_queue fq = { 0 };
@@ -325,6 +327,70 @@ static void without_gbpfd_the_last_policy_stays_and_boards_count_as_closed(void 
 	assert_int_equal(l.version, 7);
 	assert_int_equal(l.held_ns, 0);
 	rig_finish(&r);
+}
+
+static uint32_t verdict_now(struct rig *r, struct sched_queue *q)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct sched_verdict v;
+
+	sched_ask(q, &l, clock_now_ns(), &v);
+	return v.verdict;
+}
+
+static void boards_of_the_dead_and_of_the_stopped_do_not_count(void **state)
+{
+	struct fake_queue fq = { 0 };
+	struct sched_queue *q;
+	struct rig r;
+
+	fake_now = 1000000000;
+	clock_set_source(fake_clock);
+	rig_init(&r, GBPF_CLASS_BATCH, 60000000000u, 0);
+	q = sched_queue_open(r.s, &fq, 0, 0);
+	POLICY_USE(&r, 7, hold_while_open);
+	r.dir.version[0] = 7;
+	other_opens(&r);
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	r.other.owner = 4711;
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	r.other.owner = SCHED_OWNER_DIED;
+	assert_int_equal(verdict_now(&r, q), GBPF_GO);
+	assert_true(boards_quiet_since(r.s, 0, fake_now, false));
+	r.other.owner = 4711;
+
+	r.other.beat_ns = 1; /* of a request before: this one was opened just now */
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	fake_now += SCHED_BEAT_NS;
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	fake_now += 1;
+	assert_int_equal(verdict_now(&r, q), GBPF_GO);
+	r.other.beat_ns = fake_now; /* it goes on */
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	r.other.beat_ns = 0; /* it does not say */
+	fake_now += 100 * (uint64_t)SCHED_BEAT_NS;
+	assert_int_equal(verdict_now(&r, q), GBPF_HOLD);
+	rig_finish(&r);
+	clock_set_source(NULL);
+}
+
+static void the_agent_says_that_it_is_there_while_a_request_is_open(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	(void)sched_agent_step(o.r.s);
+	assert_int_equal(o.r.own.beat_ns, 0);
+	go(o.q, &o.fq, &o.l);
+	for (uint64_t slept = 0; slept < 100 * (uint64_t)SCHED_BEAT_NS;) {
+		uint64_t ns = sched_agent_step(o.r.s);
+
+		assert_int_equal(o.r.own.beat_ns, fake_now);
+		assert_true(ns < SCHED_BEAT_NS / 10);
+		fake_now += ns;
+		slept += ns;
+	}
+	one_finish(&o);
 }
 
 static void an_open_request_moves_to_a_new_board(void **state)
@@ -412,6 +478,8 @@ int main(void)
 		cmocka_unit_test(the_policy_chooses_the_linger_up_to_a_bound),
 		cmocka_unit_test(never_closed_for_good_while_a_launch_is_inside),
 		cmocka_unit_test(without_gbpfd_the_last_policy_stays_and_boards_count_as_closed),
+		cmocka_unit_test(boards_of_the_dead_and_of_the_stopped_do_not_count),
+		cmocka_unit_test(the_agent_says_that_it_is_there_while_a_request_is_open),
 		cmocka_unit_test(an_open_request_moves_to_a_new_board),
 		cmocka_unit_test(a_forked_child_passes_everything),
 		cmocka_unit_test(class_changes_move_queues_and_idleness),

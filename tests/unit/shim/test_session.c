@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -70,6 +71,38 @@ static void a_latency_program_opens_requests(void)
 	CHECK(!load_seqcst(&d.board->gpu[0].open));
 	CHECK(launch_one() == CUDA_SUCCESS);
 	CHECK(load_seqcst(&d.board->gpu[0].seq) || load_seqcst(&d.board->gpu[0].open));
+}
+
+/* The kernel marks the board before it closes the files of the dead; the driver's may take it long.
+ */
+static void a_killed_program_is_marked_dead_before_its_socket_closes(void)
+{
+	struct pollfd p;
+	pid_t program;
+	char byte;
+
+	setenv("GBPF_CLASS", "latency", 1);
+	make_pages();
+	program = fork();
+	if (program == 0) {
+		(void)init(0);
+		for (;;) {
+			pause();
+		}
+	}
+	CHECK(program > 0);
+	accept_hello();
+	welcome(3);
+	while (!load_acquire(&d.board->owner)) { /* by a thread that has just been made */
+		CHECK(waitpid(program, NULL, WNOHANG) == 0);
+		clock_sleep_ns(100000);
+	}
+	CHECK(!sched_board_dead(d.board));
+	CHECK(kill(program, SIGKILL) == 0);
+	p = (struct pollfd){ .fd = d.sock, .events = POLLIN };
+	CHECK(poll(&p, 1, -1) == 1 && recv(d.sock, &byte, 1, 0) <= 0);
+	CHECK(sched_board_dead(d.board));
+	CHECK(waitpid(program, NULL, 0) == program);
 }
 
 static void a_refusal_reaches_the_program(void)
@@ -308,6 +341,7 @@ static void survives_garbage(void)
 CASE(attaches_and_says_who_it_is)
 CASE(runs_under_the_policy_from_the_first_launch)
 CASE(a_latency_program_opens_requests)
+CASE(a_killed_program_is_marked_dead_before_its_socket_closes)
 CASE(a_refusal_reaches_the_program)
 CASE(the_shared_lane_is_in_the_environment_of_the_driver)
 CASE(the_process_lane_has_no_pipes_of_gbpfd)
@@ -329,6 +363,7 @@ static int run(void)
 		cmocka_unit_test(test_attaches_and_says_who_it_is),
 		cmocka_unit_test(test_runs_under_the_policy_from_the_first_launch),
 		cmocka_unit_test(test_a_latency_program_opens_requests),
+		cmocka_unit_test(test_a_killed_program_is_marked_dead_before_its_socket_closes),
 		cmocka_unit_test(test_a_refusal_reaches_the_program),
 		cmocka_unit_test(test_the_shared_lane_is_in_the_environment_of_the_driver),
 		cmocka_unit_test(test_the_process_lane_has_no_pipes_of_gbpfd),
