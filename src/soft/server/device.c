@@ -176,6 +176,9 @@ void device_progress(struct device *dev, bool *any)
 			g->dirty = true;
 		}
 		group_progress(g);
+	}
+	/* Only now: what a group retired may let one go on that had its turn before it. */
+	list_each (&dev->groups, g, struct group, in_device) {
 		*any = *any || (g->dirty && (g->enabled || g->error));
 	}
 	*any = *any || dev->steps <= 0;
