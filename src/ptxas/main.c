@@ -183,6 +183,7 @@ int main(int argc, char **argv)
 	struct ptxas_command c = ptxas_command(argc, argv);
 	char real[PTXAS_PATH];
 	struct buf text;
+	bool done;
 
 	if (argc < 1) {
 		return 2;
@@ -201,8 +202,10 @@ int main(int argc, char **argv)
 		return say_version(real, argv);
 	}
 	buf_init(&text);
-	if (c.input && rewrite(argv[c.input], c.arch, &text) == 0 &&
-	    compile(real, argv, c.input, &text)) {
+	done = c.input && rewrite(argv[c.input], c.arch, &text) == 0 &&
+	       compile(real, argv, c.input, &text);
+	buf_finish(&text);
+	if (done) {
 		return 0;
 	}
 	become(real, argv);
