@@ -51,12 +51,29 @@ void capture_forget(void)
 	pthread_rwlock_init(&beginning, NULL);
 }
 
-/* Counted from before the capture begins, so that no call of another thread falls between. */
-static void begin(void)
+/* What the stream still keeps back would be issued into the capture, and what the default stream
+ * does would spoil that of a stream that is ordered with it. Nothing else is in the way. Counted
+ * from before that, so that no call of another thread falls between. */
+static void settle_for(CUstream stream, bool per_thread)
 {
-	shim_settle_pending();
-	pthread_rwlock_wrlock(&beginning);
+	struct shim_thread *t = thread_self();
+	struct shim_queue *q = t ? queue_of(t, stream, per_thread) : NULL;
+
+	if (q) {
+		wait_settle_siblings(q);
+		wait_settle(q);
+	} else {
+		shim_settle_all();
+	}
+}
+
+static void begin(CUstream stream, bool per_thread)
+{
 	add_acqrel(&shim.captures, 1);
+	if (unlikely(shim_pending())) {
+		settle_for(stream, per_thread);
+	}
+	pthread_rwlock_wrlock(&beginning);
 }
 
 static CUresult begun(CUresult r)
@@ -83,25 +100,25 @@ static CUresult ended(CUresult r)
 
 CUresult cuStreamBeginCapture(CUstream stream)
 {
-	begin();
+	begin(stream, false);
 	return begun(shim_real.cuStreamBeginCapture(stream));
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-	begin();
+	begin(stream, true);
 	return begun(shim_real.cuStreamBeginCapture_ptsz(stream));
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-	begin();
+	begin(stream, false);
 	return begun(shim_real.cuStreamBeginCapture_v2(stream, mode));
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-	begin();
+	begin(stream, true);
 	return begun(shim_real.cuStreamBeginCapture_v2_ptsz(stream, mode));
 }
 
@@ -109,7 +126,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 				     const CUgraphEdgeData *edges, size_t n,
 				     CUstreamCaptureMode mode)
 {
-	begin();
+	begin(stream, false);
 	return begun(shim_real.cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, n, mode));
 }
 
@@ -117,7 +134,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
 					  const CUgraphEdgeData *edges, size_t n,
 					  CUstreamCaptureMode mode)
 {
-	begin();
+	begin(stream, true);
 	return begun(
 		shim_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, n, mode));
 }

@@ -122,6 +122,10 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 	l->may_hold = l->block_ok = false;
 	if (shim_pending()) {
 		settle_before(q);
+		if (q->kind == QUEUE_CREATED && sched_queue_deferred(q->sched) &&
+		    keep_call(q, c, a, l, NULL)) {
+			return CUDA_SUCCESS;
+		}
 		wait_settle(q);
 	}
 	(void)sched_submit(q->sched, l);
@@ -211,6 +215,13 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 	bool later;
 
 	settle_before(q);
+	if (c->keep == KEEP_AWAIT && capture_any()) {
+		/* The event may be of the capture, and then the stream belongs to it from here on.
+		 */
+		event_settle(event, in_the_way(c), q);
+		wait_settle(q);
+		return c->run(a);
+	}
 	later = event && event_used(event, in_the_way(c), q);
 	if (!later && record_joins(q, c, a, &r)) {
 		return r;
@@ -232,7 +243,12 @@ CUresult gate_order(const struct shim_call *c, uint64_t *a)
 	struct shim_thread *t;
 	struct shim_queue *q;
 
-	if (likely(!shim_pending()) || (capture_any() && capture_has(stream, c->per_thread))) {
+	if (likely(!shim_pending())) {
+		return c->run(a);
+	}
+	if (capture_any() && capture_has(stream, c->per_thread)) {
+		/* Kept uses of the event mean the record of before. */
+		event_settle(c->keep == KEEP_RECORD ? event_of(c, a) : NULL, EVENT_AWAIT, NULL);
 		return c->run(a);
 	}
 	t = thread_self();

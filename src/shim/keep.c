@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/capture.h"
 #include "shim/device.h"
 #include "shim/event.h"
 #include "shim/graph.h"
@@ -44,9 +45,13 @@ static int run_kept(struct sched_call *sc)
 {
 	struct kept *k = (struct kept *)sc;
 	CUcontext popped;
-	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS;
+	bool pushed = shim_real.cuCtxPushCurrent_v2(k->ctx) == CUDA_SUCCESS, beside = capture_any();
+	CUstreamCaptureMode mode = beside ? capture_exempt() : CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUresult r = run_at_level(k);
 
+	if (beside) {
+		capture_restore(mode);
+	}
 	if (pushed) {
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}

@@ -6,17 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "shim/device.h"
 #include "shim/block.h"
+#include "shim/capture.h"
 #include "shim/wait.h"
 
 #define BUCKETS 1024u
 #define STREAM_NON_BLOCKING 1u
+#define MAX_DOOMED 256u
+#define POLL_NS 50000u
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
 static struct shim_queue *free_list;	    /* table_mutex */
-static struct shim_queue *live;		    /* table_mutex: all in the table, by next_live */
+static struct shim_queue *live;		    /* table_mutex: all that are open, by next_live */
+static uint32_t n_doomed;		    /* atomic: of live; changed under table_mutex */
+static uint32_t reaping; /* atomic: threads that destroy streams of doomed ones; the same */
 
 static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
 {
@@ -161,11 +167,21 @@ void queue_created(CUstream stream)
 	pthread_mutex_unlock(&table_mutex);
 }
 
-/* Takes it out of the table; false when another thread did. Under table_mutex. */
-static bool unlink_queue(struct shim_queue *q)
+static void leave_live(struct shim_queue *q)
+{
+	struct shim_queue **l = &live;
+
+	while (*l != q) {
+		l = &(*l)->next_live;
+	}
+	*l = q->next_live;
+}
+
+/* Nobody new finds it. False: another thread closes it. Under table_mutex. */
+static bool leave_bucket(struct shim_queue *q)
 {
 	CUcontext key = q->kind == QUEUE_CREATED ? NULL : q->dev.ctx;
-	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)], **l = &live;
+	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)];
 
 	while (*p && *p != q) {
 		p = &(*p)->next;
@@ -174,11 +190,19 @@ static bool unlink_queue(struct shim_queue *q)
 		return false;
 	}
 	*p = q->next;
-	while (*l != q) {
-		l = &(*l)->next_live;
-	}
-	*l = q->next_live;
 	add_acqrel(&shim.queue_generation, 1);
+	return true;
+}
+
+/* Takes it out of all tables; false when another thread did. Under table_mutex. */
+static bool unlink_queue(struct shim_queue *q)
+{
+	if (q->doomed) {
+		sub_acqrel(&n_doomed, 1u);
+	} else if (!leave_bucket(q)) {
+		return false;
+	}
+	leave_live(q);
 	return true;
 }
 
@@ -196,20 +220,58 @@ static void finish(struct shim_queue *q)
 	pthread_mutex_unlock(&table_mutex);
 }
 
-void queue_close_stream(CUstream stream)
+bool queue_close_stream(CUstream stream)
 {
+	bool later = false;
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
 	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
 	     q = q->next) {
 	}
-	if (q && !unlink_queue(q)) {
+	if (q && load_relaxed(&n_doomed) < MAX_DOOMED && sched_queue_deferred(q->sched)) {
+		later = q->doomed = leave_bucket(q); /* it was found there */
+		add_acqrel(&n_doomed, later ? 1u : 0u);
+	} else if (q && !unlink_queue(q)) {
 		q = NULL;
 	}
 	pthread_mutex_unlock(&table_mutex);
-	if (q) {
+	if (q && !later) {
 		finish(q);
+	}
+	return later;
+}
+
+/* A doomed one that has nothing left, out of the tables. */
+static struct shim_queue *take_doomed(void)
+{
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	for (q = live; q && !(q->doomed && !sched_queue_deferred(q->sched)); q = q->next_live) {
+	}
+	if (q) {
+		(void)unlink_queue(q);
+		add_acqrel(&reaping, 1u);
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return q;
+}
+
+void queue_reap_all(void)
+{
+	struct shim_queue *q;
+
+	while (load_relaxed(&n_doomed) && !capture_any() && (q = take_doomed()) != NULL) {
+		CUstream stream = q->dev.stream;
+		CUcontext ctx = q->dev.ctx, popped;
+
+		finish(q);
+		if (shim_real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+			wait_remember(shim_real.cuStreamDestroy_v2(stream));
+			shim_real.cuCtxPopCurrent_v2(&popped);
+		}
+		sub_acqrel(&reaping, 1u);
 	}
 }
 
@@ -238,6 +300,9 @@ void queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
 		close_all(ctx, NULL);
+		while (load_acquire(&reaping)) { /* perhaps a stream of this context */
+			clock_sleep_ns(POLL_NS);
+		}
 		block_context_gone(ctx);
 		device_context_gone(ctx);
 	}
@@ -299,5 +364,6 @@ void queue_forget_all(void)
 	pthread_mutex_init(&table_mutex, NULL);
 	memset(buckets, 0, sizeof(buckets));
 	live = free_list = NULL;
+	n_doomed = reaping = 0;
 	add_acqrel(&shim.queue_generation, 1);
 }

@@ -16,6 +16,7 @@ struct shim_queue {
 	const uint8_t *touched;	   /* sched's: there is something to drain */
 	struct gpu_queue dev;	   /* stream and context */
 	enum queue_kind kind;
+	bool doomed;	     /* its stream is destroyed when nothing is left */
 	bool prepared;	     /* block.c: its context has been asked for a flag page */
 	uint32_t launches;   /* [atomic] block.c: at block level, times 2 */
 	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
@@ -32,8 +33,12 @@ static inline struct shim_queue *queue_of(struct shim_thread *t, CUstream stream
 
 /* A new stream: its queue, so that queue_create runs now. */
 void queue_created(CUstream stream);
-/* Issue what they keep back and close them: of a stream, of a thread that ends. */
-void queue_close_stream(CUstream stream);
+/* Closes that of a stream which is destroyed. True: not yet, since it keeps something back; nobody
+ * finds it any more, and when that is through it is closed and the driver destroys the stream. */
+bool queue_close_stream(CUstream stream);
+/* The streams that are to be destroyed and have nothing left. */
+void queue_reap_all(void);
+/* Issue what they keep back and close them: of a thread that ends. */
 void queue_close_thread(const struct shim_thread *t);
 /* Those of one context; NULL: of the current one. */
 void queue_close_context(CUcontext ctx);

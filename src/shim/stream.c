@@ -5,6 +5,7 @@
 static CUresult created(CUresult r, const CUstream *stream)
 {
 	if (r == CUDA_SUCCESS && stream && shim_attached()) {
+		queue_reap_all();
 		queue_created(*stream);
 	}
 	return r;
@@ -25,22 +26,25 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags,
 	return created(shim_real.cuGreenCtxStreamCreate(ret, green, flags, priority), ret);
 }
 
-/* Before the driver forgets it: markers in it are still to be asked about. */
-static void destroying(CUstream stream)
+/* Before the driver forgets it: markers in it are still to be asked about. True: the driver
+ * destroys it later. It lets the stream's work finish as well, and waits for none of it. */
+static bool destroying(CUstream stream)
 {
+	bool later = false;
+
 	if (shim_attached() && (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
-		queue_close_stream(stream);
+		later = queue_close_stream(stream);
+		queue_reap_all();
 	}
+	return later;
 }
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-	destroying(stream);
-	return shim_real.cuStreamDestroy(stream);
+	return destroying(stream) ? CUDA_SUCCESS : shim_real.cuStreamDestroy(stream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-	destroying(stream);
-	return shim_real.cuStreamDestroy_v2(stream);
+	return destroying(stream) ? CUDA_SUCCESS : shim_real.cuStreamDestroy_v2(stream);
 }

@@ -32,6 +32,7 @@ void shim_settle_all(void)
 	if (err && !queue_told((uint32_t)err)) {
 		wait_remember((CUresult)err);
 	}
+	queue_reap_all();
 }
 
 void wait_settle_siblings(struct shim_queue *q)

@@ -1,8 +1,7 @@
 /* gates IMAGE value|function|kernel CASE: work that is queued behind something that only the host
  * opens, later. No call between may wait for that work, if the driver's own does not: they are
- * cases `wait`, `again`, `destroy`, `calls`, `many`. `stream` (cuStreamDestroy) and `graph` (the
- * beginning of a capture) still wait under the shim: docs/PREEMPTION.md. Ends by itself: 3 when a
- * call did not return. */
+ * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
+ * `many`. Ends by itself: 3 when a call did not return. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -119,12 +118,31 @@ static void others(const char *what)
 		e = NULL;
 	} else if (strcmp(what, "stream") == 0) {
 		at = "cuStreamDestroy";
+		CU(cuStreamWaitEvent(s[1], e, 0));
+		work(s[1], 1);
 		CU(cuStreamDestroy(s[0]));
-		s[0] = NULL;
+		CU(cuStreamDestroy(s[1]));
+		s[1] = s[0]; /* the old handle */
+		at = "a stream beside one that was destroyed";
+		CU(cuStreamCreate(&s[0], 1));
+		CU(s[0] != s[1] ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+		work(s[0], 2);
+		CU(cuStreamSynchronize(s[0]));
 	} else if (strcmp(what, "graph") == 0) {
 		at = "graphs";
 		CU(cuStreamBeginCapture(s[2], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 		launch(await, 64, s[2]);
+		at = "another stream joins a capture";
+		CU(cuEventRecord(later, s[2]));
+		CU(cuStreamWaitEvent(s[1], later, 0));
+		CU(cuMemsetD32Async(data, 1, 64, s[1]));
+		CU(cuEventRecord(later, s[1]));
+		CU(cuStreamWaitEvent(s[2], later, 0));
+		at = "calls beside a capture";
+		work(s[0], 1);
+		CU(cuMemsetD32Async(data, 1, 64, s[0]));
+		CU(cuEventRecord(e, s[0]));
+		at = "the end of a capture";
 		CU(cuStreamEndCapture(s[2], &g));
 		CU(cuGraphInstantiate(&x, g, 0));
 		CU(cuGraphLaunch(x, s[2]));
