@@ -71,31 +71,57 @@ static void unlink_first(struct sched_queue *q)
 
 /* The driver makes who fills a hardware queue (about 1 000 launches) wait, with the context locked:
  * the agent would look after nothing any more, and neither could the program open what the queue
- * waits for. So of kept calls only some are put ahead of what the stream has been seen to reach;
- * those that join a chain are counted by the chain. issue_lock is held. */
+ * waits for. So calls are put only so far ahead of what the stream has been seen to reach. A chain
+ * counts for itself. */
+
+/* Calls that were put behind what has been reached, or behind the marker. */
+static uint32_t ahead(const struct sched_queue *q)
+{
+	uint32_t put = ACC_COUNT(tally_sum(&q->total)) + load_relaxed(&q->orders);
+	uint32_t way = load_relaxed(&q->way);
+
+	return ACC_COUNT(put - (way ? way : ACC_COUNT(load_acquire(&q->retired))));
+}
+
+/* issue_lock is held. */
 static bool has_way(struct sched_queue *q)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
+	uint32_t n = ahead(q), unseen = AHEAD_HALF;
 	void *d = q->s->cfg.dev;
 
-	if (q->ahead < AHEAD_HALF) {
+	if (n < AHEAD_HALF) {
 		return true;
 	}
-	if (q->ahead_mark.event) {
-		if (dev->mark_done(d, &q->ahead_mark) == 0) {
+	if (q->way_mark.event) {
+		if (dev->mark_done(d, &q->way_mark) == 0) {
 			return false;
 		}
-		dev->mark_release(d, &q->ahead_mark);
-		q->ahead_mark.event = NULL;
+		dev->mark_release(d, &q->way_mark);
+		q->way_mark.event = NULL;
+		unseen = n > 2 * AHEAD_HALF ? AHEAD_HALF : 0; /* most came while nobody counted */
 	}
-	if (dev->mark(d, q->dev_queue, &q->ahead_mark) < 0) {
-		q->ahead_mark.event = NULL;
+	if (dev->mark(d, q->dev_queue, &q->way_mark) < 0) {
+		q->way_mark.event = NULL;
 		if (dev->queue_idle(d, q->dev_queue) == 0) {
 			return false;
 		}
+		unseen = 0;
 	}
-	q->ahead = 0;
-	return true;
+	store_relaxed(&q->way, (ACC_COUNT(tally_sum(&q->total)) + q->orders - unseen) | 1u << 31);
+	return !unseen;
+}
+
+bool queue_crowded(struct sched_queue *q)
+{
+	bool crowded;
+
+	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue_lock) != 0) {
+		return false;
+	}
+	crowded = !chain_here(q) && !has_way(q);
+	pthread_mutex_unlock(&q->issue_lock);
+	return crowded;
 }
 
 /* Issues the first call; issue_lock is held. */
@@ -105,7 +131,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	int err, none = 0;
 
 	unlink_first(q);
-	q->ahead += !chain_here(q);
+	store_relaxed(&q->orders, q->orders + !c->is_launch);
 	if (c->is_launch) {
 		launch_start(q, &c->launch, a);
 	}

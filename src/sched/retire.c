@@ -401,8 +401,8 @@ void queue_drop_marks(struct sched_queue *q)
 		release(q->s, &q->ring[q->tail % RING].start);
 		release(q->s, &q->ring[q->tail % RING].end);
 	}
-	release(q->s, &q->ahead_mark);
-	q->ahead = 0;
+	release(q->s, &q->way_mark);
+	q->way = q->orders = 0;
 	tally_sub(&q->s->inflight, tally_sum(&q->total) - q->retired);
 	store_relaxed(&q->retired, tally_sum(&q->total));
 }

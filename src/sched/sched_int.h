@@ -59,7 +59,7 @@
 #define MUTE_NS 1000000000u	      /* then they are ignored for so long */
 #define DEFAULT_HOLD_NS 1000000u
 #define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
-#define AHEAD_HALF 256u		/* kept calls behind a marker that was not reached: twice so many */
+#define AHEAD_HALF 192u		/* calls behind a marker that was not reached: twice so many */
 #define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
 #define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
 #define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
@@ -148,6 +148,7 @@ struct sched_queue {
 
 	uint32_t live, closing, users; /* [atomic] who looks at a queue of the table is a user */
 	bool class_fixed;	       /* [L] the policy chose its class */
+	uint32_t sm_percent;	       /* of the multiprocessors, as of queue_create */
 
 	pthread_mutex_t fifo_lock;  /* the list */
 	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
@@ -157,8 +158,9 @@ struct sched_queue {
 	bool plain_next;      /* under issue_lock: the first call waits for the chain's end */
 	uint64_t retry_ns;    /* under issue_lock: not asked again before */
 	uint32_t asked;	      /* under issue_lock: about the first call */
-	uint32_t ahead;	      /* under issue_lock: calls issued behind the marker: */
-	struct sched_marker ahead_mark;
+	uint32_t orders;      /* under issue_lock: calls issued that were no launches */
+	uint32_t way; /* under issue_lock; read anywhere: launches and orders up to the marker, */
+	struct sched_marker way_mark;	    /* or 0: none yet */
 	uint64_t chain_ns;		    /* [atomic] the chain need not be looked at before */
 	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
 	uint64_t looked_ns;		    /* under issue_lock: the last look at others */
@@ -440,6 +442,9 @@ static inline uint32_t fifo_here(const struct sched_queue *q)
 
 /* ---- defer.c ---- */
 
+/* Launches are to be kept, so that the hardware queue does not fill: its stream stands still, and
+ * what that waits for may be a chain. The caller has no lock. */
+bool queue_crowded(struct sched_queue *q);
 uint64_t deferred_step(struct sched *s, uint64_t now);
 /* Waits until everything that was put on the queue before is with the driver, and its chain's
  * launches of then are through. Helps meanwhile. */

@@ -122,6 +122,10 @@ static NOINLINE enum sched_answer decide(struct sched_queue *q, struct sched_lau
 	if (a->verdict != GBPF_GO && !held(q, l, a, &chain)) {
 		return uncounted(q, l);
 	}
+	if (!chain && l->may_hold && l->phase != PHASE_LATENCY && queue_crowded(q)) {
+		gate_leave(q);
+		return SCHED_DEFER;
+	}
 	if (chain_allowed(q, l, a)) {
 		return into_chain(q, l, a);
 	}
@@ -175,7 +179,7 @@ enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 	ask_submit_pinned(q, l, l->begin_ns, 0, 0, &a);
 	pin_leave(pin);
 	l->version = a.version;
-	if (unlikely(a.verdict != GBPF_GO || a.bad || l->block_ok)) {
+	if (unlikely(a.verdict != GBPF_GO || a.bad || l->block_ok || load_relaxed(&s->chains))) {
 		if (wake) { /* else sched_submitted does, when the device has the launch */
 			wake_agent(s, AGENT_NEAR);
 		}

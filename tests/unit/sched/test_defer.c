@@ -257,6 +257,43 @@ static void a_stream_that_stands_still_does_not_get_all(void **state)
 	rig_finish(&m.r);
 }
 
+/* Nor do launches that would go at once, while a chain is unfinished: what the stream waits for may
+ * be its missing blocks. */
+static void beside_a_chain_a_stream_that_stands_still_is_not_filled(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	struct mixed m;
+	uint32_t n = 0;
+
+	mixed_init(&m, 60000000000u);
+	m.fq[1].eager = 0;
+	while (n < 2000) {
+		assert_int_equal(go(m.q[1], &m.fq[1], &l), SCHED_GO);
+		n++;
+	}
+	store_relaxed(&m.r.s->chains, 1u);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER); /* it is full already */
+	defer(m.q[1], &m.fq[1], &l, 0, 0);
+	fake_finish(&m.fq[1]);
+	while (sched_queue_deferred(m.q[1])) {
+		(void)sched_agent_step(m.r.s);
+	}
+	for (n = 0; n < 2000 && sched_submit(m.q[1], &l) == SCHED_GO; n++) {
+		fake_launch(&m.fq[1], 1000);
+		sched_submitted(m.q[1], &l, true);
+	}
+	assert_true(n >= 100 && n <= 512);
+	defer(m.q[1], &m.fq[1], &l, 1, 0);
+	fake_finish(&m.fq[1]);
+	while (sched_queue_deferred(m.q[1])) {
+		(void)sched_agent_step(m.r.s);
+	}
+	store_relaxed(&m.r.s->chains, 0u);
+	assert_int_equal(sched_submit(m.q[1], &l), SCHED_GO);
+	sched_submitted(m.q[1], &l, true);
+	rig_finish(&m.r);
+}
+
 static void a_forked_child_has_nothing_deferred(void **state)
 {
 	struct sched_launch l = kernel_launch(NULL);
@@ -369,6 +406,7 @@ int main(void)
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
 		cmocka_unit_test(a_stream_that_stands_still_does_not_get_all),
+		cmocka_unit_test(beside_a_chain_a_stream_that_stands_still_is_not_filled),
 		cmocka_unit_test(a_forked_child_has_nothing_deferred),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
 	};
