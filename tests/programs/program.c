@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void program_cu(CUresult r, const char *call, int line)
 {
@@ -16,7 +17,8 @@ void program_cu(CUresult r, const char *call, int line)
 	}
 	cuGetErrorName(r, &name);
 	fprintf(stderr, "line %d: %s: %s\n", line, call, name);
-	exit(EXIT_FAILURE);
+	fflush(NULL);
+	_exit(EXIT_FAILURE); /* other threads may be in the driver, whose exit handlers end it */
 }
 
 void program_open(struct program *p, const char *name, int argc, char **argv)
