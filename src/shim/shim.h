@@ -22,7 +22,7 @@ extern void *const shim_exports[CUABI_COUNT];
 struct shim_state {
 	struct sched *sched; /* never NULL: an idle one until the process attaches, then for good */
 	uint32_t attached;   /* there is a session, and this is no forked child (relaxed) */
-	uint32_t deferred;   /* calls that are kept back now (relaxed) */
+	uint32_t deferred;   /* calls that are kept back now: none means that the driver has all */
 	uint32_t captures;   /* stream captures that are open now (relaxed) */
 	uint32_t queue_generation;  /* grows when a queue is closed: caches of threads are void */
 	uint32_t kernel_generation; /* the same for function handles */
@@ -38,7 +38,7 @@ static inline bool shim_attached(void)
 /* Something is kept back, so what is ordered behind it must not overtake. */
 static inline bool shim_pending(void)
 {
-	return load_relaxed(&shim.deferred) != 0;
+	return load_acquire(&shim.deferred) != 0;
 }
 
 /* Loads the real library when needed and returns its function at that index; called by the entries.

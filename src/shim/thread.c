@@ -11,7 +11,7 @@
 TLS_FAST struct shim_thread *thread_known;
 
 static pthread_key_t key;
-static bool have_key;
+static bool have_key; /* atomic: a callback's thread may have been there before */
 
 /* The thread's own default streams end with it. */
 static void leave(void *arg)
@@ -25,12 +25,12 @@ static void leave(void *arg)
 
 void thread_setup(void)
 {
-	have_key = pthread_key_create(&key, leave) == 0;
+	store_release(&have_key, pthread_key_create(&key, leave) == 0);
 }
 
 struct shim_thread *thread_make(void)
 {
-	struct shim_thread *t = have_key ? calloc(1, sizeof(*t)) : NULL;
+	struct shim_thread *t = load_acquire(&have_key) ? calloc(1, sizeof(*t)) : NULL;
 
 	if (t && pthread_setspecific(key, t) != 0) {
 		free(t);

@@ -54,7 +54,9 @@
  * programs nor libraries are mapped (AddressSanitizer and its shadow included), so that a device
  * address is never a host address by accident; pinned host memory is mapped at its device address.
  */
+#ifndef SOFT_WINDOW_FIRST /* ThreadSanitizer wants it where programs may be (meson.build) */
 #define SOFT_WINDOW_FIRST 0x200000000000ull
+#endif
 #define SOFT_WINDOW_STRIDE 0x010000000000ull /* 1 TiB */
 #define SOFT_GRANULARITY (2ull << 20)	     /* of cuMemCreate, cuMemMap and reserved addresses */
 #define SOFT_MAX_HANDLES 16384u		     /* of cuMemCreate and imports, of one client */

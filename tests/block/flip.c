@@ -444,7 +444,12 @@ int main(int argc, char **argv)
 	fprintf(stderr,
 		"flip: %lu leases, %lu launches at block level, %lu interruptions, %lu forced, %lu "
 		"limits\n",
-		(unsigned long)flips, (unsigned long)block_launches, (unsigned long)interruptions,
-		(unsigned long)forced, (unsigned long)limit_hits);
-	return rc ? rc : interruptions < option.expect || block_launches < option.launches ? 90 : 0;
+		(unsigned long)load_relaxed(&flips), (unsigned long)load_relaxed(&block_launches),
+		(unsigned long)load_relaxed(&interruptions), (unsigned long)load_relaxed(&forced),
+		(unsigned long)load_relaxed(&limit_hits));
+	return rc ? rc
+	       : load_relaxed(&interruptions) < option.expect ||
+			       load_relaxed(&block_launches) < option.launches
+		       ? 90
+		       : 0;
 }

@@ -356,7 +356,7 @@ static void finish(void)
 		fprintf(stderr, "%u blocks ran instead of %u\n", blocks, expected_blocks);
 		exit(1);
 	}
-	if (host_calls != host_expected) {
+	if (__atomic_load_n(&host_calls, __ATOMIC_ACQUIRE) != host_expected) {
 		fprintf(stderr, "%lu host functions instead of %lu\n", host_calls, host_expected);
 		exit(1);
 	}

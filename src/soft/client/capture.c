@@ -356,7 +356,7 @@ static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	}
 	*ret = true;
-	if (!external && (ev->recorded || ev->shared || capture_event(ev))) {
+	if (!external && (load_acquire(&ev->last) || ev->shared || capture_event(ev))) {
 		c->invalid = true;
 		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}

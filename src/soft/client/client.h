@@ -137,9 +137,8 @@ struct CUevent_st {
 	struct object object;
 	CUcontext context;
 	uint32_t slot;
-	uint32_t stream_slot,
-		target; /* of the last record: where and when it is reached; soft.ring_lock */
-	bool recorded;
+	uint64_t last; /* [atomic] record: the slot of its stream and 1, and in the low half the
+			  stream's count when it is reached; 0: none */
 	unsigned flags;
 	uint64_t key; /* of several processes: what the server knows it by */
 	uint32_t index;
@@ -268,6 +267,10 @@ void ring_end(void);
 CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes);
 CUresult ring_add_record(CUstream s, CUevent e);
 CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
+static inline uint32_t event_slot(uint64_t last)
+{
+	return (uint32_t)(last >> 32) - 1;
+}
 CUresult stream_wait(CUstream s, uint32_t target);
 /* blocking: sleeps at once instead of looking for a while. */
 CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,

@@ -169,11 +169,12 @@ CUresult event_add_record(CUstream s, CUevent ev)
 
 CUresult event_add_wait(CUstream s, CUevent ev)
 {
+	uint64_t last = load_acquire(&ev->last);
 	struct soft_reply r;
 	CUresult e;
 
 	if (!ev->shared) {
-		return ev->recorded ? ring_add_wait(s, ev->stream_slot, ev->target) : CUDA_SUCCESS;
+		return last ? ring_add_wait(s, event_slot(last), (uint32_t)last) : CUDA_SUCCESS;
 	}
 	e = ask(ev, SOFT_EVENT_QUERY, &r);
 	return e || r.value32 == r.value ? e : put_shared(s, ev, SOFT_OP_SHARED_WAIT, r.value32);
@@ -260,7 +261,9 @@ static CUresult check_settled(CUevent ev)
 
 static bool reached(const CUevent ev)
 {
-	return !ev->recorded || strict_reached(ev->stream_slot, ev->target);
+	uint64_t last = load_acquire(&ev->last);
+
+	return !last || strict_reached(event_slot(last), (uint32_t)last);
 }
 
 CUresult cuEventQuery(CUevent ev)
@@ -296,17 +299,19 @@ CUresult cuEventSynchronize(CUevent ev)
 {
 	struct soft_stream_word *w;
 	CUresult e = check_settled(ev);
+	uint64_t last;
 
 	if (!e && ev->shared) {
 		return synchronize_shared(ev);
 	}
-	if (e || !ev->recorded) {
+	last = e ? 0 : load_acquire(&ev->last);
+	if (!last) {
 		return e;
 	}
-	w = &soft.shared->streams[ev->stream_slot];
+	w = &soft.shared->streams[event_slot(last)];
 	e = ev->flags & CU_EVENT_BLOCKING_SYNC
-		    ? word_wait_how(&w->done, &w->waiters, ev->target, ev->context, true)
-		    : word_wait(&w->done, &w->waiters, ev->target, ev->context);
+		    ? word_wait_how(&w->done, &w->waiters, (uint32_t)last, ev->context, true)
+		    : word_wait(&w->done, &w->waiters, (uint32_t)last, ev->context);
 	pool_idle();
 	return e;
 }
@@ -391,7 +396,8 @@ CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 	if (e) {
 		return e;
 	}
-	if (!a->recorded || !b->recorded || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) {
+	if (!load_acquire(&a->last) || !load_acquire(&b->last) ||
+	    ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) {
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
 	e = soft_context_error(a->context);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "soft/bulk.h"
 #include "soft/client/graph_exec.h"
 #include "soft/client/streamop.h"
@@ -32,6 +33,7 @@ static CUresult emit_host(struct step *st, const struct host_call *call)
 	*c = *call;
 	c->next = st->hosts;
 	st->hosts = c;
+	store_release(&c->ready, 1u);
 	r.cookie = (uint64_t)(uintptr_t)c;
 	return emit(st, &r.r, sizeof(r), NULL, 0);
 }

@@ -8,7 +8,7 @@
 #include "soft/client/graph_exec.h"
 #include "soft/client/strict.h"
 
-static CUgraphExec dying; /* soft.lock */
+static CUgraphExec dying; /* changed under soft.lock; its head is read anywhere */
 
 bool exec_ended(CUgraphExec x)
 {
@@ -27,7 +27,7 @@ static CUgraphExec take_ended(void)
 	}
 	x = *at;
 	if (x) {
-		*at = x->next_dying;
+		store_relaxed(at, x->next_dying);
 	}
 	pthread_mutex_unlock(&soft.lock);
 	return x;
@@ -265,7 +265,7 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 	pthread_mutex_lock(&soft.lock);
 	x->dying = true;
 	x->next_dying = dying;
-	dying = x;
+	store_relaxed(&dying, x);
 	pthread_mutex_unlock(&soft.lock);
 	return CUDA_SUCCESS;
 }

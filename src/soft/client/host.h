@@ -14,6 +14,7 @@ struct host_call {
 	CUstream stream;
 	struct copy copy;	/* when there is neither function */
 	struct host_call *next; /* of who keeps some */
+	uint32_t ready;		/* [atomic] whole: its way to the agent is the server's */
 };
 
 /* On the agent thread: runs and forgets the function behind a cookie. */

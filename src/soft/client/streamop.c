@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "soft/client/capture.h"
 #include "soft/client/graph.h"
 #include "soft/client/host.h"
@@ -157,6 +158,7 @@ void host_run(uint64_t cookie, CUresult context_error)
 {
 	struct host_call *c = (struct host_call *)(uintptr_t)cookie;
 
+	(void)load_acquire(&c->ready);
 	if (c->callback) {
 		c->callback(c->stream, context_error, c->user);
 	} else if (!context_error && c->fn) {
@@ -177,6 +179,7 @@ static CUresult put_host(CUstream s, const struct host_call *call)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*c = *call;
+	store_release(&c->ready, 1u);
 	r.cookie = (uint64_t)(uintptr_t)c;
 	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
 	if (e) {

@@ -85,7 +85,8 @@ static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const v
 		memcpy(ring + at + bytes, more, more_bytes);
 	}
 	commit(n);
-	s->submitted = ++soft.stream_count[s->slot];
+	store_release(&soft.stream_count[s->slot], soft.stream_count[s->slot] + 1);
+	store_release(&s->submitted, soft.stream_count[s->slot]);
 	return CUDA_SUCCESS;
 }
 
@@ -147,9 +148,7 @@ CUresult ring_add_record(CUstream s, CUevent ev)
 	e = put(s, &r.r, sizeof(r), NULL, 0);
 	if (!e) {
 		soft.event_count[ev->slot]++;
-		ev->stream_slot = s->slot;
-		ev->target = s->submitted;
-		ev->recorded = true;
+		store_release(&ev->last, (uint64_t)(s->slot + 1) << 32 | s->submitted);
 	}
 	return e;
 }
