@@ -205,12 +205,13 @@ static bool is_mark(const struct ptx_item *it)
 int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n)
 {
 	ptx_each (&m->items, it) {
-		const struct ptx_operand *init = ((const struct ptx_variable *)it)->init;
+		const struct ptx_operand *init;
 		uint32_t *words;
 
 		if (!is_mark(it)) {
 			continue;
 		}
+		init = ((const struct ptx_variable *)it)->init;
 		words = ptx_arena_array(&m->arena, (size_t)init->n_args + 1, sizeof(*words));
 		if (!words) {
 			return -ENOMEM;
