@@ -145,9 +145,9 @@ bool chain_over(struct sched_queue *q)
 
 bool chain_try_end(struct sched_queue *q)
 {
-	bool over = false;
+	bool over = !chain_here(q); /* what was kept went meanwhile, and there is no chain */
 
-	if (!device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
+	if (!over && !device_busy(q) && pthread_mutex_trylock(&q->issue_lock) == 0) {
 		over = chain_over(q);
 		pthread_mutex_unlock(&q->issue_lock);
 	}
