@@ -26,6 +26,9 @@ const volatile u64 inflight_limit_ns = 1000000; /* while no request is open */
 const volatile u32 unknown_limit = 2;		/* the same, in launches, while durations are not known */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) nothing goes beside a request */
 
+/* Of the multiprocessors, what batch gets from its start on; 0: all. An operator sets it. */
+u32 cap_percent;
+
 enum { HELD_FOR_REQUEST, HELD_FOR_DRAIN, BESIDE };
 enum kind { UNKNOWN, COMPUTES, STREAMS };
 
@@ -53,6 +56,9 @@ int GBPF_PROG(orion_admit, admit)
 	if (ctx->lanes & 1 << GBPF_LANE_SHARED && ctx->class_id != GBPF_CLASS_NORMAL) {
 		ctx->lane = GBPF_LANE_SHARED;
 		ctx->priority = ctx->class_id == GBPF_CLASS_BATCH;
+		if (ctx->class_id == GBPF_CLASS_BATCH && cap_percent && cap_percent < 100) {
+			ctx->sm_percent = cap_percent;
+		}
 	}
 	return GBPF_ADMIT;
 }

@@ -241,6 +241,31 @@ static void add_outside(struct buf *line, const json_t *tenant)
 	}
 }
 
+/* "share of the multiprocessors: 40 %, on 3 streams; not on 1 that waits for the default stream" */
+static void add_caps(struct buf *line, const json_t *s)
+{
+	static const struct {
+		const char *key, *text;
+	} whys[] = {
+		{ "uncapped_blocking", "that wait for the default stream" },
+		{ "uncapped_context", "of contexts other than the primary one" },
+		{ "uncapped_driver", "because the driver has no green context of that size" },
+	};
+	uint64_t percent = cli_u64(s, "sm_percent");
+
+	if (!percent) {
+		return;
+	}
+	buf_printf(line, "\n  share of the multiprocessors: %llu %%, kept by %llu streams",
+		   (unsigned long long)percent, (unsigned long long)cli_u64(s, "capped"));
+	for (size_t i = 0; i < ARRAY_SIZE(whys); i++) {
+		if (cli_u64(s, whys[i].key)) {
+			buf_printf(line, ", not by %llu %s",
+				   (unsigned long long)cli_u64(s, whys[i].key), whys[i].text);
+		}
+	}
+}
+
 static void print_why(struct cli *c, const json_t *tenants)
 {
 	json_t *tenant;
@@ -263,6 +288,7 @@ static void print_why(struct cli *c, const json_t *tenants)
 		}
 		add_interruptions(&line, json_object_get(tenant, "stats"));
 		add_outside(&line, tenant);
+		add_caps(&line, json_object_get(tenant, "stats"));
 		cli_safe_text(&safe, buf_text(&line));
 		printf("\n%s\n", buf_text(&safe));
 		buf_finish(&line);

@@ -63,7 +63,7 @@ static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_
 	if (s->lanes & 1u << ctx->lane) {
 		s->lane = ctx->lane;
 	}
-	s->sm_percent = s->lane == GBPF_LANE_SHARED ? ctx->sm_percent : 100;
+	s->sm_percent = s->lane == ctx->lane ? ctx->sm_percent : 100;
 	s->priority = s->lane == GBPF_LANE_SHARED ? ctx->priority : 0;
 }
 

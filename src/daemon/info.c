@@ -172,6 +172,8 @@ static json_t *controls_json(const struct device *dev)
 				  i == GPU_CONTROL_INTERLEAVE && !can && dev->tried ? "needs rights"
 				  : i == GPU_CONTROL_FLAG && !can && dev->tried
 					  ? "no program with PTX kernels has made one"
+				  : i == GPU_CONTROL_GREEN && !can && dev->tried
+					  ? "needs CUDA 12.5, and a GPU that can be split"
 					  : ""));
 	}
 	return all;

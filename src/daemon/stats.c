@@ -54,6 +54,26 @@ static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
 	return 0;
 }
 
+/* Streams that keep to the tenant's share of the multiprocessors, and those that do not. */
+static void caps(const struct sched_stats *st, json_t *j)
+{
+	static const char *const names[SCHED_CAPS] = {
+		[SCHED_CAP_DONE] = "capped",
+		[SCHED_CAP_BLOCKING] = "uncapped_blocking",
+		[SCHED_CAP_CONTEXT] = "uncapped_context",
+		[SCHED_CAP_DRIVER] = "uncapped_driver",
+	};
+	uint32_t percent = load_relaxed(&st->sm_percent);
+
+	if (percent == 0) {
+		return;
+	}
+	json_object_set_new(j, "sm_percent", number(percent));
+	for (unsigned i = 0; i < SCHED_CAPS; i++) {
+		json_object_set_new(j, names[i], number(load_relaxed(&st->caps[i])));
+	}
+}
+
 static void requests(const struct sched_stats *st, json_t *j)
 {
 	uint64_t hist[SCHED_HIST_BUCKETS], total = 0, max = 0;
@@ -165,6 +185,7 @@ void stats_json(const struct session *s, json_t *tenant)
 	COUNTER(requests_cut);
 #undef COUNTER
 	requests(st, j);
+	caps(st, j);
 	json_object_set_new(tenant, "stats", j);
 	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
 	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);

@@ -19,6 +19,7 @@ const char *gpu_control_name(enum gpu_control c)
 		[GPU_CONTROL_INTERLEAVE] = "interleave",
 		[GPU_CONTROL_COUNTERS] = "switch counters",
 		[GPU_CONTROL_FLAG] = "flag page",
+		[GPU_CONTROL_GREEN] = "green context",
 	};
 
 	return (unsigned)c < GPU_CONTROLS ? names[c] : "unknown";
@@ -76,7 +77,7 @@ uint32_t gpu_learn_generation(void)
 
 void gpu_self_test(struct gpu_handles *h, int fd)
 {
-	h->capable &= 1u << GPU_CONTROL_FLAG;
+	h->capable &= 1u << GPU_CONTROL_FLAG | 1u << GPU_CONTROL_GREEN;
 	if (h->kind == GPU_KIND_SOFT) {
 		control_soft_test(h, fd);
 	} else if (h->kind == GPU_KIND_NVIDIA) {

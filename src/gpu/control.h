@@ -22,7 +22,8 @@ enum gpu_control {
 	GPU_CONTROL_PREEMPTION_MODE, /* value 0 wait, 1 block, 2 instruction: compute preemption */
 	GPU_CONTROL_INTERLEAVE,	     /* value 0-2; needs rights */
 	GPU_CONTROL_COUNTERS,	     /* *ret: context saves */
-	GPU_CONTROL_FLAG, /* not called; in capable, by who made one: flag pages can be had */
+	GPU_CONTROL_FLAG,  /* not called; in capable, by who made one: flag pages can be had */
+	GPU_CONTROL_GREEN, /* not called either: green contexts can be had */
 	GPU_CONTROLS
 };
 const char *gpu_control_name(enum gpu_control c); /* "time slice" ... */

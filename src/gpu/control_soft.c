@@ -83,6 +83,7 @@ int control_soft(int fd, enum gpu_control what, uint64_t value, uint64_t *ret)
 		[GPU_CONTROL_INTERLEAVE] = -1,
 		[GPU_CONTROL_COUNTERS] = -1,
 		[GPU_CONTROL_FLAG] = -1,
+		[GPU_CONTROL_GREEN] = -1,
 	};
 	const struct cuabi_soft_table *table = load_acquire(&soft);
 	struct gpu_switches s;

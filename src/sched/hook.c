@@ -257,23 +257,29 @@ void hook_queue_create(struct sched_queue *q)
 					   .queue = q->index,
 					   .priority = q->priority,
 					   .class_id = q->class_id,
-					   .lane = load_relaxed(&q->s->lane) };
+					   .lane = load_relaxed(&q->s->lane),
+					   .sm_percent = q->s->cfg.sm_percent ?: 100,
+					   .gpu = q->gpu };
 	struct pin_slot *pin = pin_enter();
 	struct prepared *p = is_off(q->s) ? NULL : policy_now(q->s, q->gpu);
 	struct ask a = { .bad = ASK_FINE };
+	uint32_t slice = 0, share = c.sm_percent;
 	bool helper;
-	uint32_t slice = 0;
+
+	q->sm_percent = is_off(q->s) ? 100 : share;
 
 	if (p && p->policy.insns[SCHED_HOOK_queue_create]) {
 		a.version = p->policy.version;
 		run(p, SCHED_HOOK_queue_create, &c, &helper);
-		if (c.class_id > GBPF_CLASS_BATCH) {
+		if (c.class_id > GBPF_CLASS_BATCH ||
+		    (c.sm_percent != share && c.sm_percent != 100)) {
 			a.bad = ASK_RANGE;
 			count_failure(p, SCHED_HOOK_queue_create, SCHED_FAILED_VERDICT);
 		} else {
 			q->class_fixed = c.class_id != q->class_id;
 			store_relaxed(&q->class_id, c.class_id);
 			q->priority = c.priority;
+			q->sm_percent = c.sm_percent;
 			slice = c.slice_us ? MIN(c.slice_us, UINT32_MAX - 1) + 1 : 0;
 		}
 	}
@@ -285,7 +291,8 @@ void hook_queue_create(struct sched_queue *q)
 	if (a.bad) {
 		stat_add(q->s, verdict_errors, 1u);
 		note(q->s, "policy-error",
-		     "queue_create chose a class that does not exist; the tenant's is used");
+		     "queue_create chose a class or a share of the multiprocessors that cannot be "
+		     "had; the tenant's are used");
 	}
 }
 

@@ -81,6 +81,14 @@ enum sched_failure {
 
 /* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
  * words are appended: where an older process writes, they stay 0. */
+enum sched_cap {
+	SCHED_CAP_DONE,	    /* in a green context of that share */
+	SCHED_CAP_BLOCKING, /* not: it waits for the default stream */
+	SCHED_CAP_CONTEXT,  /* not: its context is not the device's primary one */
+	SCHED_CAP_DRIVER,   /* not: the driver has no green contexts, or none so large */
+	SCHED_CAPS
+};
+
 struct sched_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
@@ -114,6 +122,9 @@ struct sched_stats {
 	uint8_t kernel_block[SCHED_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
 	uint64_t kernel_block_ns[SCHED_KERNELS]; /* learned duration of one block; 0: not known */
 	uint64_t requests_cut; /* that did not end: others were not held for them any more */
+	/* Streams that were created while the tenant's share of the multiprocessors was less than
+	 * all, by what came of it. */
+	uint32_t sm_percent, caps[SCHED_CAPS];
 };
 
 _Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");

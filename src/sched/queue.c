@@ -119,6 +119,11 @@ struct sched_queue *sched_queue_open(struct sched *s, void *dev_queue, uint32_t 
 	return q;
 }
 
+uint32_t sched_queue_sm_percent(const struct sched_queue *q)
+{
+	return q->sm_percent;
+}
+
 void sched_queue_close(struct sched_queue *q)
 {
 	struct sched *s = q->s;

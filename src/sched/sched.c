@@ -209,6 +209,16 @@ void sched_set_limits(struct sched *s, uint64_t hold_limit_ns, uint32_t min_shar
 		      min_share_ppm ? MIN(min_share_ppm, 1000000u) : DEFAULT_SHARE_PPM);
 }
 
+void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why)
+{
+	struct pin_slot *pin = pin_enter();
+	struct sched_stats *st = load_acquire(&s->stats);
+
+	store_relaxed(&st->sm_percent, percent);
+	(void)add_relaxed(&st->caps[why], 1u);
+	pin_leave(pin);
+}
+
 void sched_set_lane(struct sched *s, uint32_t lane)
 {
 	struct pin_slot *pin;

@@ -30,6 +30,7 @@ struct sched_config {
 	uint64_t hold_limit_ns; /* default 100 ms */
 	uint32_t min_share_ppm; /* of time that a held tenant gets all the same; default 20000 (2 %)
 				 */
+	uint32_t sm_percent;	/* process lane: of the multiprocessors; 0: all */
 	const struct sched_device_ops *device;
 	void *dev;
 	/* Called when the agent thread should run soon (first open request, first deferred call):
@@ -207,6 +208,10 @@ enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };
 void sched_set_rhythm(struct sched *s, enum sched_rhythm mode, uint64_t period_ns);
 /* The lane in which the process runs: set once, before launches. */
 void sched_set_lane(struct sched *s, uint32_t lane);
+/* What queue_create left of admit's share of the multiprocessors, 1-100. */
+uint32_t sched_queue_sm_percent(const struct sched_queue *q);
+/* A stream was created for which less than 100 was wanted: whether it has that, for `gbpf ps`. */
+void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why);
 
 /* fork: the child has no agent and no session; it passes everything through. */
 void sched_after_fork_child(struct sched *s);

@@ -2,14 +2,15 @@
  * still knows the events in them. A primary context ends with its last release; retains and
  * releases of this process are counted to see it come. */
 #include "cuabi/api.h"
+#include "shim/green.h"
 #include "shim/queue.h"
 
 #define MAX_DEVICES 64
 
 static uint32_t retained[MAX_DEVICES]; /* atomic */
 
-/* The primary context of a device if it is alive; borrowed: its reference is given back at once. */
-static CUcontext primary_of(CUdevice device)
+/* Borrowed: its reference is given back at once. */
+CUcontext context_primary(CUdevice device)
 {
 	CUcontext ctx = NULL;
 	unsigned flags;
@@ -51,8 +52,19 @@ static void releasing(CUdevice device)
 	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
 	}
 	if (n <= 1 && shim_attached()) {
-		ending(primary_of(device));
+		ending(context_primary(device));
 	}
+	if (n <= 1) {
+		green_context_ends(device, false);
+	}
+}
+
+static void resetting(CUdevice device)
+{
+	if (shim_attached()) {
+		ending(context_primary(device));
+	}
+	green_context_ends(device, true);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -69,17 +81,13 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-	if (shim_attached()) {
-		ending(primary_of(device));
-	}
+	resetting(device);
 	return shim_real.cuDevicePrimaryCtxReset(device);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-	if (shim_attached()) {
-		ending(primary_of(device));
-	}
+	resetting(device);
 	return shim_real.cuDevicePrimaryCtxReset_v2(device);
 }
 
@@ -99,14 +107,4 @@ CUresult cuCtxDetach(CUcontext ctx)
 {
 	ending(ctx);
 	return shim_real.cuCtxDetach(ctx);
-}
-
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
-{
-	CUcontext ctx = NULL;
-
-	if (shim_attached() && shim_real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS) {
-		ending(ctx);
-	}
-	return shim_real.cuGreenCtxDestroy(green);
 }

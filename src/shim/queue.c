@@ -10,6 +10,7 @@
 #include "shim/device.h"
 #include "shim/block.h"
 #include "shim/capture.h"
+#include "shim/green.h"
 #include "shim/wait.h"
 
 #define BUCKETS 1024u
@@ -73,11 +74,20 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	if (shim_real.cuStreamGetPriority(stream, ret_priority) != CUDA_SUCCESS) {
 		*ret_priority = 0;
 	}
+	if (shim_real.cuStreamGetGreenCtx(stream, &q->green) != CUDA_SUCCESS) {
+		q->green = NULL;
+	}
+	/* A green context belongs to one thread at a time: the primary one stands for it. */
+	if (q->green &&
+	    shim_real.cuStreamGetCtx_v2(stream, &q->dev.ctx, &q->green) == CUDA_SUCCESS) {
+		return q->dev.ctx != NULL;
+	}
 	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) !=
-		    CUDA_SUCCESS && /* green contexts: not told */
+		    CUDA_SUCCESS && /* green contexts: not told by all drivers */
 	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
 		return false;
 	}
+	q->dev.ctx = green_base(q->dev.ctx);
 	return q->dev.ctx != NULL;
 }
 
@@ -106,12 +116,13 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	q->owner = owner;
 	q->dev.stream = stream;
 	q->dev.ctx = ctx;
-	q->dev.home = kind == QUEUE_OWN ? gpu_thread() : NULL;
+	q->dev.home = owner ? gpu_thread() : NULL;
+	q->green = kind == QUEUE_LEGACY ? green_of(ctx) : NULL;
 	if (describe(q, &priority)) {
 		uint32_t gpu = ordinal_of(q->dev.ctx);
 
 		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
-		device_context_seen(gpu, q->dev.ctx);
+		device_context_seen(gpu, green_base(q->dev.ctx));
 	}
 	if (!q->sched) {
 		q->next = free_list;
@@ -145,10 +156,12 @@ struct shim_queue *queue_find(struct shim_thread *t, CUstream stream)
 struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kind, CUcontext ctx)
 {
 	CUstream stream = kind == QUEUE_OWN ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	/* Only the thread that a green context is current to can name its default stream. */
+	bool own = kind == QUEUE_OWN || green_of(ctx);
 	struct shim_queue *q;
 
 	pthread_mutex_lock(&table_mutex);
-	q = shim_attached() ? obtain(stream, kind, ctx, kind == QUEUE_OWN ? t : NULL) : NULL;
+	q = shim_attached() ? obtain(stream, kind, ctx, own ? t : NULL) : NULL;
 	pthread_mutex_unlock(&table_mutex);
 	if (!q) {
 		return NULL;
@@ -275,15 +288,29 @@ void queue_reap_all(void)
 	}
 }
 
-/* Closes those of a context, or of a thread. */
-static void close_all(CUcontext ctx, const void *owner)
+static bool of_context(const struct shim_queue *q, const void *ctx)
+{
+	return green_base(q->dev.ctx) == ctx || q->dev.ctx == ctx;
+}
+
+static bool of_thread(const struct shim_queue *q, const void *thread)
+{
+	return q->owner == thread;
+}
+
+static bool of_green(const struct shim_queue *q, const void *green)
+{
+	return q->green == green;
+}
+
+static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), const void *arg)
 {
 	struct shim_queue *q;
 
 	do {
 		pthread_mutex_lock(&table_mutex);
 		q = live;
-		while (q && !(owner ? q->owner == owner : q->dev.ctx == ctx)) {
+		while (q && !is(q, arg)) {
 			q = q->next_live;
 		}
 		if (q && !unlink_queue(q)) {
@@ -299,7 +326,7 @@ static void close_all(CUcontext ctx, const void *owner)
 void queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
-		close_all(ctx, NULL);
+		close_all(of_context, ctx);
 		while (load_acquire(&reaping)) { /* perhaps a stream of this context */
 			clock_sleep_ns(POLL_NS);
 		}
@@ -311,18 +338,67 @@ void queue_close_context(CUcontext ctx)
 void queue_close_thread(const struct shim_thread *t)
 {
 	if (shim_attached()) {
-		close_all(NULL, t);
+		close_all(of_thread, t);
 	}
 }
 
+void queue_close_green(CUgreenCtx green, CUcontext ctx)
+{
+	shim_settle_pending();
+	queue_reap_all(); /* afterwards nobody can destroy its streams */
+	close_all(of_green, green);
+	if (ctx) {
+		device_context_gone(ctx);
+	}
+}
+
+uint32_t queue_sm_percent(CUstream stream)
+{
+	uint32_t percent = 100;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = buckets[bucket_of(stream, NULL, NULL)]; q; q = q->next) {
+		if (q->dev.stream == stream) {
+			percent = sched_queue_sm_percent(q->sched);
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return percent;
+}
+
+bool queue_replace(CUstream old, CUstream new)
+{
+	struct shim_queue **p = &buckets[bucket_of(old, NULL, NULL)], *q;
+	unsigned b = bucket_of(new, NULL, NULL);
+
+	pthread_mutex_lock(&table_mutex);
+	while (*p && (*p)->dev.stream != old) {
+		p = &(*p)->next;
+	}
+	q = *p;
+	if (q) {
+		*p = q->next;
+		q->dev.stream = new;
+		q->next = buckets[b];
+		buckets[b] = q;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return q != NULL;
+}
+
+/* A converted green context: what belongs to it; the primary one: all that is on it. */
 void queue_drain_context(CUcontext ctx)
 {
+	CUgreenCtx green;
+
 	if (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
 		return;
 	}
+	green = green_of(ctx);
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q; q = q->next_live) {
-		if (q->dev.ctx == ctx && load_relaxed(q->touched)) {
+		if ((green ? q->green == green : green_base(q->dev.ctx) == ctx) &&
+		    load_relaxed(q->touched)) {
 			sched_drained(shim.sched, q->sched);
 		}
 	}
@@ -338,7 +414,9 @@ struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
 		bool related = of->kind == QUEUE_LEGACY ? q->blocking && q != of
 							: of->blocking && q->kind == QUEUE_LEGACY;
 
-		if (related && q->dev.ctx == of->dev.ctx && sched_queue_deferred(q->sched)) {
+		if (related && q->green == of->green &&
+		    green_base(q->dev.ctx) == green_base(of->dev.ctx) &&
+		    sched_queue_deferred(q->sched)) {
 			found = q;
 		}
 	}

@@ -22,7 +22,8 @@ struct shim_queue {
 	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
 	uint32_t told;	     /* [atomic] last error of a kept call: remembered already */
 	bool blocking;	     /* ordered with the legacy default stream of its context */
-	const void *owner;   /* thread of a QUEUE_OWN */
+	const void *owner;   /* thread of a QUEUE_OWN, or of a green context's default stream */
+	CUgreenCtx green;    /* the program's, that it belongs to; NULL: none */
 	struct shim_queue *next; /* in its bucket, or free */
 	struct shim_queue *next_live;
 };
@@ -42,6 +43,12 @@ void queue_reap_all(void);
 void queue_close_thread(const struct shim_thread *t);
 /* Those of one context; NULL: of the current one. */
 void queue_close_context(CUcontext ctx);
+/* Those of a green context; ctx: what it was converted to, or NULL. */
+void queue_close_green(CUgreenCtx green, CUcontext ctx);
+/* What queue_create has chosen for a stream; 100 when it is not known. */
+uint32_t queue_sm_percent(CUstream stream);
+/* Nobody has used old yet: from now on its queue is that of new. False: it has none. */
+bool queue_replace(CUstream old, CUstream new);
 /* A synchronization of the context has returned. */
 void queue_drain_context(CUcontext ctx);
 /* Another queue of q's context that is ordered with q through the legacy default stream and keeps

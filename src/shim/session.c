@@ -19,6 +19,7 @@
 #include "base/shm.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
+#include "shim/green.h"
 #include "shim/guard.h"
 #include "shim/shim.h"
 
@@ -319,12 +320,14 @@ static int make_scheduler(struct session *s, const struct wire_welcome *w)
 		.weight = w->weight,
 		.hold_limit_ns = w->hold_limit_ns,
 		.min_share_ppm = w->min_share_ppm,
+		.sm_percent = w->lane == GBPF_LANE_PROCESS ? w->sm_percent : 100,
 		.wake_agent = wake_agent,
 		.note = note_from_sched,
 		.arg = s,
 	};
 	int err = device_setup(&cfg);
 
+	green_set_percent(cfg.sm_percent);
 	return err ? err : sched_create(&s->sched, &cfg);
 }
 

@@ -14,6 +14,7 @@
 #include "gpu/control.h"
 #include "sched/ctx.h"
 #include "shim/device.h"
+#include "shim/green.h"
 #include "shim/guard.h"
 #include "shim/shim.h"
 
@@ -124,6 +125,9 @@ static void learn(struct session *s, uint32_t gpu)
 		return;
 	}
 	g->h.capable = g->capable | (session_has_flag(gpu) ? 1u << GPU_CONTROL_FLAG : 0);
+	if (green_possible((CUdevice)gpu)) {
+		g->h.capable |= 1u << GPU_CONTROL_GREEN;
+	}
 	if (g->slice_us && can(g, GPU_CONTROL_SLICE_SET)) {
 		(void)gpu_control(&g->h, g->fd, GPU_CONTROL_SLICE_SET, g->slice_us, NULL);
 	}

@@ -1,12 +1,14 @@
 /* Streams that come and go. */
 #include "cuabi/api.h"
+#include "shim/green.h"
 #include "shim/queue.h"
 
-static CUresult created(CUresult r, const CUstream *stream)
+static CUresult created(CUresult r, CUstream *stream)
 {
 	if (r == CUDA_SUCCESS && stream && shim_attached()) {
 		queue_reap_all();
 		queue_created(*stream);
+		green_cap(stream);
 	}
 	return r;
 }
@@ -23,7 +25,12 @@ CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
 
 CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
 {
-	return created(shim_real.cuGreenCtxStreamCreate(ret, green, flags, priority), ret);
+	CUresult r = shim_real.cuGreenCtxStreamCreate(ret, green, flags, priority);
+
+	if (r == CUDA_SUCCESS && ret && shim_attached()) {
+		queue_created(*ret);
+	}
+	return r;
 }
 
 /* Before the driver forgets it: markers in it are still to be asked about. True: the driver
@@ -36,6 +43,7 @@ static bool destroying(CUstream stream)
 		later = queue_close_stream(stream);
 		queue_reap_all();
 	}
+	green_destroyed(stream);
 	return later;
 }
 

@@ -9,6 +9,7 @@
  *   --launches N  likewise, launches at block level (0)
  *   --hold      the policy also holds what is submitted while a request is open
  *   --pieces N  large grids in pieces of so many blocks
+ *   --sms N     percent of the multiprocessors for the program's streams
  *   --clock     asks the device for its clock: needed where it is not the host's, as on a real GPU
  * GBPF_REAL_CUDA and the library path are the caller's. */
 #include <dlfcn.h>
@@ -49,9 +50,9 @@
 	} while (0)
 
 static struct {
-	uint64_t rate, up_ppm, seed, expect, launches, pieces;
+	uint64_t rate, up_ppm, seed, expect, launches, pieces, sms;
 	bool hold, clock;
-} option = { .rate = 1000, .up_ppm = 200000, .seed = 1 };
+} option = { .rate = 1000, .up_ppm = 200000, .seed = 1, .sms = 100 };
 
 static int listener;
 static struct sched_directory *dir;
@@ -166,7 +167,7 @@ static void welcome(struct session *s, const struct wire_hello *h)
 	m.welcome.weight = 100;
 	m.welcome.min_share_ppm = 20000;
 	m.welcome.hold_limit_ns = 100000000u;
-	m.welcome.sm_percent = 100;
+	m.welcome.sm_percent = (uint32_t)option.sms;
 	send_to(s->sock, &m, WIRE_WELCOME, fds, 3);
 	close(fds[1]);
 	close(fds[2]);
@@ -403,6 +404,7 @@ static int take_options(int argc, char **argv)
 			       : strcmp(name, "expect") == 0   ? &option.expect
 			       : strcmp(name, "launches") == 0 ? &option.launches
 			       : strcmp(name, "pieces") == 0   ? &option.pieces
+			       : strcmp(name, "sms") == 0      ? &option.sms
 							       : NULL;
 
 		if (strcmp(name, "hold") == 0) {

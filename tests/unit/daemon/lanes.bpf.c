@@ -1,5 +1,5 @@
 /* admit decides by the weight that is asked for: 11 the shared lane, 12 a slice that tells the nice value, 13 to 16 what
- * does not exist. */
+ * does not exist, 17 a share of the multiprocessors in the process lane. */
 #include <gbpf/gbpf.bpf.h>
 
 GBPF_LICENSE("Apache-2.0");
@@ -16,6 +16,9 @@ int GBPF_PROG(lanes_admit, admit)
 		return GBPF_ADMIT;
 	case 12:
 		ctx->slice_us = (u32)(1000 + ctx->nice + (ctx->command != 0) * 100);
+		return GBPF_ADMIT;
+	case 17:
+		ctx->sm_percent = 40;
 		return GBPF_ADMIT;
 	case 13:
 		ctx->lane = 2;

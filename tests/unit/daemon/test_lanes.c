@@ -198,6 +198,11 @@ static void admit_chooses_the_lane(void **state)
 	assert_int_equal(w.priority, 0);
 	assert_int_equal(w.slice_us, 777);
 	fake_leave(&f);
+	/* A share of the multiprocessors belongs to either lane. */
+	w = early_welcome(&f, d, 17, PROCESS, 0);
+	assert_int_equal(w.lane, PROCESS);
+	assert_int_equal(w.sm_percent, 40);
+	fake_leave(&f);
 }
 
 static void what_admit_says_is_checked(void **state)

@@ -283,6 +283,19 @@ void sched_set_class(struct sched *s, uint32_t class_id, uint32_t weight)
 {
 }
 
+uint32_t sched_queue_sm_percent(const struct sched_queue *q)
+{
+	(void)q;
+	return 100;
+}
+
+void sched_capped(struct sched *s, uint32_t percent, enum sched_cap why)
+{
+	(void)s;
+	(void)percent;
+	(void)why;
+}
+
 void sched_set_lane(struct sched *s, uint32_t lane)
 {
 }
