@@ -2,7 +2,6 @@
  * then for each entry a head, the places of its parameters, and its name, padded with zeros. */
 #include "ptx/block_mark.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,7 @@
 #include "base/strmap.h"
 
 #define MAGIC 0x74776e73u /* "snwt" */
-#define ENTRIES_MAX 65536u
-#define WORDS_MAX (1u << 22)
 #define ARG_MOST (32764u - (uint32_t)sizeof(struct ptx_block_arg))
-#define MACHINE_CUDA 190u
-#define CODE_MOST ((uint64_t)1 << 30)
 
 enum { H_MAGIC, H_ABI, H_WORDS, H_CHECK, H_ENTRIES, HEAD };
 enum { E_WHY, E_LINE, E_PARAMS, E_ARG, E_THREADS, E_NAME_BYTES, ENTRY };
@@ -69,7 +64,7 @@ int block_mark_print(struct buf *out, const struct ptx_block_entry *entries, uin
 		add_entry(&list, &entries[i]);
 	}
 	err = list.failed;
-	if (err == 0 && n <= ENTRIES_MAX && list.len / 4 <= WORDS_MAX - HEAD) {
+	if (err == 0 && n <= BLOCK_MARK_ENTRIES && list.len / 4 <= BLOCK_MARK_WORDS - HEAD) {
 		words = (uint32_t *)(void *)list.data;
 		buf_printf(out,
 			   "\n.visible .global .align 4 .u32 " PTX_BLOCK_MARK
@@ -161,8 +156,8 @@ static int read_entry(struct ptx_arena *arena, struct reader *r, struct ptx_bloc
 	return e->name ? 0 : -ENOMEM;
 }
 
-static int read_list(struct ptx_arena *arena, const void *list, size_t bytes,
-		     const struct ptx_block_entry **ret, uint32_t *ret_n)
+int block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
+		    const struct ptx_block_entry **ret, uint32_t *ret_n)
 {
 	struct reader r = { .at = list, .end = (const uint8_t *)list + bytes };
 	struct ptx_block_entry *entries;
@@ -172,7 +167,7 @@ static int read_list(struct ptx_arena *arena, const void *list, size_t bytes,
 		head[i] = word(&r);
 	}
 	if (r.failed || head[H_MAGIC] != MAGIC || head[H_ABI] != PTX_BLOCK_ABI ||
-	    head[H_WORDS] != bytes / 4 || bytes % 4 || head[H_ENTRIES] > ENTRIES_MAX ||
+	    head[H_WORDS] != bytes / 4 || bytes % 4 || head[H_ENTRIES] > BLOCK_MARK_ENTRIES ||
 	    head[H_ENTRIES] > (bytes / 4 - HEAD) / ENTRY ||
 	    head[H_CHECK] != check_of(r.at, (size_t)(r.end - r.at))) {
 		return -ENOENT;
@@ -222,114 +217,7 @@ int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **re
 			}
 			words[i] = (uint32_t)init->args[i].value;
 		}
-		return read_list(&m->arena, words, (size_t)init->n_args * 4, ret, ret_n);
+		return block_mark_read(&m->arena, words, (size_t)init->n_args * 4, ret, ret_n);
 	}
 	return -ENOENT;
-}
-
-/* ---- machine code ---- */
-
-struct code {
-	const uint8_t *data;
-	uint64_t bytes, sections; /* offset of the table */
-	unsigned n_sections;
-};
-
-/* A whole object at that place; false: it is not all there. */
-static bool copy_from(const struct code *c, uint64_t at, void *ret, size_t bytes)
-{
-	if (at > c->bytes || bytes > c->bytes - at) {
-		return false;
-	}
-	memcpy(ret, c->data + at, bytes);
-	return true;
-}
-
-/* Its contents lie within the image. */
-static bool section(const struct code *c, unsigned i, Elf64_Shdr *ret)
-{
-	return i < c->n_sections &&
-	       copy_from(c, c->sections + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret)) &&
-	       ret->sh_type != SHT_NOBITS && ret->sh_offset <= c->bytes &&
-	       ret->sh_size <= c->bytes - ret->sh_offset;
-}
-
-/* What is looked at before it is sure to be there is what says that it is. */
-static bool is_code(const uint8_t *image)
-{
-	uint16_t machine;
-
-	if (memcmp(image, ELFMAG, SELFMAG) != 0 || image[EI_CLASS] != ELFCLASS64 ||
-	    image[EI_DATA] != ELFDATA2LSB) {
-		return false;
-	}
-	memcpy(&machine, image + offsetof(Elf64_Ehdr, e_machine), sizeof(machine));
-	return machine == MACHINE_CUDA;
-}
-
-static bool open_code(struct code *c, const void *image, size_t bytes)
-{
-	Elf64_Ehdr h;
-
-	if ((bytes && bytes < sizeof(h)) || !is_code(image)) {
-		return false;
-	}
-	memcpy(&h, image, sizeof(h));
-	c->data = image;
-	c->sections = h.e_shoff;
-	c->n_sections = h.e_shnum;
-	c->bytes = bytes ? bytes : h.e_shoff + (uint64_t)h.e_shnum * sizeof(Elf64_Shdr);
-	return h.e_shentsize == sizeof(Elf64_Shdr) && h.e_shoff < CODE_MOST &&
-	       c->bytes <= CODE_MOST;
-}
-
-static bool first_of_type(const struct code *c, uint32_t type, Elf64_Shdr *ret)
-{
-	for (unsigned i = 0; i < c->n_sections; i++) {
-		if (section(c, i, ret) && ret->sh_type == type) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Where the variable's contents are. */
-static bool find_mark(const struct code *c, uint64_t *ret_at, uint64_t *ret_bytes)
-{
-	char name[sizeof(PTX_BLOCK_MARK) - 1];
-	Elf64_Shdr symbols, names, of;
-
-	if (!first_of_type(c, SHT_SYMTAB, &symbols) || !section(c, symbols.sh_link, &names)) {
-		return false;
-	}
-	for (uint64_t at = 0; symbols.sh_size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
-		Elf64_Sym s;
-
-		if (!copy_from(c, symbols.sh_offset + at, &s, sizeof(s)) ||
-		    ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_name > names.sh_size ||
-		    names.sh_size - s.st_name < sizeof(name) ||
-		    !copy_from(c, names.sh_offset + s.st_name, name, sizeof(name)) ||
-		    memcmp(name, PTX_BLOCK_MARK, sizeof(name)) != 0) {
-			continue;
-		}
-		if (section(c, s.st_shndx, &of) && s.st_value <= of.sh_size &&
-		    s.st_size <= of.sh_size - s.st_value) {
-			*ret_at = of.sh_offset + s.st_value;
-			*ret_bytes = s.st_size;
-			return true;
-		}
-	}
-	return false;
-}
-
-int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
-		       const struct ptx_block_entry **ret, uint32_t *ret_n)
-{
-	uint64_t at, n;
-	struct code c;
-
-	if (!open_code(&c, image, bytes) || !find_mark(&c, &at, &n) || n > WORDS_MAX * 4ull) {
-		return -ENOENT;
-	}
-	return read_list(arena, c.data + at, (size_t)n, ret, ret_n);
 }

@@ -20,6 +20,7 @@ static const struct {
 } options[] = {
 	{ "Ofast-compile", "Ofc", VALUE },
 	{ "allow-expensive-optimizations", "allow-expensive-optimizations", VALUE },
+	{ "compile-only", "c", FLAG },
 	{ "compiler-annotations", "annotate", FLAG },
 	{ "def-load-cache", "dlcm", VALUE },
 	{ "def-store-cache", "dscm", VALUE },

@@ -95,7 +95,7 @@ struct elf {
 	Elf64_Ehdr head;
 	uint32_t list[64];
 	char names[64];
-	Elf64_Sym symbols[3];
+	Elf64_Sym symbols[4];
 	Elf64_Shdr sections[4];
 };
 
@@ -164,6 +164,40 @@ static void machine_code_is_known(void **state)
 	i = open_image(&e, 0);
 	assert_known(i);
 	ptx_block_image_close(i);
+}
+
+/* Two modules, each with its list, linked into one file. */
+static void all_lists_are_read(void **state)
+{
+	static const char other[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+				    ".visible .entry k() { ret; }\n";
+	const struct ptx_block_image *i;
+	size_t first, n;
+	struct buf text;
+	struct elf e;
+
+	(void)state;
+	make_elf(&e);
+	first = e.symbols[2].st_size / 4;
+	buf_init(&text);
+	i = open_image(other, 0);
+	assert_int_equal(ptx_block_image_marked(i, &text), 0);
+	ptx_block_image_close(i);
+	n = list_of(text.data, e.list + first, ARRAY_SIZE(e.list) - first);
+	assert_true(first + n < ARRAY_SIZE(e.list));
+	e.symbols[3] = e.symbols[2];
+	e.symbols[3].st_value = first * 4;
+	e.symbols[3].st_size = n * 4;
+	i = open_image(&e, sizeof(e));
+	assert_int_equal(i->n_entries, 4);
+	assert_int_equal(i->n_twins, 3);
+	assert_int_equal(ptx_block_image_entry(i, "k")->why, PTX_BLOCK_OK);
+	assert_int_equal(ptx_block_image_entry(i, "f")->n_params, 3);
+	ptx_block_image_close(i);
+	/* One that is broken does not speak for the others. */
+	e.list[first + n - 1]++;
+	assert_int_equal(twins_in(&e, sizeof(e)), 2);
+	buf_finish(&text);
 }
 
 static void what_is_not_whole_is_not_believed(void **state)
@@ -254,6 +288,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rewritten_text_is_known),
 		cmocka_unit_test(machine_code_is_known),
+		cmocka_unit_test(all_lists_are_read),
 		cmocka_unit_test(what_is_not_whole_is_not_believed),
 		cmocka_unit_test(other_versions_are_left_alone),
 		cmocka_unit_test(lies_are_refused),
