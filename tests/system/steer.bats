@@ -133,6 +133,59 @@ print(v.value)'; }
 	[[ "$output" == *"lanes: process yes, shared yes"* ]]
 }
 
+@test "a share of the multiprocessors in the process lane is kept by the streams that can, and told" {
+	cat >"$GBPF_RUNTIME_DIR/half.bpf.c" <<-'C'
+		#include <gbpf/gbpf.bpf.h>
+		GBPF_LICENSE("Apache-2.0");
+		SEC("gbpf/admit")
+		int GBPF_PROG(half_admit, admit)
+		{
+			ctx->sm_percent = 50;
+			return GBPF_ADMIT;
+		}
+		SEC("gbpf/queue_create")
+		int GBPF_PROG(half_create, queue_create)
+		{
+			if (ctx->priority < 0)
+				ctx->sm_percent = 100;
+			return 0;
+		}
+	C
+	clang-14 -target bpf -mcpu=v3 -g -O2 -I "$GBPF_PREFIX/include" -c "$GBPF_RUNTIME_DIR/half.bpf.c" \
+		-o "$GBPF_RUNTIME_DIR/half.bpf.o"
+	start_soft --sms 16
+	start_daemon --policy "$GBPF_RUNTIME_DIR/half.bpf.o"
+	cat >"$GBPF_RUNTIME_DIR/streams.py" <<-'PY'
+		import ctypes, sys
+		cuda, v, p = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1), ctypes.c_void_p()
+		def call(name, *a): assert getattr(cuda, name)(*a) == 0, name
+		call("cuInit", 0)
+		call("cuDeviceGetAttribute", ctypes.byref(v), 16, 0) # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+		call("cuDevicePrimaryCtxRetain", ctypes.byref(p), 0)
+		call("cuCtxSetCurrent", p)
+		for flags, priority in ((1, 0), (1, 0), (1, -1), (0, 0)):
+		    s = ctypes.c_void_p()
+		    call("cuStreamCreateWithPriority", ctypes.byref(s), flags, priority)
+		print(v.value, flush=True)
+		sys.stdin.read()
+	PY
+	mkfifo "$GBPF_RUNTIME_DIR/end"
+	gbpf run --device soft --class batch -- python3 "$GBPF_RUNTIME_DIR/streams.py" <"$GBPF_RUNTIME_DIR/end" \
+		>"$GBPF_RUNTIME_DIR/batch.out" 2>&1 3>&- &
+	pids+=($!)
+	exec 9>"$GBPF_RUNTIME_DIR/end"
+	await_start "$GBPF_RUNTIME_DIR/batch.out"
+	[ "$(cat "$GBPF_RUNTIME_DIR/batch.out")" = 8 ]
+	run gbpf ps --why
+	for _ in $(seq 100); do
+		gbpf device | grep -q "green context yes" && break
+		sleep 0.05
+	done
+	gbpf device | grep "green context yes"
+	exec 9>&-
+	[[ "$output" == *"share of the multiprocessors: 50 %, kept by 2 streams, not by 1 that wait for the default stream"* ]]
+}
+
 @test "a child of a program in the shared lane may be in the process lane" {
 	start_soft
 	start_daemon
