@@ -42,7 +42,6 @@ const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had 
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
 const volatile u64 block_short_ns = 4000;	/* and when their blocks are shorter than this, which makes a ticket each dear, */
 const volatile u64 worth_short_ns = 500000;	/* those shorter than this */
-const volatile u32 piece_blocks = 8192;		/* the GPU needs a while to drop blocks that have not begun */
 /* in-flight bound of what cannot be stopped */
 const volatile u64 least_bound_ns = 100000;
 const volatile u64 most_bound_ns = 8000000;
@@ -303,8 +302,7 @@ int GBPF_PROG(auto_submit, submit)
 	if (stops) {
 		gbpf_note(BLOCK_LEVEL, 1);
 		ctx->level = GBPF_LEVEL_BLOCK;
-		ctx->split_blocks = piece_blocks;
-		return ctx->blocks > piece_blocks ? GBPF_SPLIT : GBPF_GO;
+		return GBPF_GO; /* gBPF cuts large grids */
 	}
 	return within(ctx, bound) ? GBPF_GO : hold(ctx, HELD_FOR_BOUND, 1000000);
 }

@@ -15,7 +15,6 @@ const volatile u64 inflight_limit_ns = 1000000; /* of one tenant that is not lat
 const volatile u32 unknown_limit = 2;		/* launches in flight while durations are not known yet */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this are not launched at block level */
-const volatile u32 piece_blocks = 8192;		/* large grids in pieces: the GPU takes a while to drop what has not begun */
 
 enum { HELD_FOR_LATENCY, HELD_FOR_DRAIN };
 
@@ -52,8 +51,7 @@ int GBPF_PROG(lc_first_submit, submit)
 	}
 	if (stops_quickly(ctx)) {
 		ctx->level = GBPF_LEVEL_BLOCK;
-		ctx->split_blocks = piece_blocks;
-		return ctx->blocks > piece_blocks ? GBPF_SPLIT : GBPF_GO;
+		return GBPF_GO; /* gBPF cuts large grids */
 	}
 	if (!drains_quickly(ctx)) {
 		if (!ctx->asked) {

@@ -37,6 +37,8 @@ struct pace {
 	unsigned sms, fit;
 	json_t *document, *shapes; /* owned; shapes: borrowed */
 	bool burst;
+	struct shape asked[MAX_SHAPES]; /* by --shape, */
+	unsigned n_asked;		/* instead of the usual ones */
 };
 
 struct result {
@@ -247,6 +249,10 @@ static int run(struct pace *b)
 	unsigned n = b->world.soft ? ARRAY_SIZE(shapes_soft) : ARRAY_SIZE(shapes_nvidia);
 	static struct result r;
 
+	if (b->n_asked) {
+		shapes = b->asked;
+		n = b->n_asked;
+	}
 	if (world_init(&b->world) < 0) {
 		return -1;
 	}
@@ -269,6 +275,27 @@ static int run(struct pace *b)
 }
 
 /* ---- arguments ---- */
+
+/* BLOCK:KERNEL in microseconds, several with commas. */
+static bool parse_shapes(struct pace *b, const char *text)
+{
+	char *end = NULL;
+
+	for (b->n_asked = 0; *text && b->n_asked < MAX_SHAPES; text = end + (*end == ',')) {
+		struct shape *s = &b->asked[b->n_asked++];
+
+		s->block_us = strtod(text, &end);
+		if (*end != ':') {
+			return false;
+		}
+		s->kernel_us = strtod(end + 1, &end);
+		if ((*end && *end != ',') || !(s->block_us >= 1 && s->block_us <= 1e6) ||
+		    !(s->kernel_us >= s->block_us && s->kernel_us <= 1e7)) {
+			return false;
+		}
+	}
+	return b->n_asked && !*text;
+}
 
 static bool parse_one(struct pace *b, const char *name, const char *text, int *i)
 {
@@ -302,6 +329,8 @@ static bool parse_one(struct pace *b, const char *name, const char *text, int *i
 		b->rounds = (unsigned)strtoul(text, NULL, 10);
 	} else if (strcmp(name, "--depth") == 0) {
 		b->depth = (unsigned)strtoul(text, NULL, 10);
+	} else if (strcmp(name, "--shape") == 0) {
+		return parse_shapes(b, text);
 	} else {
 		return false;
 	}

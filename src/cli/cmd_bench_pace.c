@@ -6,9 +6,11 @@
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
-enum { P_REPEATS, P_MS, P_DEPTH, P_BURST, P_LANE, P_POLICY, P_SAVE, P_PROGRESS, P_DEVICE };
+enum { P_SHAPE, P_REPEATS, P_MS, P_DEPTH, P_BURST, P_LANE, P_POLICY, P_SAVE, P_PROGRESS, P_DEVICE };
 
 static const struct cli_option options[] = {
+	[P_SHAPE] = { "shape", 0, "BLOCK:KERNEL,...",
+		      "microseconds of a block and of a kernel (default a table of them)" },
 	[P_REPEATS] = { "repeats", 'r', "N", "windows of each kind (default 6)" },
 	[P_MS] = { "ms", 'm', "N", "length of a window (default 300)" },
 	[P_DEPTH] = { "depth", 0, "N", "kernels queued (default 16)" },

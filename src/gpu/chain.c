@@ -11,10 +11,11 @@
 #include "base/compiler.h"
 #include "gpu/chain_int.h"
 
-#define NEAR_NS 5000u  /* looks near the expected end */
-#define READ_NS 4000u  /* until a counter has come */
-#define QUERY_NS 8000u /* the driver is asked no more often */
-#define WAIT_NS 20000u /* halted, or for room */
+#define NEAR_NS 5000u	   /* looks near the expected end */
+#define READ_NS 4000u	   /* until a counter has come */
+#define RESERVE_NS 150000u /* work that the device has left when new pieces come */
+#define QUERY_NS 8000u	   /* the driver is asked no more often */
+#define WAIT_NS 20000u	   /* halted, or for room */
 #define LOOK_MOST_NS 1000000u
 /* Without the scheduler, or where it sees no request: by force after so long. */
 #define WAIT_FORCE_NS 200000000u
@@ -260,33 +261,57 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 	}
 }
 
+/* Something waits for room, of which the front piece's end gives some. While the device has enough
+ * to do for the time that this thread may take, one look for several ends will do. */
+static uint64_t until_room(const struct gpu_chain *c, uint64_t front, uint64_t end, uint64_t now)
+{
+	bool alone = c->p_head - c->p_tail == 1; /* the next may come before its end */
+	uint64_t left = end > now ? end - now : 0, reserve = MAX(RESERVE_NS, left / 4);
+	uint64_t at = alone ? end - MIN(CHAIN_AHEAD_NS, end) : end - MIN(reserve, end);
+
+	/* Ends of long pieces are looked at, to know when the next one's time has come. */
+	if (!alone && (front > at || front - c->front_ns >= CHAIN_AHEAD_NS)) {
+		at = front;
+	}
+	if (at <= now) {
+		return MAX(left / 8, NEAR_NS);
+	}
+	return end - at >= RESERVE_NS ? at - now : (at - now) - (at - now) / 8;
+}
+
 /* Until there is room for the next piece, or the end, as far as durations are known. */
 static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 {
-	const struct chain_piece *front = &c->piece[c->p_tail % CHAIN_PIECES];
-	uint64_t est, at;
+	uint32_t state = load_relaxed(&c->state);
+	uint64_t front, end, ns;
 
 	if (!chain_unfinished(c)) {
 		return UINT64_MAX;
 	}
-	if (load_relaxed(&c->state) == CHAIN_READ || load_relaxed(&c->state) == CHAIN_TAKE) {
+	if (state == CHAIN_READ || state == CHAIN_TAKE) {
 		return READ_NS;
 	}
-	if (load_relaxed(&c->state) > CHAIN_TAKE) {
-		return load_relaxed(&c->state) == CHAIN_WATCH ? LOOK_MOST_NS / 2 : WAIT_NS;
+	if (state > CHAIN_TAKE) {
+		return state == CHAIN_WATCH ? LOOK_MOST_NS / 2 : WAIT_NS;
 	}
-	if (load_relaxed(&c->state) == CHAIN_HALT || c->p_head == c->p_tail) {
+	if (state == CHAIN_HALT || c->p_head == c->p_tail) {
 		return MAX(WAIT_NS, patience(c));
 	}
-	est = front->est_ns;
-	at = load_relaxed(&c->unput) ? c->front_ns + est : load_relaxed(&c->end_ns);
-	if (!est) {
+	front = c->piece[c->p_tail % CHAIN_PIECES].est_ns;
+	if (!front) {
 		return WAIT_NS;
 	}
-	if (at > now) {
-		return MIN(MAX((at - now) - (at - now) / 8, NEAR_NS), LOOK_MOST_NS);
+	front += c->front_ns;
+	end = c->front_ns + c->out_ns;
+	if (end <= now) { /* late: it takes longer than thought */
+		return MIN(MAX((now - end) / 8, NEAR_NS), 50000u);
 	}
-	return MIN(MAX((now - at) / 8, NEAR_NS), 50000u); /* late: it takes longer than thought */
+	if (load_relaxed(&c->unput) || c->head - c->tail == GPU_CHAIN_DEPTH) {
+		ns = until_room(c, front, end, now);
+	} else {
+		ns = (end - now) - (end - now) / 8;
+	}
+	return MIN(MAX(ns, NEAR_NS), LOOK_MOST_NS);
 }
 
 static bool capturing(const struct gpu_chain *c, const struct gpu_queue *q)

@@ -8,10 +8,26 @@
 #include "gpu/chain.h"
 #include "gpu/gpu_int.h"
 
+/* How a large grid is cut, and how much of it is on the device. A piece costs its end: 1-2 us to
+ * the next, and a part of the time of a block, in which multiprocessors run dry. So it is
+ *  - whole waves (as many blocks as are resident): the 17th wave of 16384 blocks is half empty, 3
+ * %;
+ *  - at least 24 waves, and, up to 16384 blocks, 240 us: then the end is a few per cent of it;
+ *  - 5 ms at most, where 24 waves are less: the share that a stopped launch gets is made of pieces;
+ *  - as large as can be dropped in a quarter of a block's time: blocks that have not begun when a
+ *    lease comes must all begin and leave, 0.3 us a thousand (H200), and that much later than
+ *    needed a request begins.
+ * The next piece comes when what is there will be done in 200 us: the host takes 30 to 60 us to
+ * react, and what comes earlier would only have to be dropped. Small pieces and launches come as
+ * long as no more than a budget of blocks is there: else one look each would be needed. */
 #define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
-#define CHAIN_PIECE 16384u  /* of a large grid; two fill the budget */
-#define CHAIN_SMALL 4096u   /* each chain may have so many, however many others there are */
-#define CHAIN_WAVES 24u	    /* a piece has at least so many waves: its tail costs */
+#define CHAIN_PIECE 16384u  /* of a large grid whose blocks are not known, at least; and one is */
+#define CHAIN_LARGE 8192u   /* large when it has more than so many */
+#define CHAIN_AHEAD_NS 200000u
+#define CHAIN_SMALL 4096u /* each chain may have so many, however many others there are */
+#define CHAIN_WAVES 24u
+#define CHAIN_PIECE_NS 240000u
+#define CHAIN_PIECE_LONG_NS 5000000u
 #define CHAIN_PIECE_MOST 65536u
 #define CHAIN_PIECES 128u     /* on the device */
 #define CHAIN_SPAN (1u << 30) /* tickets that unfinished launches may have: signed differences */
@@ -116,6 +132,7 @@ struct gpu_chain {
 	uint32_t next;		 /* the first that has blocks to put */
 	uint32_t p_head, p_tail; /* pieces on the device */
 	uint32_t out;		 /* their blocks */
+	uint64_t out_ns;	 /* and how long those take, as far as is known */
 	bool force_all;
 	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
 	uint64_t vain_ns;		/* since when it stayed */
@@ -161,6 +178,9 @@ uint32_t chain_resident(struct gpu_device *d, struct chain_context *x, CUfunctio
  * it is out of the chain then (*ret_refused: its index), or the chain is dead. */
 CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
 		    uint32_t *ret_refused);
+/* Blocks of a piece where the policy does not say: resident at once (0: not known), picoseconds
+ * that one takes of the whole device (0: not known). */
+uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps);
 /* Takes what has finished off the list. */
 void chain_retire(struct gpu_chain *c, uint64_t now);
 void chain_die(struct gpu_chain *c, CUresult e);

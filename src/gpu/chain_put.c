@@ -22,16 +22,45 @@ static struct chain_launch *launch_of(struct gpu_chain *c, uint32_t piece)
 	return &c->launch[c->piece[piece % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH];
 }
 
+uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps)
+{
+	uint64_t blocks = CHAIN_PIECE, least = (uint64_t)CHAIN_WAVES * resident;
+
+	if (!resident) {
+		return CHAIN_PIECE;
+	}
+	if (block_ps) { /* a block takes block_ps * resident, and 0.3 ns to be dropped */
+		blocks = MIN(block_ps, (uint64_t)UINT32_MAX) * resident / 1000 / 4 * 10 / 3;
+		blocks = MIN(blocks, CHAIN_PIECE_LONG_NS * UINT64_C(1000) / block_ps);
+		least = MAX(least,
+			    MIN(CHAIN_PIECE_NS * UINT64_C(1000) / block_ps, (uint64_t)CHAIN_PIECE));
+	}
+	blocks = MIN(MAX(blocks, least), (uint64_t)CHAIN_PIECE_MOST);
+	return (uint32_t)MAX(blocks / resident, (uint64_t)1) * resident;
+}
+
 /* Blocks of the next piece. */
 static uint32_t piece_of(struct gpu_chain *c, const struct chain_launch *l)
 {
 	uint32_t left = l->total - l->covered, piece = l->piece;
 
-	if (!piece) {
-		piece = MAX(CHAIN_PIECE, MIN(CHAIN_WAVES * resident_of(c, l), CHAIN_PIECE_MOST));
+	if (left > (piece ? piece : CHAIN_PIECE)) {
+		uint32_t resident = resident_of(c, l);
+
+		if (!piece) {
+			piece = chain_piece_blocks(resident, l->block_ps);
+		} else if (resident && piece / 4 >= resident) {
+			piece -= piece % resident;
+		}
 	}
-	/* No small rest: it would cost a tail of its own. */
-	return left <= piece + piece / 4 ? left : piece;
+	/* No small rest: it would cost an end of its own. */
+	return !piece || left <= piece + piece / 4 ? left : piece;
+}
+
+static bool early(const struct gpu_chain *c, uint32_t blocks)
+{
+	return blocks > CHAIN_LARGE && c->out_ns &&
+	       c->front_ns + c->out_ns > clock_now_ns() + CHAIN_AHEAD_NS;
 }
 
 static bool room_for(const struct gpu_chain *c, uint32_t blocks)
@@ -44,8 +73,10 @@ static bool room_for(const struct gpu_chain *c, uint32_t blocks)
 	if (pieces == CHAIN_PIECES) {
 		return false;
 	}
-	return c->out + blocks <= CHAIN_SMALL || all + blocks <= CHAIN_BUDGET ||
-	       (pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST);
+	return c->out + blocks <= CHAIN_SMALL ||
+	       (!early(c, blocks) &&
+		(all + blocks <= CHAIN_BUDGET ||
+		 (pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST)));
 }
 
 static void fill_arg(struct gpu_chain *c, struct chain_launch *l, uint32_t end, bool forced)
@@ -94,7 +125,8 @@ static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain
 	(void)add_acqrel(&c->home->out, blocks);
 	l->covered += blocks;
 	l->out++;
-	store_relaxed(&c->end_ns, MAX(load_relaxed(&c->end_ns), now) + p->est_ns);
+	c->out_ns += p->est_ns;
+	store_relaxed(&c->end_ns, c->front_ns + c->out_ns);
 	store_release(&c->newest, c->number); /* before unput: whoever sees 0 there sees this */
 	(void)sub_acqrel(&c->unput, blocks);
 	return CUDA_SUCCESS;
@@ -120,6 +152,7 @@ void chain_die(struct gpu_chain *c, CUresult e)
 	store_release(&c->dead, (uint32_t)e);
 	(void)sub_acqrel(&c->home->out, c->out);
 	c->out = 0;
+	c->out_ns = 0;
 	c->p_tail = c->p_head;
 	c->tail = c->next = c->head;
 	store_release(&c->unput, 0u);
@@ -181,14 +214,39 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 
 /* ---- how long blocks take ---- */
 
-/* The pieces up to `upto` are through, `blocks` in all, as far as was seen after ns. Of one kernel
+/* For the pace. Where the device went on without a pause a look that is late by more or less than
+ * the one before errs to either side; where it may have had nothing to do blocks look longer, never
+ * shorter. */
+static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps, bool went_on)
+{
+	uint64_t old = l->block_ps;
+
+	if (old && went_on) {
+		ps = old - old / 4 + MIN(ps, 2 * old) / 4;
+	} else if (old) {
+		ps = MIN(ps, old + old / 8);
+	}
+	l->block_ps = c->block_ps = ps;
+	c->learned = l->twin;
+	for (uint32_t i = c->p_tail; !old && i != c->p_head; i++) { /* put before it was known */
+		struct chain_piece *p = &c->piece[i % CHAIN_PIECES];
+
+		if (!p->est_ns && launch_of(c, i)->twin == l->twin) {
+			p->est_ns = p->blocks * ps / 1000;
+			c->out_ns += p->est_ns;
+		}
+	}
+}
+
+/* The pieces up to `upto` are through, `blocks` in all, after ns, at most most_ns. Of one kernel
  * only: how several share a time is not known. A number says that the last block has *begun*: so
  * from one to the next is the whole time of what lies between, but on a stream that was empty the
  * time of the last wave is missing. */
-static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t ns)
+static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t ns,
+		  uint64_t most_ns)
 {
 	struct chain_launch *l = launch_of(c, upto - 1);
-	uint64_t ps = ns * 1000 / blocks;
+	bool went_on = !c->fresh && upto != c->p_head;
 	uint32_t seen = blocks;
 
 	for (uint32_t i = c->p_tail; i != upto; i++) {
@@ -196,10 +254,7 @@ static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t 
 			return;
 		}
 	}
-	/* For the pace. A late look makes blocks look longer, never shorter. */
-	l->block_ps = !l->block_ps ? ps : MIN(ps, l->block_ps + l->block_ps / 8);
-	c->learned = l->twin;
-	c->block_ps = l->block_ps;
+	learn_pace(c, l, (went_on ? ns : most_ns) * 1000 / blocks, went_on);
 	if (c->fresh) {
 		seen -= MIN(resident_of(c, l), blocks);
 	}
@@ -257,11 +312,13 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 	}
 	if (gone) {
 		end = chain_between(MAX(c->looked_ns, c->front_ns), now);
-		learn(c, upto, gone, end - MIN(c->front_ns, end));
+		learn(c, upto, gone, end - MIN(c->front_ns, end), now - MIN(c->front_ns, now));
 		for (; c->p_tail != upto; c->p_tail++) {
 			launch_of(c, c->p_tail)->out--;
+			c->out_ns -= c->piece[c->p_tail % CHAIN_PIECES].est_ns;
 		}
 		c->front_ns = end;
+		store_relaxed(&c->end_ns, end + c->out_ns);
 		c->fresh = false;
 		c->out -= gone;
 		(void)sub_acqrel(&c->home->out, gone);
@@ -326,6 +383,7 @@ bool chain_rewind(struct gpu_chain *c, uint32_t counter)
 	(void)add_acqrel(&c->unput, missing + again);
 	(void)sub_acqrel(&c->home->out, c->out);
 	c->out = 0;
+	c->out_ns = 0;
 	c->p_tail = c->p_head;
 	(void)add_relaxed(&c->d->chains->counts.resumed_blocks, missing);
 	return true;

@@ -205,11 +205,37 @@ struct outlook {
 	uint64_t period_ns;
 };
 
+/* Of the requests that ended lately; inside a pin. */
+static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
+{
+	uint64_t shortest = UINT64_MAX;
+
+	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
+		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
+
+		if (end && since_ns(end, now) < CHAIN_RECENT_NS) {
+			shortest = MIN(shortest,
+				       since_ns(load_relaxed(&b->gpu[index].opened_ns), end));
+		}
+	}
+	return shortest;
+}
+
+/* A request that stops the chain is to be found before it ends: within half of what the last ones
+ * took. The longer there has been none, the less it matters to be late once. */
+static uint64_t while_quiet(uint64_t shortest, uint64_t idle)
+{
+	uint64_t ns = idle < CHAIN_RECENT_NS ? shortest / 2 : MAX(idle / 64, CHAIN_IDLE_NS);
+
+	return MIN(MAX(ns, CHAIN_NEAR_NS), idle < CHAIN_RECENT_NS ? CHAIN_IDLE_NS : CHAIN_QUIET_NS);
+}
+
 static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 {
 	struct sched *s = q->s;
 	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]), open = 0;
-	uint64_t idle = UINT64_MAX, next = UINT64_MAX;
+	uint64_t idle = UINT64_MAX, next = UINT64_MAX, shortest = 0;
 	struct ask a = { .word = NULL };
 	struct pin_slot *pin;
 	bool others;
@@ -219,12 +245,12 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	others = index < SCHED_MAX_GPUS && load_acquire(&s->n_boards);
 	if (others) {
 		open = boards_scan(s, index, now, &a, &idle, &next);
+		shortest = open ? 0 : shortest_request(s, index, now);
 	}
 	pin_leave(pin);
 	o->period_ns = open || next <= lead_ns(s) ? CHAIN_OPEN_NS
 		       : !others		  ? CHAIN_QUIET_NS
-		       : idle < CHAIN_RECENT_NS	  ? CHAIN_NEAR_NS
-						  : CHAIN_IDLE_NS;
+						  : while_quiet(shortest, idle);
 	o->period_ns *= s->few_cpus && o->period_ns < CHAIN_IDLE_NS ? 2 : 1;
 	o->may_run = o->off || (!open && next > lead_ns(s));
 	o->seen = open || idle <= now - MIN(q->looked_ns, now);

@@ -441,7 +441,7 @@ static CUresult get_device(CUdevice *ret)
 
 static CUresult attribute(int *ret, CUdevice_attribute what, CUdevice device)
 {
-	*ret = 4;
+	*ret = opt.sms ? (int)opt.sms : 4;
 	return CUDA_SUCCESS;
 }
 

@@ -458,6 +458,66 @@ static void large_grids_are_fed_within_the_budget(void **state)
 	world_finish(&w);
 }
 
+/* Whole waves, 24 of them and 240 us at least, otherwise what is dropped in a quarter of a block.
+ */
+static void pieces_are_chosen_by_what_was_learned(void **state)
+{
+	static const struct {
+		uint32_t resident, block_us, blocks;
+	} cases[] = {
+		{ 0, 0, 16384 },	{ 0, 30, 16384 },
+		{ 1056, 0, 25344 },			     /* unknown */
+		{ 264, 0, 16368 },	{ 1056, 30, 25344 }, /* 24 waves; 25000 may be dropped */
+		{ 264, 30, 24816 },			     /* 94 waves of 30 us */
+		{ 1056, 10, 25344 },	{ 2112, 10, 50688 },
+		{ 1056, 2, 25344 },	{ 132, 10, 8316 },
+		{ 1056, 100, 52800 },	{ 1056, 1000, 25344 }, /* 5 ms; 24 waves */
+		{ 200000, 10, 200000 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t ps = cases[i].resident
+				      ? cases[i].block_us * UINT64_C(1000000) / cases[i].resident
+				      : cases[i].block_us;
+		uint32_t blocks = chain_piece_blocks(cases[i].resident, ps);
+
+		assert_in_range(blocks, cases[i].blocks - cases[i].resident,
+				cases[i].blocks + cases[i].resident);
+		if (cases[i].resident) {
+			assert_int_equal(blocks % cases[i].resident, 0);
+		}
+	}
+	assert_int_equal(chain_piece_blocks(1, UINT64_MAX), 24);
+	assert_true(chain_piece_blocks(UINT32_MAX, UINT64_MAX) > 0);
+}
+
+/* The next piece of a large grid comes shortly before the end of the one before. */
+static void large_pieces_come_when_they_are_needed(void **state)
+{
+	const struct drv_options o = { .seed = 9, .resident = 256, .sms = 64 };
+	uint64_t next = 0, dry = 0, two = 0, rounds = 0;
+	struct gpu_chain *c;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	assert_int_equal(launch(&w, 0, 200000, 0), CUDA_SUCCESS);
+	c = w.q[0].chain;
+	while (load_relaxed(&c->unput)) {
+		if (now_ns >= next) {
+			next = now_ns + gpu_chain_step(w.d, &w.q[0], true, false) + 10000;
+		}
+		rounds++;
+		two += rounds > 200 && c->p_head - c->p_tail > 1;
+		dry += drv_run(352) < 50; /* waves of 15 us, of 256 blocks */
+		now_ns += 9500;
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	assert_true(dry < rounds / 100);
+	assert_true(two && two < rounds / 2);
+	world_finish(&w);
+}
+
 /* Tickets and numbers wrap around; a line that comes back goes on where it was. */
 static void counters_wrap_and_lines_are_used_again(void **state)
 {
@@ -760,6 +820,54 @@ static void launches_that_end_unseen_share_the_time(void **state)
 	world_finish(&w);
 }
 
+/* A device of 1056 blocks each 10 us; the agent looks when the chain wants it, 20 us late. Looks a
+ * millisecond, and in *ret_dry how much of the time the device had nothing. */
+static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
+{
+	const struct drv_options o = { .seed = 9, .resident = 1056 };
+	uint64_t begin, next = 0, dry = 0, looks = 0;
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	begin = now_ns;
+	while (now_ns - begin < ms * 1000000) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		if (!look.full) {
+			assert_int_equal(launch(&w, 0, blocks, 8192), CUDA_SUCCESS);
+		}
+		if (now_ns >= next) {
+			uint64_t ns = gpu_chain_step(w.d, &w.q[0], true, false);
+
+			looks += now_ns - begin > 2000000;
+			next = now_ns + MIN(ns, UINT64_C(1000000)) + 20000;
+		}
+		dry += drv_run(2112) < 2000 && now_ns - begin > 2000000;
+		now_ns += 9000;
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+	*ret_dry = (unsigned)(dry * 1000 / (ms * 100));
+	return (unsigned)(looks * 10 / ms);
+}
+
+/* What is looked at near every end costs a quarter of a core with kernels of 50 us. */
+static void looks_are_few_while_the_device_has_enough_to_do(void **state)
+{
+	static const uint32_t blocks[] = { 5280, 10560, 60000 };
+	unsigned dry;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(blocks); i++) {
+		unsigned looks = looks_for(blocks[i], 30, &dry);
+
+		print_message("%u blocks: %u.%u looks a ms, dry %u per mille\n", blocks[i],
+			      looks / 10, looks % 10, dry);
+		assert_in_range(looks, 1, 110);
+		assert_in_range(dry, 0, 20);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -772,6 +880,8 @@ int main(void)
 		cmocka_unit_test(a_lost_device_ends_the_chain_with_its_error),
 		cmocka_unit_test(it_is_full_after_64_and_waits_for_room_all_the_same),
 		cmocka_unit_test(large_grids_are_fed_within_the_budget),
+		cmocka_unit_test(pieces_are_chosen_by_what_was_learned),
+		cmocka_unit_test(large_pieces_come_when_they_are_needed),
 		cmocka_unit_test(counters_wrap_and_lines_are_used_again),
 		cmocka_unit_test(vain_tries_become_rarer),
 		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
@@ -781,6 +891,7 @@ int main(void)
 		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
 		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
 		cmocka_unit_test(what_interrupted_launches_take_is_learned),
+		cmocka_unit_test(looks_are_few_while_the_device_has_enough_to_do),
 		cmocka_unit_test(launches_that_end_unseen_share_the_time),
 		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),
 	};
