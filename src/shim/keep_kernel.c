@@ -138,6 +138,21 @@ struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a)
 	return k;
 }
 
+/* The blocks of a cooperative launch must all fit on the device at once; the program asks the
+ * launch whether they do. */
+bool keep_cooperative(CUfunction f, const struct sched_launch *l)
+{
+	int resident = 0, sms = 0;
+	CUdevice d = 0;
+
+	return shim_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+		       &resident, f, (int)l->threads, l->smem_bytes) == CUDA_SUCCESS &&
+	       shim_real.cuCtxGetDevice(&d) == CUDA_SUCCESS &&
+	       shim_real.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d) ==
+		       CUDA_SUCCESS &&
+	       resident > 0 && sms > 0 && l->blocks <= (uint64_t)resident * (uint64_t)sms;
+}
+
 /* Attributes that name events or give results back are for the caller to wait for. */
 static bool plain_attributes(const CUlaunchConfig *config)
 {

@@ -1,14 +1,16 @@
-/* stress IMAGE SEED STREAMS OPERATIONS [THREADS]: a random program of kernels, copies, memsets,
- * graphs, events, host functions and allocations on several streams, the default stream among them,
- * whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c, and each operation
- * changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it is handed over
- * by an event, by a synchronization, or by the order that the default stream gives. */
+/* stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide]]: a random program of kernels, copies,
+ * memsets, graphs, events, host functions and allocations on several streams, the default stream
+ * among them, whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c, and each
+ * operation changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it is
+ * handed over by an event, by a synchronization, or by the order that the default stream gives;
+ * wide: also by memory operations and by events in graphs, and one stream is the thread's own
+ * default stream. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../programs/program.h"
+#include "wide.h"
 
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
 #define cuMemsetD32Async_ cuMemsetD32Async
@@ -21,12 +23,16 @@
 #define EVENTS 8
 #define MAX_THREADS 16
 #define DEFAULT 0 /* the legacy default stream's place */
+#define OWN 1	  /* that of the thread's own; wide */
+#define NARROW 40 /* kinds of operations */
+#define WIDE 60
 
 struct buffer {
 	CUdeviceptr data;
 	uint32_t a, s, c;
 	int stream;
 	bool pooled; /* of cuMemAllocAsync */
+	bool managed;
 };
 
 static struct program p;
@@ -43,6 +49,9 @@ static __thread unsigned long host_calls, host_expected;
 
 static unsigned long operations;
 static uintptr_t n_threads;
+static bool wide;
+static __thread CUdeviceptr signals; /* of wide_order: a word for each time */
+static __thread uint32_t n_signals;
 
 static uint32_t below(uint32_t n)
 {
@@ -83,6 +92,13 @@ static bool ordered(int from, int to)
 	return from == to || (from == DEFAULT && blocking[to]) || (to == DEFAULT && blocking[from]);
 }
 
+/* What no default stream comes between: it would wait for the one and be waited for by the other.
+ */
+static bool can_signal(int from, int to)
+{
+	return wide && (n_threads == 1 || (!blocking[from] && !blocking[to]));
+}
+
 /* A buffer for the stream, handed over from the one that has it. */
 static struct buffer *take(int s)
 {
@@ -94,7 +110,12 @@ static struct buffer *take(int s)
 		b->stream = s;
 		return b;
 	}
-	switch (below(4)) {
+	switch (below(can_signal(b->stream, s) ? 6 : 4)) {
+	case 4:
+	case 5:
+		wide_order(streams[b->stream], streams[s], signals + 4ul * n_signals, below(4));
+		n_signals++;
+		break;
 	case 0:
 		CU(cuStreamSynchronize(streams[b->stream]));
 		break;
@@ -251,11 +272,40 @@ static void move(int s, struct buffer *b)
 	}
 	b->data = fresh;
 	b->pooled = pooled;
+	b->managed = false;
+}
+
+static void move_managed(int s, struct buffer *b)
+{
+	CUdeviceptr fresh = wide_managed(streams[s]);
+
+	wide_copy(streams[s], fresh, b->data, p.context, below(5));
+	if (b->pooled) {
+		CU(cuMemFreeAsync(b->data, streams[s]));
+	} else {
+		CU(cuMemFree(b->data));
+	}
+	b->data = fresh;
+	b->pooled = false;
+	b->managed = true;
+}
+
+static void create_stream(int s)
+{
+	unsigned flags = blocking[s] ? 0 : 1;
+	int least = 0, greatest = 0;
+
+	if (!wide) {
+		CU(cuStreamCreate(&streams[s], flags));
+		return;
+	}
+	CU(cuCtxGetStreamPriorityRange(&least, &greatest));
+	CU(cuStreamCreateWithPriority(&streams[s], flags, below(2) ? least : greatest));
 }
 
 static void renew_stream(int s)
 {
-	if (s == DEFAULT) {
+	if (s == DEFAULT || (wide && s == OWN)) {
 		return;
 	}
 	for (int i = 0; i < BUFFERS; i++) {
@@ -265,7 +315,26 @@ static void renew_stream(int s)
 		}
 	}
 	CU(cuStreamDestroy(streams[s]));
-	CU(cuStreamCreate(&streams[s], blocking[s] ? 0 : 1));
+	create_stream(s);
+}
+
+/* Its buffers go to another stream behind an event, and it is destroyed while it works. */
+static void retire_stream(int s, int to)
+{
+	CUevent e;
+
+	if (s == to || s == DEFAULT || s == OWN) {
+		return;
+	}
+	CU(cuEventCreate(&e, 0));
+	CU(cuEventRecord(e, streams[s]));
+	CU(cuStreamWaitEvent(streams[to], e, 0));
+	for (int i = 0; i < BUFFERS; i++) {
+		buffers[i].stream = buffers[i].stream == s ? to : buffers[i].stream;
+	}
+	CU(cuStreamDestroy(streams[s]));
+	create_stream(s);
+	CU(cuEventDestroy(e));
 }
 
 /* While another thread captures a context is not to be synchronized. */
@@ -280,12 +349,148 @@ static void synchronize_all(void)
 	}
 }
 
+static void copied(struct buffer *b, const struct buffer *from)
+{
+	b->a = from->a;
+	b->s = from->s;
+	b->c = from->c;
+}
+
+static void filled(struct buffer *b, uint32_t v)
+{
+	b->a = b->s = 0;
+	b->c = v;
+}
+
+/* A graph of kernel, copy, memset, host function and an event, for which another stream waits. */
+static void wide_graph(int s, struct buffer *b, struct buffer *copy, struct buffer *fill)
+{
+	uint32_t n = WORDS, a = 7, salt = below(1u << 30), k = below(1u << 30), spin = below(200),
+		 v = below(1u << 30);
+	void *params[] = { &b->data, &n, &a, &salt, &k, &counter, &spin };
+	int to = (int)below((uint32_t)n_streams);
+	CUgraphExec exec;
+	CUgraph g;
+	CUevent e;
+
+	if (s == DEFAULT || (blocking[s] && n_threads > 1) || b == copy || b == fill ||
+	    copy == fill) {
+		return;
+	}
+	CU(cuEventCreate(&e, 0));
+	CU(cuStreamBeginCapture(streams[s], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	CU(cuLaunchKernel(step, BLOCKS, 1, 1, THREADS, 1, 1, 0, streams[s], params, NULL));
+	CU(cuMemcpyDtoDAsync(copy->data, b->data, WORDS * 4, streams[s]));
+	CU(cuMemsetD32Async(fill->data, v, WORDS, streams[s]));
+	CU(cuLaunchHostFunc(streams[s], host_function, &host_calls));
+	if (below(2)) {
+		CU(cuEventRecordWithFlags(e, streams[s], CU_EVENT_RECORD_EXTERNAL));
+	}
+	CU(cuStreamEndCapture(streams[s], &g));
+	CU(cuGraphInstantiate(&exec, g, 0));
+	CU(cuGraphDestroy(g));
+	for (uint32_t i = below(3) + 1; i; i--) {
+		CU(cuGraphLaunch(exec, streams[s]));
+		expected_blocks += BLOCKS;
+		host_expected++;
+		apply(b, a, salt, k);
+	}
+	copied(copy, b);
+	filled(fill, v);
+	CU(cuGraphExecDestroy(exec));
+	CU(cuEventRecord(e, streams[s]));
+	CU(cuStreamWaitEvent(streams[to], e, 0));
+	b->stream = copy->stream = fill->stream = to;
+	CU(cuEventDestroy(e));
+}
+
+static void put(int s, struct buffer *b)
+{
+	static __thread uint32_t words[WORDS];
+
+	b->a = 0;
+	b->s = below(1u << 30);
+	b->c = below(1u << 30);
+	for (uint32_t i = 0; i < WORDS; i++) {
+		words[i] = value(b, i);
+	}
+	wide_put(streams[s], b->data, words, below(3));
+	memset(words, 0, sizeof(words));
+}
+
+static void get(int s, struct buffer *b)
+{
+	static __thread uint32_t words[WORDS];
+	uint32_t *to = below(2) ? pinned : words;
+
+	wide_get(streams[s], to, b->data, below(2));
+	CU(cuStreamSynchronize(streams[s]));
+	check(b, to, "copied in rows");
+}
+
+static void launch_wide(int s, struct buffer *b)
+{
+	uint32_t n = WORDS, a = below(1000) * 2 + 1, salt = below(1u << 30), k = below(1u << 30),
+		 spin = below(100);
+	void *params[] = { &b->data, &n, &a, &salt, &k, &counter, &spin };
+
+	expected_blocks += BLOCKS;
+	apply(b, a, salt, k);
+	wide_launch(streams[s], step, BLOCKS, THREADS, params, below(4));
+}
+
+static void operate_wide(int s, struct buffer *b, struct buffer *other, uint32_t what)
+{
+	switch (what) {
+	case 0:
+		put(s, b);
+		break;
+	case 1:
+		get(s, b);
+		break;
+	case 2:
+	case 3:
+		filled(b, wide_fill(streams[s], b->data, below(1u << 30), below(5)));
+		break;
+	case 4:
+		move_managed(s, b);
+		break;
+	case 5:
+		if (b->managed) {
+			CU(cuMemPrefetchAsync(b->data, WORDS * 4, below(2) ? 0 : -1, streams[s]));
+		}
+		break;
+	case 6:
+	case 7:
+		wide_graph(s, b, other, take(s));
+		break;
+	case 8:
+		retire_stream(s, (int)below((uint32_t)n_streams));
+		break;
+	case 9:
+	case 10:
+	case 11:
+		launch_wide(s, b);
+		break;
+	default:
+		if (b != other) {
+			wide_copy(streams[s], b->data, other->data, p.context, below(5));
+			copied(b, other);
+		}
+		break;
+	}
+}
+
 static void operate(int s)
 {
 	struct buffer *b = take(s), *other = take(s);
-	uint32_t v;
+	uint32_t v, what = below(wide ? WIDE : NARROW);
 
-	switch (below(40)) {
+	if (what >= NARROW) {
+		operate_wide(s, b, other, what - NARROW);
+		return;
+	}
+	switch (what) {
 	case 0:
 		copy_in(s, b);
 		break;
@@ -373,9 +578,14 @@ static void *run(void *arg)
 	n_streams = n_streams < 1 ? 1 : n_streams > MAX_STREAMS ? MAX_STREAMS : n_streams;
 	blocking[DEFAULT] = true;
 	for (int i = 1; i < n_streams; i++) {
-		blocking[i] = i % 3 == 0;
-		CU(cuStreamCreate(&streams[i], blocking[i] ? 0 : 1));
+		blocking[i] = i % 3 == 0 || (wide && i == OWN);
+		if (wide && i == OWN) {
+			streams[i] = CU_STREAM_PER_THREAD;
+		} else {
+			create_stream(i);
+		}
 	}
+	signals = program_zeros(12 * (operations + 1)); /* each takes three buffers at most */
 	CU(cuMemAllocHost((void **)(void *)&pinned, WORDS * 4));
 	counter = program_zeros(16);
 	for (int i = 0; i < BUFFERS; i++) {
@@ -400,11 +610,12 @@ int main(int argc, char **argv)
 	uintptr_t n;
 
 	if (argc < 5) {
-		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS [THREADS]\n", stderr);
+		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide]]\n", stderr);
 		return 2;
 	}
 	program_open(&p, "stress", argc, argv);
 	operations = strtoul(argv[4], NULL, 10);
+	wide = argc > 6 && strcmp(argv[6], "wide") == 0;
 	n = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
 	n = n_threads = n > MAX_THREADS ? MAX_THREADS : n;
 	step = program_kernel(&p, "step");
