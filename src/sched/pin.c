@@ -96,7 +96,8 @@ static bool on_alternate_stack(struct pin_slot *p, uintptr_t sp)
 	return sp >= load_relaxed(&p->alt) && sp < load_relaxed(&p->alt_end);
 }
 
-struct pin_slot *pin_enter_slow(void)
+/* sp is the caller's: below it the thread rests while it is inside. */
+struct pin_slot *pin_enter_slow(uintptr_t sp)
 {
 	struct pin_slot *p = key_made ? take_slot() : NULL;
 
@@ -112,9 +113,12 @@ struct pin_slot *pin_enter_slow(void)
 	store_relaxed(&p->tid, (uint32_t)syscall(SYS_gettid));
 	store_relaxed(&p->alt_end, (uintptr_t)0);
 	(void)on_alternate_stack(p, 0);
+	store_relaxed(&p->sp, sp);
 	pin_mine = p;
+	compiler_barrier(); /* a handler that finds us inside finds where, too */
+	store_relaxed(&p->seq, load_relaxed(&p->seq) + 1);
 	fence_seqcst(); /* the slot is known before anything published is read */
-	return pin_enter();
+	return p;
 }
 
 struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)

@@ -34,7 +34,7 @@ extern uint32_t pin_fenced; /* 1: no membarrier here, so entering needs a fence 
 /* Once a process before the first pin; more calls do nothing. */
 void pin_setup(void);
 /* First pin of a thread, and threads beyond the slots (NULL: counted in a word that they share). */
-struct pin_slot *pin_enter_slow(void);
+struct pin_slot *pin_enter_slow(uintptr_t sp);
 void pin_leave_shared(void);
 /* The thread is inside already: a signal handler has interrupted it there, or it has been torn away
  * from there. */
@@ -56,7 +56,7 @@ static inline struct pin_slot *pin_enter(void)
 	uint64_t seq;
 
 	if (unlikely(!p)) {
-		return pin_enter_slow();
+		return pin_enter_slow(sp);
 	}
 	seq = load_relaxed(&p->seq);
 	if (unlikely(seq & 1)) {

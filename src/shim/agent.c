@@ -15,7 +15,9 @@
 #include "shim/capture.h"
 #include "shim/device.h"
 
-#define STACK_BYTES (1u << 20) /* issuing a kept launch may load its module */
+/* As much as a thread of the program's has: issuing a kept launch may load and compile its module,
+ * and the program's own thread-local variables lie here, too. */
+#define STACK_BYTES (8u << 20)
 #define TIMER_SLACK_NS 1000
 #define RETRY_FIRST_NS 100000000u
 #define RETRY_MOST_NS 2000000000u

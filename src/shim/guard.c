@@ -22,7 +22,7 @@
 #include "base/atomic.h"
 #include "base/fd.h"
 
-#define STACK_BYTES (128u << 10)
+#define STACK_BYTES (1u << 20) /* the program's thread-local variables lie here, too */
 #define LONG_NS 1000000000000u
 
 static uint32_t *held;	       /* borrowed; set before the thread is made; NULL: none */

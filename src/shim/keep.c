@@ -169,11 +169,10 @@ static bool is_ready(struct sched_call *sc)
 	return event_ready(&((struct kept *)sc)->event);
 }
 
-static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
-			       enum event_use use)
+static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
+			     CUevent event, enum event_use use)
 {
-	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
-	struct kept *k = event && !interprocess_event(event) ? keep_new(c, a, 0) : NULL;
+	struct kept *k = keep_new(c, a, 0);
 
 	if (k && !event_keep(&k->event, event, q, use)) {
 		free(k);
@@ -185,6 +184,19 @@ static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, str
 	return k;
 }
 
+static struct kept *keep_event(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
+			       enum event_use use)
+{
+	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+
+	return event && !interprocess_event(event) ? keep_use(c, a, q, event, use) : NULL;
+}
+
+static bool launches_graph(const struct shim_call *c)
+{
+	return c->index == CUABI_IDX_cuGraphLaunch || c->index == CUABI_IDX_cuGraphLaunch_ptsz;
+}
+
 static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, const uint64_t *a)
 {
 	switch ((enum shim_keep)c->keep) {
@@ -192,7 +204,13 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 	case KEEP_EARLY:
 		return NULL;
 	case KEEP_PLAIN:
-		return c->kind == GBPF_KIND_GRAPH && graph_has_events() ? NULL : keep_new(c, a, 0);
+		if (!launches_graph(c)) {
+			return keep_new(c, a, 0);
+		}
+		/* Its launches follow each other on whatever streams, as records of an event. */
+		return graph_has_events() || !a[0]
+			       ? NULL
+			       : keep_use(c, a, q, (CUevent)(uintptr_t)a[0], EVENT_RECORD);
 	case KEEP_AWAIT:
 		return keep_event(c, a, q, EVENT_AWAIT);
 	case KEEP_SRC:

@@ -1,6 +1,7 @@
 /* Launch records of kernels and graphs, from the arguments of each way to launch. */
 #include "shim/block.h"
 #include "shim/capture.h"
+#include "shim/event.h"
 #include "shim/gates.h"
 #include "shim/graph.h"
 #include "shim/kernel.h"
@@ -121,12 +122,27 @@ CUresult gate_old(const struct shim_call *c, uint64_t *a)
 	return gate_submit(c, a, &l, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY, NULL);
 }
 
+/* A launch comes after those of the same graph that other streams keep; and nobody may use a graph
+ * while another thread launches it. */
+static NOINLINE void after_kept_launches(const struct shim_call *c, const uint64_t *a)
+{
+	struct shim_thread *t = thread_self();
+	CUstream stream = as_stream(a[1]);
+
+	if (graph_has_events()) {
+		shim_settle_all();
+	} else if (t && !(capture_any() && capture_has(stream, c->per_thread))) {
+		event_settle((CUevent)(uintptr_t)a[0], EVENT_RECORD,
+			     queue_of(t, stream, c->per_thread));
+	}
+}
+
 CUresult gate_graph(const struct shim_call *c, uint64_t *a)
 {
 	struct sched_launch l;
 
-	if (graph_has_events() && shim_pending()) {
-		shim_settle_all();
+	if (shim_pending()) {
+		after_kept_launches(c, a);
 	}
 	gate_record(&l, GBPF_KIND_GRAPH);
 	l.kernel = kernel_here(a[0], true)->k;

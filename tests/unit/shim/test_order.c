@@ -129,6 +129,20 @@ static void destroyed_events_end_after_their_calls(void **state)
 		    fixture_find(CUABI_IDX_cuEventDestroy_v2));
 }
 
+/* Launches of one graph follow each other, also on different streams. */
+static void launches_of_a_graph_follow_kept_ones(void **state)
+{
+	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000;
+
+	fixture_defer_one(named);
+	assert_int_equal(cuGraphLaunch(exec, named), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuGraphLaunch), 0);
+	assert_int_equal(cuGraphLaunch(exec, other), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuGraphLaunch), 2);
+	assert_true(fake->get((unsigned)fixture_find(CUABI_IDX_cuGraphLaunch)).a[1] ==
+		    (uintptr_t)named);
+}
+
 /* Streams that are not ordered with it do not wait. */
 static void other_streams_go_on(void **state)
 {
@@ -380,6 +394,7 @@ int main(void)
 		TEST(waits_follow_kept_records),
 		TEST(records_elsewhere_follow_kept_records),
 		TEST(waits_mean_the_record_before),
+		TEST(launches_of_a_graph_follow_kept_ones),
 		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
 		TEST(captures_are_left_alone),
