@@ -124,6 +124,9 @@ const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, un
 		snprintf(text, sizeof(text), "graph:%08x",
 			 (unsigned)hash_bytes(&handle, sizeof(handle)));
 		found.k = sched_kernel_get(shim.sched, text);
+		if (found.k) {
+			sched_kernel_set_block(found.k, PTX_BLOCK_CAPTURE);
+		}
 	} else {
 		pthread_mutex_lock(&notes_mutex);
 		found.k = by_name(handle);

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ptx/block.h"
+
 static CUstream named, other;
 static CUevent event, late;
 
@@ -330,6 +332,7 @@ static void launch_records_say_what_is_launched(void **state)
 	cuGraphLaunch((CUgraphExec)0x70, named);
 	assert_int_equal(q->launch.kind, GBPF_KIND_GRAPH);
 	assert_memory_equal((const char *)q->launch.kernel, "graph:", 6);
+	assert_int_equal(double_why, PTX_BLOCK_CAPTURE); /* for `gbpf ps --why` */
 	cuMemcpyHtoD(0xd0000000u, &m, 10);
 	assert_int_equal(double_queue(CU_STREAM_LEGACY)->launch.bytes, 10);
 }
