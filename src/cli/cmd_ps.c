@@ -236,6 +236,9 @@ static void add_outside(struct buf *line, const json_t *tenant)
 	if (slice) {
 		buf_printf(line, "\n  time slice: %s", cli_duration(length, slice * 1000));
 	}
+	if (cli_text(tenant, "hurt")[0]) {
+		buf_printf(line, "\n  may fail: %s", cli_text(tenant, "hurt"));
+	}
 	if (cli_text(tenant, "level")[0]) {
 		buf_printf(line, "\n  from outside now: %s", cli_text(tenant, "level"));
 	}

@@ -7,15 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "cli/client.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"
 
-enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_CHECK, O_STRICT, O_OFF };
+#define FATE_NS 3000000000u /* gbpfd hears of a death when the driver has ended the process */
+#define FATE_LOOK_NS 20000000u
+#define BACKOFF_NS 100000000u /* doubled with each restart */
+#define BACKOFF_MOST_NS 10000000000u
+
+enum { O_CLASS, O_NAME, O_WEIGHT, O_LANE, O_HINT, O_DEVICE, O_RESTART, O_CHECK, O_STRICT, O_OFF };
 
 static const struct cli_option options[] = {
 	[O_CLASS] = { "class", 'c', "latency|normal|batch",
@@ -30,6 +37,9 @@ static const struct cli_option options[] = {
 		     "when its requests come: auto, off or period:MICROSECONDS apart" },
 	[O_DEVICE] = { "device", 'd', "soft|nvidia|auto",
 		       "which GPU (default auto: NVIDIA's when there is one)" },
+	[O_RESTART] = { "restart", 0, "TIMES",
+			"start it again when a neighbour in the shared lane has ended it, where "
+			"the policy allows that" },
 	[O_CHECK] = { "check", 0, NULL,
 		      "on a soft GPU that reports memory errors and races of kernels" },
 	[O_STRICT] = { "strict", 0, NULL, "without gbpfd fail instead of running unmanaged" },
@@ -118,18 +128,16 @@ static int exec_failed(struct cli *c, const char *program, int err)
 			"run: '%s' cannot be executed: %s", program, strerror(err));
 }
 
-static int run_program(struct cli *c)
+/* set is blocked; old is what the child gets. */
+static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, pid_t *ret_child)
 {
 	int pipe_fd[2], err = 0;
-	sigset_t set, old;
 	ssize_t n;
 	pid_t child;
 
 	if (pipe2(pipe_fd, O_CLOEXEC) < 0) {
 		return cli_fail(c, CLI_RUN_FAILED, "pipe", NULL, "run: pipe: %s", strerror(errno));
 	}
-	signal_set(&set);
-	sigprocmask(SIG_BLOCK, &set, &old);
 	child = fork();
 	if (child < 0) {
 		err = errno;
@@ -138,7 +146,7 @@ static int run_program(struct cli *c)
 		return cli_fail(c, CLI_RUN_FAILED, "fork", NULL, "run: fork: %s", strerror(err));
 	}
 	if (child == 0) {
-		start_child(c, &old, pipe_fd[1]);
+		start_child(c, old, pipe_fd[1]);
 	}
 	fd_close(pipe_fd[1]);
 	do {
@@ -149,7 +157,93 @@ static int run_program(struct cli *c)
 		waitpid(child, NULL, 0);
 		return exec_failed(c, c->arg[0], err);
 	}
-	return stand_in(child, &set);
+	*ret_child = child;
+	return stand_in(child, set);
+}
+
+/* What gbpfd says of a process that has ended, which it may learn a moment after us: how often it
+ * may be started again, and why (caller frees; NULL: not at all). */
+static uint64_t restarts_allowed(struct cli *c, pid_t child, char **ret_why)
+{
+	uint64_t until = clock_now_ns() + FATE_NS, n = 0;
+	struct gbpf *g = NULL;
+	char params[32];
+	bool known = false;
+
+	*ret_why = NULL;
+	snprintf(params, sizeof(params), "{\"pid\":%d}", (int)child);
+	if (gbpf_open(&g, c->global[CLI_SOCKET], GBPF_OPEN_NO_CONNECT) < 0) {
+		gbpf_close(g);
+		return 0;
+	}
+	while (!known && clock_now_ns() < until) {
+		char *text = NULL;
+		json_t *j;
+
+		if (gbpf_call(g, "restart", params, -1, &text) < 0) {
+			break;
+		}
+		j = text ? json_loads(text, 0, NULL) : NULL;
+		free(text);
+		known = json_is_true(json_object_get(j, "known"));
+		n = cli_u64(j, "restarts");
+		*ret_why = known && n ? strdup(cli_text(j, "why")) : NULL;
+		json_decref(j);
+		if (!known) {
+			clock_sleep_ns(FATE_LOOK_NS);
+		}
+	}
+	gbpf_close(g);
+	return *ret_why ? n : 0;
+}
+
+/* A signal that is meant for the program, which is not there, ends the waiting. */
+static bool wait_backoff(unsigned restarts)
+{
+	uint64_t ns = MIN((uint64_t)BACKOFF_NS << MIN(restarts, 10u), (uint64_t)BACKOFF_MOST_NS);
+	struct timespec t = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigaddset(&ends, SIGQUIT);
+	return sigtimedwait(&ends, NULL, &t) < 0;
+}
+
+static int run_program(struct cli *c)
+{
+	uint64_t most = 0, allowed;
+	sigset_t set, old;
+	pid_t child;
+	int code;
+	char *why;
+
+	if (c->opt[O_RESTART]) {
+		(void)cli_number(c, "--restart", c->opt[O_RESTART], 1, 100, &most);
+	}
+	signal_set(&set);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	for (unsigned n = 0;; n++) {
+		child = -1;
+		code = run_once(c, &set, &old, &child);
+		if (code == 0 || child < 0 || n >= most) {
+			return code;
+		}
+		allowed = restarts_allowed(c, child, &why);
+		if (n < allowed) {
+			cli_note(c,
+				 "gbpf: run: '%s' ended with code %d, and %s: starting it again "
+				 "(%u of %llu)",
+				 c->arg[0], code, why, n + 1,
+				 (unsigned long long)MIN(most, allowed));
+		}
+		free(why);
+		if (n >= allowed || !wait_backoff(n)) {
+			return code;
+		}
+	}
 }
 
 /* The variable is what the child, and gbpfd if it is started, find the socket by. */
@@ -258,7 +352,7 @@ static int check_hint(struct cli *c)
 static int check_settings(struct cli *c)
 {
 	const char *name = c->opt[O_NAME];
-	uint64_t weight;
+	uint64_t weight, times;
 	int code;
 
 	if (name && (!name[0] || strlen(name) > 63)) {
@@ -267,6 +361,10 @@ static int check_settings(struct cli *c)
 				"run: --name: 1 to 63 bytes are allowed, not %zu", strlen(name));
 	}
 	if ((code = check_hint(c)) != CLI_OK) {
+		return code;
+	}
+	if (c->opt[O_RESTART] &&
+	    (code = cli_number(c, "--restart", c->opt[O_RESTART], 1, 100, &times)) != CLI_OK) {
 		return code;
 	}
 	return c->opt[O_WEIGHT] ? cli_number(c, "--weight", c->opt[O_WEIGHT], 1, 10000, &weight)

@@ -50,6 +50,7 @@ void method_call(struct call *c, const char *method, bool greeted);
 /* info.c */
 void method_ps(struct call *c);
 void method_set(struct call *c);
+void method_restart(struct call *c);
 void method_device_list(struct call *c);
 void method_events(struct call *c);
 void method_status(struct call *c);

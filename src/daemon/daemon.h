@@ -18,6 +18,16 @@
 #define DAEMON_MAX_WEIGHT 10000u
 #define DAEMON_DEFAULT_WEIGHT 100u
 
+#define DAEMON_FATES 64u
+#define NEIGHBOUR_WHY 160
+
+struct fate { /* of a process that was in the shared lane; neighbour.c */
+	int pid;
+	uid_t uid;
+	uint32_t restart; /* how often it may be started again, as admit said */
+	char why[NEIGHBOUR_WHY];
+};
+
 struct session;
 struct control;
 struct policies;
@@ -70,6 +80,8 @@ struct daemon {
 	struct session *lc[SCHED_MAX_LC]; /* whose boards are published */
 	struct obituary *obituaries;
 	unsigned n_obituaries;
+	struct fate fates[DAEMON_FATES];
+	unsigned n_fates; /* ever */
 
 	struct policies *policies; /* owned */
 	uint64_t unmapping_bytes;  /* live.c: memory of dead tenants that the worker unmaps */

@@ -12,6 +12,7 @@
 #include "daemon/consts.h"
 #include "daemon/failures.h"
 #include "daemon/lane.h"
+#include "daemon/neighbour.h"
 #include "daemon/peer.h"
 #include "daemon/policy.h"
 #include "daemon/preempt.h"
@@ -50,7 +51,8 @@ static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
 	return verdict <= GBPF_REJECT && ctx->class_id <= GBPF_CLASS_BATCH && ctx->weight &&
 	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
 	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
-	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1;
+	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1 &&
+	       ctx->restart <= NEIGHBOUR_RESTARTS;
 }
 
 /* A lane that cannot be had is not an error: policies say what they would like. */
@@ -60,6 +62,7 @@ static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_
 	s->weight = ctx->weight;
 	s->slice_us = ctx->slice_us;
 	s->slice_version = version;
+	s->restart = ctx->restart;
 	if (s->lanes & 1u << ctx->lane) {
 		s->lane = ctx->lane;
 	}
@@ -87,6 +90,7 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 				 .nice = share->nice,
 				 .cpu_weight = share->cpu_weight,
 				 .priority = s->priority,
+				 .restart = s->restart,
 				 .command = share->command };
 
 	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {

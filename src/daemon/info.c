@@ -2,6 +2,7 @@
 #include "daemon/control.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "daemon/failures.h"
 #include "daemon/lane.h"
 #include "daemon/mps.h"
+#include "daemon/neighbour.h"
 #include "daemon/policy.h"
 #include "daemon/session.h"
 #include "daemon/steer.h"
@@ -55,6 +57,7 @@ static void add_lane(const struct session *s, json_t *j)
 	json_object_set_new(j, "level",
 			    json_string(now < ARRAY_SIZE(level_names) ? level_names[now] : ""));
 	json_object_set_new(j, "levels", levels);
+	json_object_set_new(j, "hurt", json_string(s->hurt));
 	json_object_set_new(j, "slice_us", json_integer((json_int_t)steer_slice_of(s)));
 }
 
@@ -90,6 +93,19 @@ void method_ps(struct call *c)
 		}
 	}
 	control_result(c, json_pack("{s:o}", "tenants", tenants));
+}
+
+/* Whether gbpf run may start a process again that has ended. */
+void method_restart(struct call *c)
+{
+	json_int_t pid = json_integer_value(json_object_get(c->params, "pid"));
+	const struct fate *f = pid > 0 && pid <= INT_MAX ? neighbour_fate(c->d, (int)pid) : NULL;
+
+	if (f && c->peer.uid != 0 && c->peer.uid != f->uid) {
+		f = NULL;
+	}
+	control_result(c, json_pack("{s:b,s:i,s:s}", "known", f != NULL, "restarts",
+				    f && f->why[0] ? (int)f->restart : 0, "why", f ? f->why : ""));
 }
 
 static int wanted_class(const struct call *c, const struct session *s)

@@ -10,6 +10,7 @@
 #include "base/paths.h"
 #include "daemon/consts.h"
 #include "daemon/mps.h"
+#include "daemon/neighbour.h"
 
 _Static_assert(LANE_ALL == (1u << GBPF_LANE_PROCESS | 1u << GBPF_LANE_SHARED), "all lanes");
 
@@ -106,7 +107,7 @@ void lane_ready(struct daemon *d, bool made)
 	}
 }
 
-static bool is_in(const struct session *s)
+bool lane_is_in(const struct session *s)
 {
 	return s->tenant >= 0 && !s->dying && s->lane == GBPF_LANE_SHARED &&
 	       s->state != SESSION_QUEUED && s->state != SESSION_NEW;
@@ -118,22 +119,14 @@ unsigned lane_tenants(const struct daemon *d)
 
 	session_each(d, s)
 	{
-		n += is_in(s);
+		n += lane_is_in(s);
 	}
 	return n;
 }
 
 void lane_broken(struct daemon *d)
 {
-	session_each(d, s)
-	{
-		if (is_in(s)) {
-			session_event(s, "lane",
-				      "%s (pid %d) was in the shared lane when its MPS control "
-				      "daemon ended",
-				      s->name, (int)s->peer.pid);
-		}
-	}
+	neighbours_hurt(d, "the MPS control daemon of its shared lane has ended");
 }
 
 void lane_neighbours(const struct session *s, char *out, size_t cap)
@@ -143,7 +136,7 @@ void lane_neighbours(const struct session *s, char *out, size_t cap)
 	out[0] = 0;
 	session_each(s->d, t)
 	{
-		if (t != s && is_in(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
+		if (t != s && lane_is_in(t) && s->lane == GBPF_LANE_SHARED && n < cap) {
 			n += (size_t)snprintf(out + n, cap - n, "%s%s (pid %d)", n ? ", " : "",
 					      t->name, (int)t->peer.pid);
 		}

@@ -22,6 +22,8 @@ int lane_make(struct session *s);
 void lane_ready(struct daemon *d, bool made);
 /* mps.c: what served the tenants of the shared lane is gone. */
 void lane_broken(struct daemon *d);
+/* It shares the hardware context now. */
+bool lane_is_in(const struct session *s);
 /* How many tenants are in the shared lane, or about to enter it. */
 unsigned lane_tenants(const struct daemon *d);
 /* Names of the others in its lane, for the history: "a (pid 1), b (pid 2)"; empty: none. */

@@ -254,6 +254,7 @@ static const struct {
 	{ "policy.unload", ADMIN, method_unload },
 	{ "policy.watch", ALL, method_watch },
 	{ "ps", ALL, method_ps },
+	{ "restart", ALL, method_restart },
 	{ "set", ALL, method_set },
 	{ "shutdown", OWNER, method_shutdown },
 	{ "status", ALL, method_status },

@@ -14,7 +14,9 @@
 
 #include "base/buf.h"
 #include "base/point.h"
+#include "daemon/consts.h"
 #include "daemon/lane.h"
+#include "daemon/neighbour.h"
 
 #define FIRST_LOOK_USEC 20000u
 #define NEXT_LOOK_USEC 200000u
@@ -38,6 +40,9 @@ struct obituary {
 	bool dead;
 	unsigned looks;
 	char name[WIRE_NAME];
+	bool shared; /* it was in the shared lane */
+	uint32_t restart;
+	char hurt[NEIGHBOUR_WHY];
 	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
 };
 
@@ -90,12 +95,32 @@ static void finish(struct obituary *o)
 	free(o);
 }
 
+/* Those that are about to be written up have felt it too. */
+static void blame(const struct obituary *o)
+{
+	char why[NEIGHBOUR_WHY];
+
+	snprintf(why, sizeof(why), "%s (pid %d) has failed in its shared lane", o->name, o->pid);
+	neighbours_hurt(o->d, why);
+	for (struct obituary *p = o->d->obituaries; p; p = p->next) {
+		if (p != o && p->shared && !p->hurt[0]) {
+			memcpy(p->hurt, why, sizeof(why));
+		}
+	}
+}
+
 static void record(const struct obituary *o, const int *status)
 {
 	struct history *h = &o->d->history;
 	bool killed = o->dead && status && WIFSIGNALED(*status);
 
 	o->d->counters.deaths += killed;
+	if (o->dead && o->shared) {
+		if (status && *status && !o->hurt[0]) {
+			blame(o);
+		}
+		neighbour_ended(o->d, o->pid, o->uid, o->restart, o->hurt);
+	}
 	if (!session_event_allowed(o->d, o->uid)) {
 		return;
 	}
@@ -184,6 +209,9 @@ void obituary_write(struct session *s)
 	uint64_t now;
 
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
+	now_at_once.shared = s->lane == GBPF_LANE_SHARED;
+	now_at_once.restart = s->restart;
+	memcpy(now_at_once.hurt, s->hurt, sizeof(now_at_once.hurt));
 	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
 	o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {

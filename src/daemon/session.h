@@ -44,7 +44,9 @@ struct session {
 	/* What admit decided, of what the process can take. */
 	uint32_t lane, lanes, slice_us, sm_percent;
 	int32_t priority;
-	uint64_t slice_version; /* of the policy whose admit said slice_us */
+	uint32_t restart; /* how often it may be started again when a neighbour has ended it */
+	char hurt[NEIGHBOUR_WHY]; /* by whom it may have been, in the shared lane; empty: nobody */
+	uint64_t slice_version;	  /* of the policy whose admit said slice_us */
 	uint64_t connected_ns;
 	bool reattached, told_queued;
 	bool tallied;	      /* what its page counted has been added to the version's */

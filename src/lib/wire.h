@@ -36,7 +36,7 @@ enum wire_type {
 	WIRE_BOARD_ADD, /* d>c; descriptor: board */
 	WIRE_BOARD_REMOVE, /* d>c */
 	WIRE_SET,	   /* d>c: class, weight, limits */
-	WIRE_NOTE,	   /* c>d: something for the history */
+	WIRE_NOTE,	   /* c>d: for the history; d>c: for the program's standard error */
 	WIRE_QUEUED,	   /* d>c: admit said wait; WELCOME or REFUSED follows */
 	WIRE_DEVICES,	   /* c>d: after an early hello (WIRE_EARLY), the devices, once CUDA runs */
 	WIRE_DEVICES_ARE,  /* d>c: their numbers */

@@ -153,6 +153,9 @@ static int handle(struct session *s, union wire_message *m, int fds[8])
 	case WIRE_FLAG_REMOVE:
 		session_flag_remove(s, m->flag.number);
 		return 0;
+	case WIRE_NOTE:
+		fprintf(stderr, "gbpf: %s\n", m->note.text);
+		return 0;
 	case WIRE_SET:
 		s->class_id = m->set.class_id;
 		s->weight = m->set.weight;

@@ -1,0 +1,71 @@
+# A crash in the shared lane: neighbours are told, and started again where the policy says so. On the soft GPU nobody is really
+# harmed by it: the test ends the neighbours itself.
+load helper
+
+SAMPLES=$GBPF_PREFIX/lib/gbpf/samples
+
+pid_of() { "$GBPF" --json ps | python3 -c 'import json,sys
+p = [t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1] and t["stats"]["launches"] > 10]
+print(p[0]) if p else sys.exit(1)' "$1"; }
+told() { "$GBPF" events | grep -q "$1"; }
+
+# start NAME OPTION...: a batch program that is killed later.
+start() {
+	"$GBPF" run --device soft --class batch --name "$1" "${@:2}" -- "$SAMPLES/batch" >"$1.out" 2>"$1.err" &
+	eval "$1_runner=$!"
+}
+prepare() {
+	"$GBPF" policy build "$REPO/tests/data/cli/restart.bpf.c" -o restart.bpf.o >/dev/null
+	"$GBPF" run --device soft -- true
+	"$GBPF" policy swap restart.bpf.o >/dev/null
+}
+crash() {
+	local pid
+	pid=$(pid_of "$1")
+	kill -9 "$pid"
+	wait_for told "pid $pid) has failed in its shared lane\|pid $pid) failed in the shared lane"
+}
+
+@test "neighbours of a crash are told, and one that has asked for it is started again as often as the policy allows" {
+	prepare
+	start bad
+	start good --restart 3
+	wait_for pid_of bad
+	wait_for pid_of good
+	first=$(pid_of good)
+	crash bad
+	wait_for told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
+	wait_for grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
+	"$GBPF" ps --why | grep -q 'may fail: bad (pid'
+	kill -9 "$first"
+	wait_for grep -q "ended with code 137, and bad (pid [0-9]*) has failed in its shared lane: starting it again (1 of 1)" good.err
+	wait_for pid_of good
+	second=$(pid_of good)
+	[ "$second" != "$first" ]
+	kill -9 "$second" # by itself this time
+	rc=0
+	wait "$good_runner" || rc=$?
+	[ "$rc" -eq 137 ]
+}
+
+@test "what the policy does not allow, and what no neighbour has caused, is not started again" {
+	prepare
+	start bad
+	start kept --restart 3 --weight 7
+	start alone --restart 3
+	for n in bad kept alone; do
+		wait_for pid_of "$n" >/dev/null
+	done
+	kill -9 "$(pid_of alone)"
+	rc=0
+	wait "$alone_runner" || rc=$?
+	[ "$rc" -eq 137 ]
+	! grep -q 'starting it again' alone.err
+	kill -9 "$(pid_of kept)"
+	rc=0
+	wait "$kept_runner" || rc=$?
+	[ "$rc" -eq 137 ]
+	! grep -q 'starting it again' kept.err
+	run "$GBPF" run --restart 0 -- true
+	[ "$status" -eq 125 ]
+}
