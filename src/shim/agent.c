@@ -21,7 +21,7 @@
 #define TIMER_SLACK_NS 1000
 #define RETRY_FIRST_NS 100000000u
 #define RETRY_MOST_NS 2000000000u
-#define STOP_ROUNDS 200 /* of 100 us */
+#define STOP_ROUNDS 1000 /* of 100 us: the driver ends next, not with the agent inside */
 
 static uint32_t stopping, stopped; /* atomic */
 

@@ -29,7 +29,8 @@ void capture_restore(CUstreamCaptureMode before)
 	shim_real.cuThreadExchangeStreamCaptureMode(&before);
 }
 
-static pthread_rwlock_t beginning = PTHREAD_RWLOCK_INITIALIZER;
+/* Who begins goes first: threads that help may hold it one after the other without a pause. */
+static pthread_rwlock_t beginning = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 void capture_bar(void)
 {
