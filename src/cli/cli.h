@@ -113,9 +113,7 @@ void cli_note(struct cli *c, const char *fmt, ...)
 /* A string, with question marks where it is not UTF-8; null for NULL. */
 json_t *cli_json_text(const char *s);
 int cli_json(struct cli *c, const char *verb, json_t *document);
-/* Codes of errors that have one meaning everywhere. */
-int cli_exit_of(int err);
-enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GREEN, CLI_RED, CLI_YELLOW, CLI_DIM };
+enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_GREEN, CLI_RED, CLI_DIM };
 const char *cli_style(bool on, enum cli_style style);
 /* 0, or CLI_FAILED after a message when what was printed did not get out. */
 int cli_flush(struct cli *c);

@@ -7,8 +7,8 @@
 
 const char *cli_style(bool on, enum cli_style style)
 {
-	static const char *const codes[] = { "\033[0m",	 "\033[1m",  "\033[32m",
-					     "\033[31m", "\033[33m", "\033[2m" };
+	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[32m", "\033[31m",
+					     "\033[2m" };
 
 	return on ? codes[style] : "";
 }
@@ -179,28 +179,6 @@ int cli_json(struct cli *c, const char *verb, json_t *document)
 	json_decref(out);
 	json_decref(document);
 	return CLI_OK;
-}
-
-int cli_exit_of(int err)
-{
-	switch (err) {
-	case 0:
-		return CLI_OK;
-	case -ENOENT:
-		return CLI_NOT_FOUND;
-	case -EPERM:
-	case -EACCES:
-		return CLI_PERMISSION;
-	case -ENOSPC:
-	case -E2BIG:
-		return CLI_LIMIT;
-	case -ETIMEDOUT:
-		return CLI_TIMEOUT;
-	case -ECONNREFUSED:
-		return CLI_UNREACHABLE;
-	default:
-		return CLI_FAILED;
-	}
 }
 
 int cli_flush(struct cli *c)

@@ -73,7 +73,8 @@ struct wire_welcome {
 	uint32_t tenant, class_id, weight, min_share_ppm;
 	uint64_t hold_limit_ns;
 	uint32_t gpu_index[WIRE_GPUS]; /* ordinal in the process > gbpfd's number */
-	uint32_t lane, sm_percent, slice_us;
+	uint32_t lane, sm_percent;
+	uint32_t slice_us;	  /* what admit said; gbpfd sets it, once it has the handles */
 	int32_t priority;	  /* shared lane: of the default stream, 0 or 1 */
 	char mps_pipe[WIRE_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
