@@ -124,7 +124,8 @@ static void tell_hook(struct daemon *d, const struct live *l, unsigned hook, con
 		[SCHED_FAILED_HELPER] = "calls in which a helper refused",
 		[SCHED_FAILED_VERDICT] = "verdicts out of range",
 		[SCHED_FAILED_EPOCH] = "calls that outlived three publications",
-		[SCHED_FAILED_SLOW] = "calls that took more than 1 ms",
+		[SCHED_FAILED_SLOW] =
+			"calls that took more than 1 ms of processor time, as the one before",
 	};
 	char text[300] = "";
 	size_t len = 0;

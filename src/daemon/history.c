@@ -188,3 +188,63 @@ void history_add(struct history *h, const char *kind, int tenant, int pid, const
 		h->listener(h->arg, e);
 	}
 }
+
+/* ---- what happens again and again ---- */
+
+#define REPEAT_FIRST_NS 10000000000u
+#define REPEAT_MOST_NS 3600000000000u
+#define REPEAT_OVER_NS 60000000000u
+
+/* Its entry, or that which was used longest ago. */
+static struct history_repeat *repeat_of(struct history *h, const char *kind, int tenant)
+{
+	struct history_repeat *oldest = &h->repeats[0];
+
+	for (struct history_repeat *r = h->repeats; r < h->repeats + HISTORY_REPEATS; r++) {
+		if (r->kind[0] && r->tenant == tenant &&
+		    strncmp(r->kind, kind, sizeof(r->kind) - 1) == 0) {
+			return r;
+		}
+		oldest = r->last_ns < oldest->last_ns ? r : oldest;
+	}
+	*oldest = (struct history_repeat){ .tenant = tenant };
+	snprintf(oldest->kind, sizeof(oldest->kind), "%s", kind);
+	return oldest;
+}
+
+static uint64_t next_wait(uint64_t wait_ns)
+{
+	return wait_ns == 0		      ? REPEAT_FIRST_NS
+	       : wait_ns == REPEAT_FIRST_NS   ? 6 * wait_ns
+	       : wait_ns < REPEAT_MOST_NS / 6 ? 10 * wait_ns
+					      : REPEAT_MOST_NS;
+}
+
+void history_repeat(struct history *h, uint64_t now, const char *kind, int tenant, int pid,
+		    const char *fmt, ...)
+{
+	struct history_repeat *r = repeat_of(h, kind, tenant);
+	char text[300];
+	va_list ap;
+
+	if (r->last_ns && now - r->last_ns >= REPEAT_OVER_NS) {
+		r->wait_ns = 0;
+	}
+	r->last_ns = now;
+	if (r->wait_ns && now - r->told_ns < r->wait_ns) {
+		r->more++;
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (r->more) {
+		history_add(h, kind, tenant, pid, "%s (and %u more in the %llu s before)", text,
+			    r->more, (unsigned long long)((now - r->told_ns) / 1000000000u));
+	} else {
+		history_add(h, kind, tenant, pid, "%s", text);
+	}
+	r->wait_ns = next_wait(r->wait_ns);
+	r->told_ns = now;
+	r->more = 0;
+}

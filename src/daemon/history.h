@@ -18,6 +18,16 @@ struct history_event {
 	char text[400];
 };
 
+#define HISTORY_REPEATS 128u
+
+/* What happens again and again is told once, then how often it was, ever less often. */
+struct history_repeat {
+	char kind[24]; /* "": free */
+	int32_t tenant;
+	uint32_t more; /* not told since told_ns */
+	uint64_t told_ns, last_ns, wait_ns;
+};
+
 struct history {
 	struct history_event *ring; /* owned; seq s lies at s % HISTORY_EVENTS */
 	uint64_t next;		    /* sequence of the next event; from 1 */
@@ -26,6 +36,7 @@ struct history {
 	size_t bytes;
 	char *path, *old_path; /* owned */
 	uint64_t write_errors;
+	struct history_repeat repeats[HISTORY_REPEATS];
 	void (*listener)(void *arg, const struct history_event *e); /* called for each new event */
 	void *arg;
 };
@@ -36,6 +47,12 @@ int history_open(struct history *h, const char *state_dir);
 void history_close(struct history *h);
 void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...)
 	PRINTF_LIKE(5, 6);
+/* As history_add, of a state that may last: the first is told at once, and further ones of that
+ * kind and tenant after 10 s, a minute, 10 minutes, then each hour, with "(and N more ...)". After
+ * a minute without one, or when the waiting time has passed without one, the next is a first again.
+ * What is not told is lost when none comes later; counters have it. */
+void history_repeat(struct history *h, uint64_t now_ns, const char *kind, int tenant, int pid,
+		    const char *fmt, ...) PRINTF_LIKE(6, 7);
 /* NULL when it is no longer, or not yet, there. */
 const struct history_event *history_get(const struct history *h, uint64_t seq);
 json_t *history_json(const struct history_event *e);

@@ -18,8 +18,6 @@
 #include "daemon/policy.h"
 #include "daemon/steer.h"
 
-#define TELL_NS 1000000000u
-
 static const char *const names[] = {
 	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
 	[GBPF_LEVEL_SLICE] = "slice", [GBPF_LEVEL_OFF] = "off",	    [GBPF_LEVEL_END] = "end",
@@ -65,11 +63,10 @@ static void end_process(struct session *s, const struct session *lc, uint64_t wa
 static void tell(struct session *s, uint32_t level, const struct session *lc, uint64_t waited_ns,
 		 uint64_t now)
 {
-	if (level >= GBPF_LEVEL_SLICE && now - s->preempt_told_ns >= TELL_NS) {
-		s->preempt_told_ns = now;
-		session_event(s, "preempt", "%s is stopped (%s): %s has waited for %llu us",
-			      s->name, names[level], lc->name,
-			      (unsigned long long)(waited_ns / 1000));
+	if (level >= GBPF_LEVEL_SLICE && session_event_allowed(s->d, s->peer.uid)) {
+		history_repeat(&s->d->history, now, "preempt", s->tenant, s->peer.pid,
+			       "%s is stopped (%s): %s has waited for %llu us", s->name,
+			       names[level], lc->name, (unsigned long long)(waited_ns / 1000));
 	}
 }
 

@@ -184,16 +184,16 @@ bool session_may_change_class(struct session *s)
  * else's. */
 static void take_note(struct session *s, const struct wire_note *n)
 {
-	uint64_t second = clock_now_ns() / 1000000000u;
+	uint64_t now = clock_now_ns(), second = now / 1000000000u;
 	char what[sizeof(n->what)];
 
 	if (second != s->note_second) {
 		s->note_second = second;
 		s->note_count = 0;
 	}
-	if (s->note_count++ < NOTES_PER_SECOND) {
+	if (s->note_count++ < NOTES_PER_SECOND && session_event_allowed(s->d, s->peer.uid)) {
 		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
-		session_event(s, what, "%s", n->text);
+		history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s", n->text);
 	}
 }
 

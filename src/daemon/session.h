@@ -63,7 +63,7 @@ struct session {
 	/* preempt.c: what was done last for somebody's request */
 	int tried_for;
 	uint32_t tried;
-	uint64_t tried_since, preempt_told_ns;
+	uint64_t tried_since;
 	struct outbox out;
 	uint64_t prepares_sent, prepares_acked;
 	bool offered;	   /* the version of the swap under way */

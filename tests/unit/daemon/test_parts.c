@@ -397,6 +397,43 @@ static void what_a_socket_does_not_take_is_kept_in_order_and_bounded(void **stat
 
 #define IN_FOLDER(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
+static unsigned events(const struct history *h, const char *with)
+{
+	unsigned n = 0;
+
+	for (uint64_t i = h->oldest; i < h->next; i++) {
+		n += strstr(history_get(h, i)->text, with) != NULL;
+	}
+	return n;
+}
+
+/* A state that lasts is told at once, and then ever less often with how often it was. */
+static void what_lasts_is_told_ever_less_often(void **state)
+{
+	static struct history h;
+	uint64_t now = UINT64_C(1000000000);
+
+	assert_int_equal(history_open(&h, dir), 0);
+	for (unsigned i = 0; i < 3600; i++, now += UINT64_C(500000000)) { /* half an hour */
+		history_repeat(&h, now, "preempt", 3, 30, "stopped");
+	}
+	assert_int_equal(events(&h, "stopped"), 4); /* at 0, 10 s, 70 s, 670 s */
+	assert_int_equal(events(&h, "(and 19 more in the 10 s before)"), 1);
+	assert_int_equal(events(&h, "(and 1199 more in the 600 s before)"), 1);
+	history_repeat(&h, now, "preempt", 4, 40, "another tenant");
+	history_repeat(&h, now, "hold-limit", 3, 30, "another kind");
+	assert_int_equal(events(&h, "another"), 2);
+	now += UINT64_C(61000000000);
+	history_repeat(&h, now, "preempt", 3, 30, "anew");
+	history_repeat(&h, now + 1, "preempt", 3, 30, "anew");
+	assert_int_equal(events(&h, "anew"), 1);
+	for (int i = 0; i < 1000; i++) { /* more than are remembered */
+		history_repeat(&h, ++now, "preempt", 100 + i, 1, "many");
+	}
+	assert_int_equal(events(&h, "many"), 1000);
+	history_close(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -407,6 +444,7 @@ int main(void)
 		IN_FOLDER(history_goes_on_without_its_file),
 		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
+		IN_FOLDER(what_lasts_is_told_ever_less_often),
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
 		IN_FOLDER(a_pipe_in_the_store_holds_nobody_up),
