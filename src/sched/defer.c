@@ -261,6 +261,7 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 	return hook_dispatch(q, &head, now);
 }
 
+#define STILL_NS UINT64_C(1000000000)
 #define PASS_QUEUES 64u /* queues that one pass ranks; the rest come in the next */
 
 /* Queues with calls, highest rank first; each entry is used until queue_unuse. */
@@ -424,6 +425,50 @@ void queue_settle(struct sched_queue *q)
 		help(q, &h);
 	}
 	helper_end(&h);
+}
+
+/* As queue_settle, but not when nothing has moved for STILL_NS. */
+static void settle_moving(struct sched_queue *q)
+{
+	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
+		 at = clock_now_ns();
+	struct helper h = helper_begin();
+
+	while (load_acquire(&q->deferred) && clock_now_ns() - at < STILL_NS) {
+		uint64_t issued = load_acquire(&q->issued), moved = issued;
+		struct sched_chain c = { .launched = 0 };
+
+		if (chain_here(q)) {
+			chain_look(q, &c);
+			moved += c.launched + c.done + c.interruptions;
+		}
+		if (issued >= calls && launches == UINT64_MAX) {
+			launches = c.launched;
+		}
+		if (launches != UINT64_MAX && settled(q, calls, launches)) {
+			break;
+		}
+		if (moved != seen) {
+			seen = moved;
+			at = clock_now_ns();
+		}
+		help(q, &h);
+	}
+	helper_end(&h);
+}
+
+void sched_settle_others(struct sched *s, const struct sched_queue *but)
+{
+	if (load_relaxed(&s->forked)) {
+		return;
+	}
+	queues_each(s, q)
+	{
+		if (q != but && load_acquire(&q->deferred) && queue_use(q)) {
+			settle_moving(q);
+			queue_unuse(q);
+		}
+	}
 }
 
 int sched_flush(struct sched *s, struct sched_queue *only)

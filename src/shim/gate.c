@@ -205,6 +205,29 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 	return true;
 }
 
+/* It ends when somebody writes to memory: perhaps what another stream keeps back, which, on a
+ * hardware channel of both, could not get past it. */
+static bool waits_for_memory(const struct shim_call *c)
+{
+	switch (c->index) {
+	case CUABI_IDX_cuStreamWaitValue32:
+	case CUABI_IDX_cuStreamWaitValue32_ptsz:
+	case CUABI_IDX_cuStreamWaitValue32_v2:
+	case CUABI_IDX_cuStreamWaitValue32_v2_ptsz:
+	case CUABI_IDX_cuStreamWaitValue64:
+	case CUABI_IDX_cuStreamWaitValue64_ptsz:
+	case CUABI_IDX_cuStreamWaitValue64_v2:
+	case CUABI_IDX_cuStreamWaitValue64_v2_ptsz:
+	case CUABI_IDX_cuStreamBatchMemOp:
+	case CUABI_IDX_cuStreamBatchMemOp_ptsz:
+	case CUABI_IDX_cuStreamBatchMemOp_v2:
+	case CUABI_IDX_cuStreamBatchMemOp_v2_ptsz:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Nobody is made to wait here for what may depend on what he does next, if that can be helped: what
  * other queues keep of the call's event is waited for in the queue. */
 static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
@@ -215,6 +238,9 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 	bool later;
 
 	settle_before(q);
+	if (waits_for_memory(c)) {
+		sched_settle_others(shim.sched, q->sched);
+	}
 	if (c->keep == KEEP_AWAIT && capture_any()) {
 		/* The event may be of the capture, and then the stream belongs to it from here on.
 		 */

@@ -200,6 +200,12 @@ void sched_joined(struct sched_queue *q)
 {
 }
 
+void sched_settle_others(struct sched *s, const struct sched_queue *but)
+{
+	(void)s;
+	(void)but;
+}
+
 bool sched_queue_deferred(struct sched_queue *q)
 {
 	q->looked++;
