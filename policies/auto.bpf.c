@@ -36,7 +36,7 @@ GBPF_LICENSE("Apache-2.0");
 
 /* lanes */
 const volatile u32 shared_from_percent = 90;	/* of its GPU time can be stopped between blocks: batch starts in the shared lane */
-const volatile u64 unknown_ns = 100000;		/* what a kernel counts whose duration is not known: who is always interrupted shows none */
+const volatile u64 unknown_ns = 100000;		/* what a kernel counts until its duration is known: some launches */
 const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had before that is remembered */
 /* block level */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
