@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/buf.h"
 #include "base/point.h"
 #include "daemon/consts.h"
@@ -40,7 +41,8 @@ struct obituary {
 	bool dead;
 	unsigned looks;
 	char name[WIRE_NAME];
-	bool shared; /* it was in the shared lane */
+	bool shared; /* it was in the shared lane, */
+	bool busy;   /* and had work on the device */
 	uint32_t restart;
 	char hurt[NEIGHBOUR_WHY];
 	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
@@ -109,6 +111,12 @@ static void blame(const struct obituary *o)
 	}
 }
 
+/* Its parent may have been faster with the status; who ends by himself has drained before. */
+static bool has_failed(const struct obituary *o, const int *status)
+{
+	return o->dead && (status ? *status != 0 : o->busy);
+}
+
 static void record(const struct obituary *o, const int *status)
 {
 	struct history *h = &o->d->history;
@@ -116,7 +124,7 @@ static void record(const struct obituary *o, const int *status)
 
 	o->d->counters.deaths += killed;
 	if (o->dead && o->shared) {
-		if (status && *status && !o->hurt[0]) {
+		if (has_failed(o, status) && !o->hurt[0]) {
 			blame(o);
 		}
 		neighbour_ended(o->d, o->pid, o->uid, o->restart, o->hurt);
@@ -138,7 +146,7 @@ static void record(const struct obituary *o, const int *status)
 		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name, o->pid);
 	}
 	/* Whoever wonders why his program fails at that moment finds it here. */
-	if (o->dead && o->neighbours[0] && status && *status) {
+	if (o->neighbours[0] && has_failed(o, status)) {
 		history_add(h, "lane", o->tenant, o->pid,
 			    "%s (pid %d) failed in the shared lane beside %s", o->name, o->pid,
 			    o->neighbours);
@@ -198,6 +206,7 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 
 void obituary_write(struct session *s)
 {
+	const struct sched_stats *st = s->stats.map;
 	struct daemon *d = s->d;
 	struct obituary now_at_once = { .d = d,
 					.pidfd = -1,
@@ -210,6 +219,7 @@ void obituary_write(struct session *s)
 
 	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
 	now_at_once.shared = s->lane == GBPF_LANE_SHARED;
+	now_at_once.busy = st && load_relaxed(&st->inflight);
 	now_at_once.restart = s->restart;
 	memcpy(now_at_once.hurt, s->hurt, sizeof(now_at_once.hurt));
 	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
