@@ -375,6 +375,21 @@ static void check_controls(struct doctor *d, struct gbpf *g)
 	json_decref(result);
 }
 
+/* From a container with process numbers of its own gbpfd's cannot be seen, nor watched. */
+static void check_namespace(struct doctor *d, int pid)
+{
+	char path[64];
+	struct buf comm = { 0 };
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	if (buf_read_file(&comm, path, 64) < 0 || strncmp(buf_text(&comm), "gbpfd", 5) != 0) {
+		doctor_find(d, DOCTOR_NOTE, "namespace", NULL,
+			    "gbpfd runs in another process namespace: ps and events show its "
+			    "numbers, and only a program's agent notices its death");
+	}
+	buf_finish(&comm);
+}
+
 void doctor_check_daemon(struct doctor *d)
 {
 	struct gbpf *g = NULL;
@@ -386,6 +401,7 @@ void doctor_check_daemon(struct doctor *d)
 		doctor_find(d, DOCTOR_OK, "daemon", NULL,
 			    "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
 			    h->device, h->protocol, h->off ? "; it is switched off" : "");
+		check_namespace(d, h->pid);
 		check_controls(d, g);
 	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {

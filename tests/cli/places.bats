@@ -51,6 +51,8 @@ need_containers() { contained true 2>/dev/null || skip "this machine lets nobody
 	contained "$GBPF" run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 200 --requests 100000 >web.out 2>&1 &
 	wait_for tenant web 't["stats"]["requests"] > 20'
 	wait_for tenant train 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	contained "$GBPF" doctor --device soft | grep -q 'namespace: gbpfd runs in another process namespace'
+	[[ "$("$GBPF" doctor --device soft)" != *namespace:* ]]
 	pid=$("$GBPF" --json ps | python3 -c 'import json,sys; print([t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == "web"][0])')
 	kill -9 "$pid" # our number of it
 	wait_for not tenant web True

@@ -334,6 +334,13 @@ static void expect_page(struct fake *f, const struct fake *owner, union wire_mes
 	close(fd);
 }
 
+static void enter_two(struct gd *d, struct fake *batch, struct fake *lc)
+{
+	fake_enter(batch, d, BATCH, "batch");
+	fake_enter(lc, d, LATENCY, "lc");
+	gd_await_event(d, 0, "start", "lc");
+}
+
 static void pages_reach_latency_tenants(void **state)
 {
 	struct gd *d = *state;
@@ -342,9 +349,7 @@ static void pages_reach_latency_tenants(void **state)
 	uint32_t first;
 	int fd = make_page();
 
-	fake_enter(&batch, d, BATCH, "batch");
-	fake_enter(&lc, d, LATENCY, "lc");
-	gd_await_event(d, 0, "start", "lc");
+	enter_two(d, &batch, &lc);
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
 	first = m.flag.slot;
@@ -368,9 +373,7 @@ static void a_page_may_be_taken_back_and_replaced(void **state)
 	union wire_message m;
 	int fd = make_page();
 
-	fake_enter(&batch, d, BATCH, "batch");
-	fake_enter(&lc, d, LATENCY, "lc");
-	gd_await_event(d, 0, "start", "lc");
+	enter_two(d, &batch, &lc);
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
 	offer(&batch, 0, fd); /* another one */
@@ -471,9 +474,7 @@ static void what_is_no_page_is_refused(void **state)
 	bad[4] = open("/proc/self/exe", O_RDONLY);
 	bad[5] = shm_create("sealed", PAGE, SHM_NOEXEC); /* nobody could write leases to it */
 	assert_int_equal(shm_seal_future_write(bad[5]), 0);
-	fake_enter(&batch, d, BATCH, "batch");
-	fake_enter(&lc, d, LATENCY, "lc");
-	gd_await_event(d, 0, "start", "lc");
+	enter_two(d, &batch, &lc);
 	for (unsigned i = 0; i < 6; i++) {
 		offer(&batch, 0, bad[i]);
 		seq = gd_await_event(d, seq, "flag", "refused");
