@@ -14,6 +14,7 @@
 
 static CUfunction where, step;
 static CUcontext primary;
+static CUmodule module;
 
 static void right(int line, bool is, const char *what)
 {
@@ -28,14 +29,13 @@ static void begin(const char *image)
 {
 	size_t bytes;
 	char *text = program_read(image, &bytes);
-	CUmodule m;
 
 	CU(cuInit(0));
 	CU(cuDevicePrimaryCtxRetain(&primary, 0));
 	CU(cuCtxSetCurrent(primary));
-	CU(cuModuleLoadData(&m, text));
-	CU(cuModuleGetFunction(&where, m, "where"));
-	CU(cuModuleGetFunction(&step, m, "step"));
+	CU(cuModuleLoadData(&module, text));
+	CU(cuModuleGetFunction(&where, module, "where"));
+	CU(cuModuleGetFunction(&step, module, "step"));
 	free(text);
 }
 
@@ -178,6 +178,7 @@ static int capped(void)
 	CU(cuStreamDestroy(s[0]));
 	/* Nothing of ours keeps the context when the program has given everything back. */
 	CU(cuStreamDestroy(s[1]));
+	CU(cuModuleUnload(module));
 	CU(cuDevicePrimaryCtxRelease_v2(0));
 	CU(cuDevicePrimaryCtxGetState(0, &flags, &active));
 	RIGHT(!active);
@@ -237,6 +238,8 @@ static int own(void)
 	CU(cuStreamSynchronize(s[2]));
 	CU(cuGreenCtxDestroy(g[0]));
 	CU(cuStreamSynchronize(s[2]));
+	CU(cuEventDestroy(ev));
+	CU(cuModuleUnload(module));
 	CU(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
 }
