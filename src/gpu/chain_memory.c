@@ -10,6 +10,8 @@
 #include "base/compiler.h"
 #include "gpu/flag.h"
 
+/* Soon before the counters wrap around, so that this is nothing rare. */
+#define FIRST_TICKET 0xffffe000u
 #define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
 
 struct gpu_chains *chains_of(struct gpu_device *d)
@@ -69,7 +71,7 @@ struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
 	return x;
 }
 
-/* Zeroed memory; nothing of it is used before that is done. */
+/* Words that are set; nothing of it is used before that is done. */
 static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_slab *s)
 {
 	const struct cuabi_table *real = d->real;
@@ -79,7 +81,7 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
 	e = e ? e : real->cuMemAlloc_v2(&s->counters, SLAB_BYTES);
-	e = e ? e : real->cuMemsetD32Async(s->counters, 0, SLAB_BYTES / 4, stream);
+	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, SLAB_BYTES / 4, stream);
 	e = e ? e : real->cuStreamSynchronize(stream);
 	if (e) {
 		if (s->counters) {
@@ -91,6 +93,9 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 		return e;
 	}
 	memset(host, 0, SLAB_BYTES);
+	for (unsigned i = 0; i < CHAIN_LINES; i++) {
+		s->last[i].ticket = FIRST_TICKET;
+	}
 	s->host = host;
 	return CUDA_SUCCESS;
 }
