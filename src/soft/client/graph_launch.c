@@ -88,6 +88,7 @@ static CUresult add_host(CUstream s, struct soft_record_host *r)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	memcpy(c, (const void *)(uintptr_t)r->cookie, sizeof(*c));
+	store_release(&c->ready, 1u);
 	own.cookie = (uint64_t)(uintptr_t)c;
 	e = ring_add(s, &own.r, sizeof(own));
 	if (e) {
