@@ -33,7 +33,7 @@ struct live {
 		tally; /* of gbpfd's own hooks (failures alone), and processes that ended */
 	struct live_tally told; /* what the history was told of */
 	uint64_t told_ns;
-	uint64_t slow; /* hooks whose last call took long, by their bits */
+	uint64_t slow;	   /* hooks whose last call took long, by their bits */
 	uint32_t gpu;	   /* the lowest on which it was activated */
 	bool activated;	   /* was active, so exit is owed */
 	bool copying;	   /* the worker reads or writes its memory, which therefore stays mapped */
