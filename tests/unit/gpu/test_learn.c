@@ -369,7 +369,8 @@ static void groups_that_have_gone_do_not_keep_others_from_it(void **state)
 
 static void the_self_test_changes_nothing(void **state)
 {
-	const uint32_t all = (1u << GPU_CONTROLS) - 1 - (1u << GPU_CONTROL_FLAG);
+	/* The last two are found by who tries them. */
+	const uint32_t all = (1u << GPU_CONTROL_FLAG) - 1;
 
 	(void)state;
 	fake_nth(RM_CLASS_GROUP, 0)->slice_us = 1024;
