@@ -201,6 +201,12 @@ static int run_group(struct warp *w, uint64_t n, uint64_t *ret_done)
 	return step;
 }
 
+/* Counted from the last change of groups, so that budgets do not decide when the next one is. */
+static uint64_t until_fair(const struct warp *w)
+{
+	return w->streak < FAIR_OPERATIONS ? FAIR_OPERATIONS - w->streak : FAIR_OPERATIONS;
+}
+
 enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used)
 {
 	uint64_t done;
@@ -214,7 +220,7 @@ enum warp_stop exec_warp_run(struct warp *w, uint64_t n, uint64_t *used)
 				return w->n_groups ? WARP_WAITS : WARP_ENDED;
 			}
 		}
-		step = run_group(w, w->n_groups ? MIN(n, (uint64_t)FAIR_OPERATIONS) : n, &done);
+		step = run_group(w, w->n_groups ? MIN(n, until_fair(w)) : n, &done);
 		n -= done;
 		*used += done;
 		if (step == STEP_FAULT) {
