@@ -218,15 +218,18 @@ static const char *call_of(void)
 	void *frames[FRAMES];
 	Dl_info self, at;
 	int n = backtrace(frames, FRAMES);
+	bool inside = false;
 
 	if (!dladdr((void *)(uintptr_t)&strict_read, &self)) {
 		return name;
 	}
 	for (int i = 0; i < n; i++) {
-		if (!dladdr(frames[i], &at) || at.dli_fbase != self.dli_fbase) {
-			return i ? name : "a call";
+		if (dladdr(frames[i], &at) && at.dli_fbase == self.dli_fbase) {
+			name = at.dli_sname ? at.dli_sname : name;
+			inside = true;
+		} else if (inside) { /* before: a sanitizer's own backtrace() */
+			break;
 		}
-		name = at.dli_sname ? at.dli_sname : name;
 	}
 	return name;
 }
