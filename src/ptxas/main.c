@@ -72,10 +72,22 @@ static int say_version(const char *real, char **argv)
 	return fflush(stdout) ? 1 : status;
 }
 
+/* Not one of the standard streams' numbers, where they are closed: run() puts others there. */
+static int above_streams(int fd)
+{
+	int above = fd;
+
+	if (fd >= 0 && fd <= STDERR_FILENO) {
+		above = fcntl(fd, F_DUPFD, STDERR_FILENO + 1);
+		fd_close(fd);
+	}
+	return above;
+}
+
 /* A file without a name that holds the text; -1. */
 static int file_of(const struct buf *text)
 {
-	int fd = memfd_create("gbpf-ptxas", 0); /* the real one inherits it */
+	int fd = above_streams(memfd_create("gbpf-ptxas", 0)); /* the real one inherits it */
 	size_t done = 0;
 
 	while (fd >= 0 && text && done < text->len) {
@@ -138,9 +150,11 @@ static void forward(const char *text, FILE *to, const char *given, const char *o
 	fputs(text, to);
 }
 
-static int read_back(int fd, struct buf *b)
+/* False also when these are no messages: the machine code may go there (-o /dev/stdout). */
+static bool read_back(int fd, struct buf *b)
 {
-	return lseek(fd, 0, SEEK_SET) < 0 ? -errno : buf_read_fd(b, fd, OUTPUT_MAX);
+	return lseek(fd, 0, SEEK_SET) == 0 && buf_read_fd(b, fd, OUTPUT_MAX) == 0 &&
+	       strlen(buf_text(b)) == b->len;
 }
 
 /* True: compiled with twins, and all was said. */
@@ -154,7 +168,7 @@ static bool compile(const char *real, char **argv, int input, const struct buf *
 	snprintf(given, sizeof(given), "/proc/self/fd/%d", in);
 	argv[input] = given;
 	done = in >= 0 && fd[0] >= 0 && fd[1] >= 0 && run(real, argv, fd[0], fd[1]) == 0 &&
-	       read_back(fd[0], &said[0]) == 0 && read_back(fd[1], &said[1]) == 0 &&
+	       read_back(fd[0], &said[0]) && read_back(fd[1], &said[1]) &&
 	       !spills(buf_text(&said[0])) && !spills(buf_text(&said[1]));
 	argv[input] = own;
 	if (done) {
@@ -177,6 +191,21 @@ static bool wanted(void)
 	return !v || strcmp(v, "0") != 0;
 }
 
+static int not_found(void)
+{
+	const char *given = getenv("GBPF_PTXAS");
+
+	if (given && given[0]) {
+		fprintf(stderr, "gbpf: ptxas: GBPF_PTXAS names no other ptxas than gBPF's: %s\n",
+			given);
+	} else {
+		fputs("gbpf: ptxas: there is no other ptxas than gBPF's here. GBPF_PTXAS can say "
+		      "where one is\n",
+		      stderr);
+	}
+	return EXIT_NOT_FOUND;
+}
+
 int main(int argc, char **argv)
 {
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
@@ -189,11 +218,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (getenv(INSIDE) || !ptxas_find(real, slash ? slash + 1 : argv[0])) {
-		fputs("gbpf: ptxas: there is no other ptxas than gBPF's here. GBPF_PTXAS can say "
-		      "where one is\n",
-		      stderr);
-		return EXIT_NOT_FOUND;
+		return not_found();
 	}
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would take the real one's exit status from us */
 	setenv(INSIDE, "1", 1);
 	if (!wanted()) {
 		become(real, argv);
