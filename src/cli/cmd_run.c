@@ -47,6 +47,11 @@ static const struct cli_option options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+struct started {
+	pid_t child;	   /* -1: it could not be */
+	bool asked_to_end; /* by a signal; it need not have obeyed */
+};
+
 static const int forwarded[] = { SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
 				 SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
 
@@ -99,18 +104,24 @@ static bool reap(pid_t child, int *ret_code)
 	return false;
 }
 
+static bool asks_to_end(int sig)
+{
+	return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+}
+
 /* A signal from the terminal has reached the child already, as a member of the same process group;
  * one that a process sent to us has not. */
-static int stand_in(pid_t child, const sigset_t *set)
+static int stand_in(struct started *s, const sigset_t *set)
 {
 	int code = CLI_RUN_FAILED;
 
-	while (!reap(child, &code)) {
+	while (!reap(s->child, &code)) {
 		siginfo_t info;
 		int sig = sigwaitinfo(set, &info);
 
+		s->asked_to_end |= asks_to_end(sig);
 		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0) {
-			kill(child, sig);
+			kill(s->child, sig);
 		}
 	}
 	return code;
@@ -129,7 +140,7 @@ static int exec_failed(struct cli *c, const char *program, int err)
 }
 
 /* set is blocked; old is what the child gets. */
-static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, pid_t *ret_child)
+static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, struct started *s)
 {
 	int pipe_fd[2], err = 0;
 	ssize_t n;
@@ -157,8 +168,8 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, pid
 		waitpid(child, NULL, 0);
 		return exec_failed(c, c->arg[0], err);
 	}
-	*ret_child = child;
-	return stand_in(child, set);
+	s->child = child;
+	return stand_in(s, set);
 }
 
 /* What gbpfd says of a process that has ended, which it may learn a moment after us: how often it
@@ -216,7 +227,6 @@ static int run_program(struct cli *c)
 {
 	uint64_t most = 0, allowed;
 	sigset_t set, old;
-	pid_t child;
 	int code;
 	char *why;
 
@@ -226,12 +236,13 @@ static int run_program(struct cli *c)
 	signal_set(&set);
 	sigprocmask(SIG_BLOCK, &set, &old);
 	for (unsigned n = 0;; n++) {
-		child = -1;
-		code = run_once(c, &set, &old, &child);
-		if (code == 0 || child < 0 || n >= most) {
+		struct started s = { .child = -1 };
+
+		code = run_once(c, &set, &old, &s);
+		if (code == 0 || s.child < 0 || s.asked_to_end || n >= most) {
 			return code;
 		}
-		allowed = restarts_allowed(c, child, &why);
+		allowed = restarts_allowed(c, s.child, &why);
 		if (n < allowed) {
 			cli_note(c,
 				 "gbpf: run: '%s' ended with code %d, and %s: starting it again "

@@ -95,16 +95,30 @@ void method_ps(struct call *c)
 	control_result(c, json_pack("{s:o}", "tenants", tenants));
 }
 
+/* It has or had a session, and what became of it is still to be said. */
+static bool is_awaited(const struct daemon *d, int pid)
+{
+	session_each(d, s)
+	{
+		if (s->peer.pid == pid) {
+			return true;
+		}
+	}
+	return obituary_awaited(d, pid);
+}
+
 /* Whether gbpf run may start a process again that has ended. */
 void method_restart(struct call *c)
 {
-	json_int_t pid = json_integer_value(json_object_get(c->params, "pid"));
-	const struct fate *f = pid > 0 && pid <= INT_MAX ? neighbour_fate(c->d, (int)pid) : NULL;
+	json_int_t n = json_integer_value(json_object_get(c->params, "pid"));
+	int pid = n > 0 && n <= INT_MAX ? (int)n : -1;
+	bool known = !is_awaited(c->d, pid);
+	const struct fate *f = known ? neighbour_fate(c->d, pid) : NULL;
 
 	if (f && c->peer.uid != 0 && c->peer.uid != f->uid) {
 		f = NULL;
 	}
-	control_result(c, json_pack("{s:b,s:i,s:s}", "known", f != NULL, "restarts",
+	control_result(c, json_pack("{s:b,s:i,s:s}", "known", known, "restarts",
 				    f && f->why[0] ? (int)f->restart : 0, "why", f ? f->why : ""));
 }
 

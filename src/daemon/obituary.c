@@ -245,6 +245,16 @@ void obituary_write(struct session *s)
 	}
 }
 
+bool obituary_awaited(const struct daemon *d, int pid)
+{
+	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+		if (o->pid == pid) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void obituaries_close(struct daemon *d)
 {
 	while (d->obituaries) {

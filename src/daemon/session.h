@@ -130,6 +130,7 @@ void flags_withdraw(struct session *s, unsigned slot); /* it has lost it: its wo
 
 /* obituary.c: says in the history how a process ended. pidfd is taken, -1 allowed. */
 void obituary_write(struct session *s);
+bool obituary_awaited(const struct daemon *d, int pid); /* it has ended, but was not written yet */
 void obituaries_close(struct daemon *d);
 
 #define session_each(d, s) for (struct session *s = (d)->sessions; s; s = s->next)

@@ -8,6 +8,7 @@ pid_of() { "$GBPF" --json ps | python3 -c 'import json,sys
 p = [t["pid"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1] and t["stats"]["launches"] > 10]
 print(p[0]) if p else sys.exit(1)' "$1"; }
 told() { "$GBPF" events | grep -q "$1"; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # start NAME OPTION...: a batch program that is killed later.
 start() {
@@ -46,6 +47,23 @@ crash() {
 	rc=0
 	wait "$good_runner" || rc=$?
 	[ "$rc" -eq 137 ]
+}
+
+@test "a program that was told to end is not started again, though a neighbour has hurt it" {
+	prepare
+	start bad
+	start good --restart 3
+	wait_for pid_of bad
+	wait_for pid_of good
+	first=$(pid_of good)
+	crash bad
+	wait_for told "good (pid $first) may fail"
+	kill -HUP "$good_runner" # batch ends well by the others
+	wait_for gone "$good_runner"
+	rc=0
+	wait "$good_runner" || rc=$?
+	[ "$rc" -eq 129 ]
+	! grep -q 'starting it again' good.err
 }
 
 @test "what the policy does not allow, and what no neighbour has caused, is not started again" {
