@@ -195,19 +195,20 @@ void history_add(struct history *h, const char *kind, int tenant, int pid, const
 #define REPEAT_MOST_NS 3600000000000u
 #define REPEAT_OVER_NS 60000000000u
 
-/* Its entry, or that which was used longest ago. */
-static struct history_repeat *repeat_of(struct history *h, const char *kind, int tenant)
+/* Its entry (numbers of tenants are used again by other processes), or that which was used longest
+ * ago. */
+static struct history_repeat *repeat_of(struct history *h, const char *kind, int tenant, int pid)
 {
 	struct history_repeat *oldest = &h->repeats[0];
 
 	for (struct history_repeat *r = h->repeats; r < h->repeats + HISTORY_REPEATS; r++) {
-		if (r->kind[0] && r->tenant == tenant &&
+		if (r->kind[0] && r->tenant == tenant && r->pid == pid &&
 		    strncmp(r->kind, kind, sizeof(r->kind) - 1) == 0) {
 			return r;
 		}
 		oldest = r->last_ns < oldest->last_ns ? r : oldest;
 	}
-	*oldest = (struct history_repeat){ .tenant = tenant };
+	*oldest = (struct history_repeat){ .tenant = tenant, .pid = pid };
 	snprintf(oldest->kind, sizeof(oldest->kind), "%s", kind);
 	return oldest;
 }
@@ -223,7 +224,7 @@ static uint64_t next_wait(uint64_t wait_ns)
 void history_repeat(struct history *h, uint64_t now, const char *kind, int tenant, int pid,
 		    const char *fmt, ...)
 {
-	struct history_repeat *r = repeat_of(h, kind, tenant);
+	struct history_repeat *r = repeat_of(h, kind, tenant, pid);
 	char text[300];
 	va_list ap;
 

@@ -23,7 +23,7 @@ struct history_event {
 /* What happens again and again is told once, then how often it was, ever less often. */
 struct history_repeat {
 	char kind[24]; /* "": free */
-	int32_t tenant;
+	int32_t tenant, pid;
 	uint32_t more; /* not told since told_ns */
 	uint64_t told_ns, last_ns, wait_ns;
 };
@@ -48,7 +48,7 @@ void history_close(struct history *h);
 void history_add(struct history *h, const char *kind, int tenant, int pid, const char *fmt, ...)
 	PRINTF_LIKE(5, 6);
 /* As history_add, of a state that may last: the first is told at once, and further ones of that
- * kind and tenant after 10 s, a minute, 10 minutes, then each hour, with "(and N more ...)". After
+ * kind and process after 10 s, a minute, 10 minutes, then each hour, with "(and N more ...)". After
  * a minute without one, or when the waiting time has passed without one, the next is a first again.
  * What is not told is lost when none comes later; counters have it. */
 void history_repeat(struct history *h, uint64_t now_ns, const char *kind, int tenant, int pid,
