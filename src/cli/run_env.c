@@ -225,7 +225,7 @@ static int set_ptxas(const struct run_settings *s)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
 		snprintf(path, sizeof(path), "%s%s", own, list[i].suffix);
-		bad |= setenv(list[i].variable, path, 0);
+		bad |= access(path, X_OK) == 0 ? setenv(list[i].variable, path, 0) : 0;
 	}
 	return bad;
 }

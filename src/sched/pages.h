@@ -79,8 +79,7 @@ enum sched_failure {
 	SCHED_FAILURES
 };
 
-/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
- * words are appended: where an older process writes, they stay 0. */
+/* What came of a stream's share of the multiprocessors. */
 enum sched_cap {
 	SCHED_CAP_DONE,	    /* in a green context of that share */
 	SCHED_CAP_BLOCKING, /* not: it waits for the default stream */
@@ -89,6 +88,8 @@ enum sched_cap {
 	SCHED_CAPS
 };
 
+/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
+ * words are appended: where an older process writes, they stay 0. */
 struct sched_stats {
 	uint64_t launches, copies, memsets, graphs;
 	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
