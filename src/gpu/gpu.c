@@ -268,6 +268,18 @@ static void give_back(struct gpu_event *e)
 	push(e->home, e);
 }
 
+static struct gpu_event *take_of_base(struct gpu_device *d, CUcontext base)
+{
+	struct gpu_event *e = NULL;
+	bool pushed;
+
+	if (gpu_enter(d, base, &pushed) == 0) {
+		e = take(d, base);
+		gpu_leave(d, pushed);
+	}
+	return e;
+}
+
 static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 {
 	const struct gpu_queue *q = dev_queue;
@@ -283,7 +295,7 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	if (err) {
 		return err;
 	}
-	e = capturing(d, q) ? NULL : take(d, q->ctx);
+	e = capturing(d, q) ? NULL : q->base ? take_of_base(d, q->base) : take(d, q->ctx);
 	if (!e) {
 		err = -EAGAIN;
 	} else if (d->real->cuEventRecord(e->event, q->stream) != CUDA_SUCCESS) {

@@ -16,6 +16,8 @@ struct gpu_queue {
 	CUcontext ctx;
 	const void *home; /* of CU_STREAM_PER_THREAD: gpu_thread() of its thread, which alone can
 			     name it; else NULL */
+	CUcontext base;	  /* that ctx stands for, and markers are of: ctx is current to one thread
+			     only (a green context); NULL: ctx itself */
 	struct gpu_chain *chain; /* gpu/chain.c's; NULL: nothing was launched at block level */
 };
 

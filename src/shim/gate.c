@@ -92,7 +92,7 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	CUresult r;
 
 	l->may_hold = !t->host_function;
-	l->block_ok = l->block_ok && l->may_hold && q->kind != QUEUE_OWN;
+	l->block_ok = l->block_ok && l->may_hold && !q->owner;
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
 		shim_settle_all();
 	}
@@ -192,8 +192,7 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 	struct event_call e;
 
 	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
-	    q->kind == QUEUE_OWN || interprocess_event(event) ||
-	    !event_keep(&e, event, q, EVENT_RECORD)) {
+	    q->owner || interprocess_event(event) || !event_keep(&e, event, q, EVENT_RECORD)) {
 		return false;
 	}
 	if (!sched_join(q->sched)) {

@@ -240,9 +240,9 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 {
 	struct kept *k;
 
-	/* Another thread cannot issue on this thread's own default stream: no handle names it
-	 * there. */
-	if (q->kind == QUEUE_OWN || c->blocking) {
+	/* Another thread cannot issue on this thread's own default stream, or on that of a green
+	 * context that is current here: no handle names it there. */
+	if (q->owner || c->blocking) {
 		return false;
 	}
 	if (l->flags & GBPF_F_COOPERATIVE &&

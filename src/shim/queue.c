@@ -119,10 +119,12 @@ static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontex
 	q->dev.home = owner ? gpu_thread() : NULL;
 	q->green = kind == QUEUE_LEGACY ? green_of(ctx) : NULL;
 	if (describe(q, &priority)) {
-		uint32_t gpu = ordinal_of(q->dev.ctx);
+		CUcontext base = green_base(q->dev.ctx);
+		uint32_t gpu = ordinal_of(base);
 
+		q->dev.base = base == q->dev.ctx ? NULL : base;
 		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
-		device_context_seen(gpu, green_base(q->dev.ctx));
+		device_context_seen(gpu, base);
 	}
 	if (!q->sched) {
 		q->next = free_list;
@@ -323,13 +325,19 @@ static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), c
 	} while (q);
 }
 
+/* Closed, and none of their streams is just being destroyed by another thread. */
+static void close_for_good(bool (*is)(const struct shim_queue *q, const void *arg), const void *arg)
+{
+	close_all(is, arg);
+	while (load_acquire(&reaping)) { /* perhaps one of them */
+		clock_sleep_ns(POLL_NS);
+	}
+}
+
 void queue_close_context(CUcontext ctx)
 {
 	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
-		close_all(of_context, ctx);
-		while (load_acquire(&reaping)) { /* perhaps a stream of this context */
-			clock_sleep_ns(POLL_NS);
-		}
+		close_for_good(of_context, ctx);
 		block_context_gone(ctx);
 		device_context_gone(ctx);
 	}
@@ -346,7 +354,7 @@ void queue_close_green(CUgreenCtx green, CUcontext ctx)
 {
 	shim_settle_pending();
 	queue_reap_all(); /* afterwards nobody can destroy its streams */
-	close_all(of_green, green);
+	close_for_good(of_green, green);
 	if (ctx) {
 		device_context_gone(ctx);
 	}
