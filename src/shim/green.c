@@ -357,6 +357,12 @@ void green_context_ends(CUdevice device, bool all)
 	}
 }
 
+void green_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	n_capped = n_known = 0;
+}
+
 /* ---- which context a stream has ---- */
 
 static bool is_own(CUgreenCtx green)

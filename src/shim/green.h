@@ -27,6 +27,8 @@ void green_destroyed(CUstream stream); /* any stream, before the driver destroys
 /* A primary context is about to end: what we have on it is given back, unless streams of it are
  * left (then the context lives until it is reset). all: it is reset, they are void. */
 void green_context_ends(CUdevice device, bool all);
+/* fork: they are the parent's. */
+void green_forget(void);
 /* Green contexts can be had and would leave something over. */
 bool green_possible(CUdevice device);
 

@@ -13,6 +13,7 @@
 #include "shim/agent.h"
 #include "shim/block.h"
 #include "shim/capture.h"
+#include "shim/green.h"
 #include "shim/hint.h"
 #include "shim/interprocess.h"
 #include "shim/lane.h"
@@ -57,6 +58,7 @@ static void on_fork_child(void)
 	shim.error = 0;
 	queue_forget_all();
 	capture_forget();
+	green_forget();
 	interprocess_forget();
 	session_abandon(&session);
 }
