@@ -106,7 +106,7 @@ static void tell(struct session *s, uint32_t gpu)
 }
 
 /* The self-test is made once: what a driver refuses does not change. */
-static void learn(struct session *s, uint32_t gpu)
+static void learn(struct session *s, uint32_t gpu, bool green)
 {
 	struct grip *g = &grips[gpu];
 	bool had = g->learned;
@@ -125,7 +125,7 @@ static void learn(struct session *s, uint32_t gpu)
 		return;
 	}
 	g->h.capable = g->capable | (session_has_flag(gpu) ? 1u << GPU_CONTROL_FLAG : 0);
-	if (green_possible((CUdevice)gpu)) {
+	if (green) {
 		g->h.capable |= 1u << GPU_CONTROL_GREEN;
 	}
 	if (g->slice_us && can(g, GPU_CONTROL_SLICE_SET)) {
@@ -138,7 +138,7 @@ static void learn(struct session *s, uint32_t gpu)
  * nothing that is this process's alone: trying it would stop the neighbours. */
 uint64_t session_control_keep(struct session *s)
 {
-	uint32_t now_generation = gpu_learn_generation();
+	uint32_t now_generation = gpu_learn_generation(), green = 0;
 	uint64_t now;
 
 	if (s->lane != GBPF_LANE_PROCESS) {
@@ -157,9 +157,14 @@ uint64_t session_control_keep(struct session *s)
 		return due_ns - now;
 	}
 	due_ns = 0;
+	/* The driver is asked without the lock: it may make the agent wait for what gbpfd has
+	 * switched off, and when gbpfd dies the guard needs the lock to switch it on. */
+	for (uint32_t i = 0; i < MIN(s->gpus, WIRE_GPUS); i++) {
+		green |= (uint32_t)green_possible((CUdevice)i) << i;
+	}
 	pthread_mutex_lock(&grip_mutex);
 	for (uint32_t i = 0; i < MIN(s->gpus, WIRE_GPUS); i++) {
-		learn(s, i);
+		learn(s, i, green >> i & 1u);
 	}
 	pthread_mutex_unlock(&grip_mutex);
 	return UINT64_MAX;
