@@ -262,6 +262,7 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 }
 
 #define STILL_NS UINT64_C(1000000000)
+#define STILL_NEXT_NS UINT64_C(200000000)
 #define PASS_QUEUES 64u /* queues that one pass ranks; the rest come in the next */
 
 /* Queues with calls, highest rank first; each entry is used until queue_unuse. */
@@ -427,14 +428,15 @@ void queue_settle(struct sched_queue *q)
 	helper_end(&h);
 }
 
-/* As queue_settle, but not when nothing has moved for STILL_NS. */
-static void settle_moving(struct sched_queue *q)
+/* As queue_settle, but not when nothing has moved for so long. False: it stands still. */
+static bool settle_moving(struct sched_queue *q, uint64_t still_ns)
 {
 	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
 		 at = clock_now_ns();
 	struct helper h = helper_begin();
+	bool moves = true;
 
-	while (load_acquire(&q->deferred) && clock_now_ns() - at < STILL_NS) {
+	while (load_acquire(&q->deferred) && moves) {
 		uint64_t issued = load_acquire(&q->issued), moved = issued;
 		struct sched_chain c = { .launched = 0 };
 
@@ -453,19 +455,26 @@ static void settle_moving(struct sched_queue *q)
 			at = clock_now_ns();
 		}
 		help(q, &h);
+		moves = clock_now_ns() - at < still_ns;
 	}
 	helper_end(&h);
+	return moves;
 }
 
 void sched_settle_others(struct sched *s, const struct sched_queue *but)
 {
+	uint64_t still_ns = STILL_NS;
+
 	if (load_relaxed(&s->forked)) {
 		return;
 	}
 	queues_each(s, q)
 	{
 		if (q != but && load_acquire(&q->deferred) && queue_use(q)) {
-			settle_moving(q);
+			/* Where one stands still others do, too, and each had that time to move. */
+			if (!settle_moving(q, still_ns)) {
+				still_ns = STILL_NEXT_NS;
+			}
 			queue_unuse(q);
 		}
 	}
