@@ -54,7 +54,7 @@ static uint32_t piece_of(struct gpu_chain *c, const struct chain_launch *l)
 		}
 	}
 	/* No small rest: it would cost an end of its own. */
-	return !piece || left <= piece + piece / 4 ? left : piece;
+	return !piece || left <= piece || left - piece <= piece / 4 ? left : piece;
 }
 
 static bool early(const struct gpu_chain *c, uint32_t blocks)
