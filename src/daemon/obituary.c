@@ -23,6 +23,7 @@
 #define NEXT_LOOK_USEC 200000u
 #define DYING_LOOKS 50u /* a process that dies: the driver may take its time */
 #define MAX_OBITUARIES 1024u
+#define MAX_OF_A_USER 256u /* so that nobody's deaths are misjudged for another's many */
 
 struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
 	uint64_t mask, cgroupid;
@@ -204,6 +205,16 @@ static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
 	return 0;
 }
 
+static bool has_room(const struct daemon *d, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+		n += o->uid == uid;
+	}
+	return d->n_obituaries < MAX_OBITUARIES && n < MAX_OF_A_USER;
+}
+
 void obituary_write(struct session *s)
 {
 	const struct sched_stats *st = s->stats.map;
@@ -223,7 +234,7 @@ void obituary_write(struct session *s)
 	now_at_once.restart = s->restart;
 	memcpy(now_at_once.hurt, s->hurt, sizeof(now_at_once.hurt));
 	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
-	o = s->pidfd >= 0 && d->n_obituaries < MAX_OBITUARIES ? calloc(1, sizeof(*o)) : NULL;
+	o = s->pidfd >= 0 && has_room(d, now_at_once.uid) ? calloc(1, sizeof(*o)) : NULL;
 	if (!o) {
 		record(&now_at_once, NULL);
 		return;
