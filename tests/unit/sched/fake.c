@@ -208,6 +208,14 @@ int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, un
 	return ret;
 }
 
+const struct ebpf_insn hold_while_open[5] = {
+	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
+	I_MOV(0, GBPF_GO),
+	I_J(EBPF_JEQ, 2, 0, 1),
+	I_MOV(0, GBPF_HOLD),
+	I_EXIT,
+};
+
 void policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n)
 {
 	struct prog p = { .hook = SCHED_HOOK_submit, .insns = insns, .n = n };

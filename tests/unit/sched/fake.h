@@ -108,6 +108,8 @@ int policy_prepare(struct rig *r, uint64_t version, const struct prog *progs, un
 		   struct regions *maps);
 void regions_make(struct regions *m);
 void regions_free(struct regions *m);
+/* submit: HOLD while requests of others are open */
+extern const struct ebpf_insn hold_while_open[5];
 /* Prepares and activates a policy of one submit program. */
 void policy_use(struct rig *r, uint64_t version, const struct ebpf_insn *insns, uint32_t n);
 #define POLICY_USE(r, version, array)                                                              \

@@ -17,13 +17,6 @@ static const struct ebpf_insn classes[] = {
 	I_MOV(0, 0),
 	I_EXIT,
 };
-static const struct ebpf_insn hold_while_open[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
-	I_MOV(0, GBPF_GO),
-	I_J(EBPF_JEQ, 2, 0, 1),
-	I_MOV(0, GBPF_HOLD),
-	I_EXIT,
-};
 /* rank: the queue's number */
 static const struct ebpf_insn later_first[] = {
 	I_LDX(EBPF_W, 0, 1, offsetof(struct gbpf_dispatch_ctx, queue)),

@@ -6,14 +6,6 @@
 
 #include "sched/sched_int.h"
 
-/* lc_open ? HOLD : GO */
-static const struct ebpf_insn hold_while_open[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
-	I_MOV(0, GBPF_GO),
-	I_J(EBPF_JEQ, 2, 0, 1),
-	I_MOV(0, GBPF_HOLD),
-	I_EXIT,
-};
 /* The verdicts the other way round: lc_open ? GO : HOLD */
 static const struct ebpf_insn hold_while_closed[] = {
 	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),

@@ -22,15 +22,6 @@ static const struct ebpf_insn long_linger[] = {
 	I_EXIT,
 };
 
-/* submit: HOLD while requests of others are open */
-static const struct ebpf_insn hold_while_open[] = {
-	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
-	I_MOV(0, GBPF_GO),
-	I_J(EBPF_JEQ, 2, 0, 1),
-	I_MOV(0, GBPF_HOLD),
-	I_EXIT,
-};
-
 static uint64_t fake_now;
 
 static uint64_t fake_clock(void)

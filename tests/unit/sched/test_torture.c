@@ -24,7 +24,7 @@ static const struct ebpf_insn random_verdict[] = {
 	I_MOV(0, GBPF_GO),
 	I_EXIT,
 };
-static const struct ebpf_insn hold_while_open[] = {
+static const struct ebpf_insn hold_briefly[] = {
 	I_MOV(3, 300000),
 	I_STX(EBPF_DW, 1, SUBMIT(hold_ns), 3),
 	I_LDX(EBPF_W, 2, 1, SUBMIT(lc_open)),
@@ -140,7 +140,7 @@ static void change_something(struct rig *r, struct regions *m, uint64_t *version
 	switch (rand_r(seed) % 7) {
 	case 0:
 		if (rand_r(seed) & 1) {
-			p[0] = (struct prog)PROG(submit, hold_while_open);
+			p[0] = (struct prog)PROG(submit, hold_briefly);
 		}
 		assert_int_equal(policy_prepare(r, *version + 1, p, 3, m), 0);
 		store_release(&r->dir.version[0], ++*version);
