@@ -27,7 +27,8 @@ crash() {
 	wait_for told "pid $pid) has failed in its shared lane\|pid $pid) failed in the shared lane"
 }
 
-@test "neighbours of a crash are told, and one that has asked for it is started again as often as the policy allows" {
+# `good`, whose first process is $first, asks for restarts; its neighbour `bad` crashes.
+crash_beside_good() {
 	prepare
 	start bad
 	start good --restart 3
@@ -35,6 +36,10 @@ crash() {
 	wait_for pid_of good
 	first=$(pid_of good)
 	crash bad
+}
+
+@test "neighbours of a crash are told, and one that has asked for it is started again as often as the policy allows" {
+	crash_beside_good
 	wait_for told "good (pid $first) may fail: bad (pid [0-9]*) has failed in its shared lane"
 	wait_for grep -q 'gbpf: bad (pid [0-9]*) has failed in its shared lane: CUDA calls of this program may fail now' good.err
 	"$GBPF" ps --why | grep -q 'may fail: bad (pid'
@@ -50,13 +55,7 @@ crash() {
 }
 
 @test "a program that was told to end is not started again, though a neighbour has hurt it" {
-	prepare
-	start bad
-	start good --restart 3
-	wait_for pid_of bad
-	wait_for pid_of good
-	first=$(pid_of good)
-	crash bad
+	crash_beside_good
 	wait_for told "good (pid $first) may fail"
 	kill -HUP "$good_runner" # batch ends well by the others
 	wait_for gone "$good_runner"
