@@ -55,6 +55,7 @@ const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, 
 const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
 const volatile u64 linger_process_ns = 200000;	/* at least, in the process lane, where batch coming back costs two switches: */
 						/* unless every request so far had one synchronization and was one burst */
+const volatile u64 linger_shared_ns = 60000;	/* is the most that is learned in the shared lane: batch coming back costs a block there */
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 /* time slices in the process lane, microseconds */
 const volatile u32 batch_slice_us = 1;
@@ -405,17 +406,19 @@ static __always_inline u64 average(u64 old, u64 new)
 }
 
 /* Pauses are learned, which may go wrong: when there are more requests than bursts they end too early. Up to four times
- * what such a piece of a burst takes; where pauses are longer than that batch may come back. */
-static __always_inline void correct_linger(struct tenant *x, u64 requests, u64 bursts, u64 took_ns)
+ * what such a piece of a burst takes; where pauses are longer than that batch may come back. In the shared lane to wait
+ * for longer than batch coming back takes gains nothing. */
+static __always_inline void correct_linger(struct tenant *x, u32 lane, u64 requests, u64 bursts, u64 took_ns)
 {
+	u64 limit = lane == GBPF_LANE_SHARED ? linger_shared_ns : linger_most_ns;
 	u64 most = 4 * (took_ns / requests), ns = x->linger_ns;
 
-	most = most < linger_most_ns ? most : linger_most_ns;
+	most = most < limit ? most : limit;
 	x->whole = requests * 16 <= bursts * 18;
 	if (requests * 16 > bursts * 20) {
 		ns = ns ? 2 * ns : linger_least_ns;
 	} else if (x->whole) {
-		ns -= ns / 16;
+		ns -= ns / 8;
 	}
 	x->linger_ns = ns < most ? ns : most;
 }
@@ -430,7 +433,7 @@ static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
 
 /* How a latency tenant's requests are, from what was added since the look before. What counts as one request are its bursts:
  * while the linger is not learned yet gBPF may have taken each of its gaps for the end of a request. */
-static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
+static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
 	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
@@ -449,7 +452,7 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u64 now)
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
 		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
-		correct_linger(x, requests - x->requests, n, took - x->request_ns);
+		correct_linger(x, lane, requests - x->requests, n, took - x->request_ns);
 	} else {
 		return;
 	}
@@ -624,7 +627,7 @@ int GBPF_PROG(auto_tick, tick)
 		if (class_id == GBPF_CLASS_LATENCY) {
 			u64 bound;
 
-			learn_latency(x, t, l->now_ns);
+			learn_latency(x, t, lane, l->now_ns);
 			linger_floor_ns[t & 1023] = least_linger(x, lane);
 			bound = bound_for(x);
 			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
