@@ -229,6 +229,8 @@ static void parse(struct client *c, int argc, char **argv)
 			c->default_stream = true;
 		} else if (strcmp(argv[i], "--burst") == 0) {
 			c->burst = true;
+		} else if (strcmp(argv[i], "--stamps") == 0) {
+			c->stamps = true;
 		} else if (i + 1 < argc && parse_one(c, argv[i], argv[i + 1])) {
 			i++;
 		} else {

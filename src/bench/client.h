@@ -23,6 +23,7 @@ struct client {
 	double block_us[2];
 	enum client_priority priority;
 	bool default_stream;
+	bool stamps;	     /* model: when each kernel began */
 	bool burst;	     /* batch: no events, a synchronization after every depth kernels */
 	unsigned hint_us;    /* announce requests so long ahead; 0: not at all */
 	unsigned ballast_mb; /* steady: memory that it holds and does not use */
@@ -102,6 +103,8 @@ struct block_work {
 void block_work_init(struct block_work *w, struct client *c, unsigned grid, unsigned threads,
 		     int iterations);
 void block_work_launch(struct block_work *w);
+/* The host's clock minus the GPU's, where the error of the guess is least. when: pinned. */
+int64_t block_work_clock(struct block_work *w, volatile uint64_t *when);
 /* After a synchronization: every block ran once for each launch, with the right result. Adds to the
  * page what is wrong, and begins anew. */
 void block_work_check(struct block_work *w);

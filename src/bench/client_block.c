@@ -12,6 +12,7 @@
 #define ADD 0.5f
 #define OUT_BLOCKS 4096u
 #define WARM_NS 100000000u
+#define CLOCK_TRIES 200u
 #define CHECK_THREADS 8u /* of a block whose result is computed again */
 
 static float expected(unsigned thread, int iterations)
@@ -55,6 +56,28 @@ void block_work_launch(struct block_work *w)
 	CU(cuLaunchKernel(w->when ? w->c->timed : w->c->block, w->grid, 1, 1, w->threads, 1, 1, 0,
 			  w->stream, params, NULL));
 	w->launched++;
+}
+
+/* It lies between the launch and the return of the wait. */
+int64_t block_work_clock(struct block_work *w, volatile uint64_t *when)
+{
+	CUdeviceptr at = (CUdeviceptr)(uintptr_t)when;
+	void *params[] = { &at };
+	uint64_t best = UINT64_MAX;
+	int64_t ret = 0;
+
+	for (unsigned i = 0; i < CLOCK_TRIES; i++) {
+		uint64_t begin = clock_now_ns(), end;
+
+		CU(cuLaunchKernel(w->c->stamp, 1, 1, 1, 1, 1, 1, 0, w->stream, params, NULL));
+		CU(cuStreamSynchronize(w->stream));
+		end = clock_now_ns();
+		if (end - begin < best) {
+			best = end - begin;
+			ret = (int64_t)(begin + best / 2) - (int64_t)load_relaxed(when);
+		}
+	}
+	return ret;
 }
 
 void block_work_check(struct block_work *w)

@@ -10,7 +10,6 @@
 #include "bench/stats.h"
 
 #define MAX_STREAMS 16u
-#define CLOCK_TRIES 200u
 
 struct stream {
 	struct client *c;
@@ -28,30 +27,6 @@ struct tenant {
 	struct stream stream[MAX_STREAMS];
 	int64_t clock_ns; /* host's clock - GPU's */
 };
-
-/* Host's minus GPU's clock, where the error of the guess is least: it lies between the launch and
- * the return of the wait. */
-static int64_t compare_clocks(struct tenant *t)
-{
-	struct stream *s = &t->stream[0];
-	CUdeviceptr at = s->work.when;
-	void *params[] = { &at };
-	uint64_t best = UINT64_MAX;
-	int64_t ret = 0;
-
-	for (unsigned i = 0; i < CLOCK_TRIES; i++) {
-		uint64_t begin = clock_now_ns(), end;
-
-		CU(cuLaunchKernel(t->c->stamp, 1, 1, 1, 1, 1, 1, 0, s->work.stream, params, NULL));
-		CU(cuStreamSynchronize(s->work.stream));
-		end = clock_now_ns();
-		if (end - begin < best) {
-			best = end - begin;
-			ret = (int64_t)(begin + best / 2) - (int64_t)load_relaxed(s->when);
-		}
-	}
-	return ret;
-}
 
 static void *run_stream(void *arg)
 {
@@ -113,7 +88,7 @@ static void run(struct tenant *t)
 	struct bench_page *p = c->page;
 	int64_t after;
 
-	t->clock_ns = compare_clocks(t);
+	t->clock_ns = block_work_clock(&t->stream[0].work, t->stream[0].when);
 	while (clock_now_ns() < p->epoch_ns && !client_has_next(c)) {
 		cpu_relax();
 	}
@@ -128,7 +103,7 @@ static void run(struct tenant *t)
 		pthread_join(t->stream[s].thread, NULL);
 	}
 	p->end_ns = clock_now_ns();
-	after = compare_clocks(t);
+	after = block_work_clock(&t->stream[0].work, t->stream[0].when);
 	place_starts(t, p->begin_ns, p->end_ns, after);
 	for (unsigned k = 0; k < PAGE_CLASSES; k++) {
 		p->samples[k] = c->streams * c->kernels;

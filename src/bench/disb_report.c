@@ -6,110 +6,13 @@
 
 #include "bench/disb.h"
 
-static bool is_shared(const struct disb_condition *c)
-{
-	return c->def->lane == LANE_MPS || c->def->lane == LANE_GBPF_SHARED;
-}
-
-/* Without gBPF, in the lane of c or else in the other: real-time tasks alone, or all. */
-static const struct disb_condition *plain(const struct disb *b, const struct disb_condition *c,
-					  bool batch)
-{
-	const struct disb_condition *other = NULL;
-
-	for (unsigned i = 0; i < DISB_CONDITIONS; i++) {
-		const struct disb_condition *p = &b->condition[i];
-
-		if (!p->rounds || p->def->batch != batch ||
-		    (p->def->lane != LANE_OWN && p->def->lane != LANE_MPS)) {
-			continue;
-		}
-		if (is_shared(p) == is_shared(c)) {
-			return p;
-		}
-		other = p;
-	}
-	return other;
-}
-
-struct figures {
-	double mean, q[3], mean_ratio, p99_ratio, rate;
-	struct stats_range mean_interval;
-};
-
-static struct figures figures_of(const struct disb_condition *c, const struct disb_condition *base,
-				 unsigned task)
-{
-	static const double at[3] = { 0.5, 0.99, 0.999 };
-	const struct disb_row *r = &c->row[task];
-	struct figures f = { .mean = stats_mean(r->us, r->n) };
-
-	for (unsigned i = 0; i < 3; i++) {
-		f.q[i] = stats_quantile(r->us, r->n, at[i]);
-	}
-	f.rate = r->seconds > 0 ? r->n / r->seconds : 0;
-	f.mean_interval = stats_bootstrap_mean(r->round_mean, c->rounds, 0.95);
-	if (base && base->row[task].n) {
-		const struct disb_row *of = &base->row[task];
-
-		f.mean_ratio = f.mean / stats_mean(of->us, of->n);
-		f.p99_ratio = f.q[1] / stats_quantile(of->us, of->n, 0.99);
-	}
-	return f;
-}
-
-/* Over the tasks: means of the ratios, and requests a second. */
-struct summary {
-	double mean_ratio, p99_ratio, rt_rate, be_rate;
-	uint64_t dropped;
-};
-
-static struct summary summarize(const struct disb *b, const struct disb_workload *w,
-				const struct disb_condition *c)
-{
-	const struct disb_condition *base = plain(b, c, false);
-	struct summary s = { 0 };
-	unsigned rt = 0;
-
-	for (unsigned i = 0; i < w->tasks; i++) {
-		struct figures f = figures_of(c, base, i);
-
-		if (!w->task[i].rt) {
-			s.be_rate += f.rate;
-			continue;
-		}
-		rt++;
-		s.rt_rate += f.rate;
-		s.mean_ratio += f.mean_ratio;
-		s.p99_ratio += f.p99_ratio;
-		s.dropped += c->row[i].dropped;
-	}
-	s.mean_ratio /= MAX(rt, 1);
-	s.p99_ratio /= MAX(rt, 1);
-	return s;
-}
-
-static double total_share(const struct disb *b, const struct disb_workload *w,
-			  const struct disb_condition *c, const struct summary *s)
-{
-	const struct disb_condition *all = plain(b, c, true);
-	struct summary of;
-
-	if (!all || !c->def->batch) {
-		return 0;
-	}
-	of = summarize(b, w, all);
-	return of.rt_rate + of.be_rate > 0 ? (s->rt_rate + s->be_rate) / (of.rt_rate + of.be_rate)
-					   : 0;
-}
-
 /* ---- the document ---- */
 
 static json_t *task_json(const struct disb *b, const struct disb_workload *w,
 			 const struct disb_condition *c, unsigned i)
 {
 	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
-	struct figures f = figures_of(c, plain(b, c, false), i);
+	struct disb_figures f = disb_figures(c, disb_plain(b, c, false), i);
 	json_t *o = json_pack("{s:s, s:b, s:s, s:f, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:[f,f]}",
 			      "model", disb_models[w->task[i].model].name, "real_time",
 			      (int)w->task[i].rt, "load", loads[w->task[i].load], "rate",
@@ -122,6 +25,32 @@ static json_t *task_json(const struct disb *b, const struct disb_workload *w,
 		json_object_set_new(o, "mean_ratio", json_real(f.mean_ratio));
 		json_object_set_new(o, "p99_ratio", json_real(f.p99_ratio));
 	}
+	json_object_update_new(o, disb_parts_json(&c->row[i]));
+	return o;
+}
+
+static json_t *numbers_json(const double *v, unsigned n)
+{
+	json_t *a = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		json_array_append_new(a, json_real(v[i]));
+	}
+	return a;
+}
+
+static json_t *summary_json(const struct disb_summary *s)
+{
+	json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:I, s:[f,f], s:[f,f], s:[f,f]}",
+			      "rt_mean_ratio", s->mean_ratio, "rt_p99_ratio", s->p99_ratio,
+			      "total_per_s", s->rt_rate + s->be_rate, "total_share", s->total_share,
+			      "rt_dropped", (json_int_t)s->dropped, "rt_mean_ratio_interval",
+			      s->mean_range.low, s->mean_range.high, "rt_p99_ratio_interval",
+			      s->p99_range.low, s->p99_range.high, "total_share_interval",
+			      s->total_range.low, s->total_range.high);
+
+	json_object_set_new(o, "round_mean_ratios", numbers_json(s->round_mean_ratio, s->rounds));
+	json_object_set_new(o, "round_p99_ratios", numbers_json(s->round_p99_ratio, s->rounds));
 	return o;
 }
 
@@ -131,7 +60,7 @@ static void add_document(struct disb *b, const struct disb_workload *w)
 
 	for (unsigned k = 0; k < DISB_CONDITIONS; k++) {
 		const struct disb_condition *c = &b->condition[k];
-		struct summary s = summarize(b, w, c);
+		struct disb_summary s = disb_summary(b, w, c);
 		json_t *tasks = json_array(), *o;
 
 		if (!c->chosen) {
@@ -143,15 +72,13 @@ static void add_document(struct disb *b, const struct disb_workload *w)
 				json_array_append_new(tasks, task_json(b, w, c, i));
 			}
 		}
-		o = json_pack("{s:s, s:s, s:s, s:i, s:o, s:f, s:f, s:f, s:f, s:I}", "condition",
-			      c->def->name, "is", c->def->doc, "state",
+		o = json_pack("{s:s, s:s, s:s, s:i, s:o}", "condition", c->def->name, "is",
+			      c->def->doc, "state",
 			      c->broken	  ? "failed"
 			      : c->rounds ? "run"
 					  : "not available",
-			      "rounds", (int)c->rounds, "tasks", tasks, "rt_mean_ratio",
-			      s.mean_ratio, "rt_p99_ratio", s.p99_ratio, "total_per_s",
-			      s.rt_rate + s.be_rate, "total_share", total_share(b, w, c, &s),
-			      "rt_dropped", (json_int_t)s.dropped);
+			      "rounds", (int)c->rounds, "tasks", tasks);
+		json_object_update_new(o, summary_json(&s));
 		if (c->why[0] && !(c->rounds && !c->broken)) {
 			json_object_set_new(o, "why", json_string(c->why));
 		}
@@ -163,15 +90,64 @@ static void add_document(struct disb *b, const struct disb_workload *w)
 
 /* ---- the table ---- */
 
+/* Means over the real-time tasks of what a part takes more than among real-time tasks alone. */
+static double more_us(const struct disb_workload *w, const struct disb_condition *c,
+		      const struct disb_condition *base, enum disb_met met, int part)
+{
+	double sum = 0;
+	unsigned tasks = 0;
+
+	for (unsigned i = 0; i < w->tasks; i++) {
+		const struct disb_parts *p = &c->row[i].parts[met], *q = &base->row[i].parts[met];
+
+		if (w->task[i].rt && p->n && q->n) {
+			sum += part < 0 ? p->took_us / p->n - q->took_us / q->n
+					: p->us[part] / p->n - q->us[part] / q->n;
+			tasks++;
+		}
+	}
+	return sum / MAX(tasks, 1);
+}
+
+static void print_parts(const struct disb_workload *w, const struct disb_condition *c,
+			const struct disb_condition *base)
+{
+	static const char *const met[DISB_METS] = { "that met no other", "that met others" };
+	unsigned n[DISB_METS] = { 0 };
+
+	for (unsigned i = 0; i < w->tasks; i++) {
+		n[MET_NOBODY] += c->row[i].parts[MET_NOBODY].n;
+		n[MET_OTHERS] += c->row[i].parts[MET_OTHERS].n;
+	}
+	for (unsigned m = 0; m < DISB_METS; m++) {
+		if (n[m]) {
+			printf("%-5s %-12s us more, %u %s: %+.1f = first kernel %+.1f, the next "
+			       "%u %+.1f, rest %+.1f; begun %+.1f later\n",
+			       w->name, c->def->name, n[m], met[m], more_us(w, c, base, m, -1),
+			       more_us(w, c, base, m, PART_FIRST), PAGE_FRONT,
+			       more_us(w, c, base, m, PART_FRONT),
+			       more_us(w, c, base, m, PART_REST),
+			       more_us(w, c, base, m, PART_LATE));
+		}
+	}
+}
+
+static void print_ratio(const char *what, double v, struct stats_range r, unsigned rounds)
+{
+	printf("%s %.3f", what, v);
+	if (rounds > 1) {
+		printf(" (%.3f-%.3f)", r.low, r.high);
+	}
+}
+
 static void print_condition(const struct disb *b, const struct disb_workload *w,
 			    const struct disb_condition *c)
 {
-	const struct disb_condition *base = plain(b, c, false);
-	struct summary s = summarize(b, w, c);
-	double share = total_share(b, w, c, &s);
+	const struct disb_condition *base = disb_plain(b, c, false);
+	struct disb_summary s = disb_summary(b, w, c);
 
 	for (unsigned i = 0; i < w->tasks; i++) {
-		struct figures f = figures_of(c, base, i);
+		struct disb_figures f = disb_figures(c, base, i);
 
 		if (w->task[i].rt) {
 			printf("%-5s %-12s %-8s %7u %6llu %8.2f %8.2f %8.2f %8.2f %7.3f %7.3f\n",
@@ -181,12 +157,21 @@ static void print_condition(const struct disb *b, const struct disb_workload *w,
 			       f.p99_ratio);
 		}
 	}
-	printf("%-5s %-12s all: mean %.3f, P99 %.3f of RT alone; %.1f RT/s, %.1f BE/s", w->name,
-	       c->def->name, s.mean_ratio, s.p99_ratio, s.rt_rate, s.be_rate);
-	if (share > 0) {
-		printf(", total %.1f %% of unrestricted", 100 * share);
+	printf("%-5s %-12s all: ", w->name, c->def->name);
+	if (base && base != c) {
+		print_ratio("mean", s.mean_ratio, s.mean_range, s.rounds);
+		print_ratio(", P99", s.p99_ratio, s.p99_range, s.rounds);
+		printf(" of RT alone; ");
+	}
+	printf("%.1f RT/s, %.1f BE/s", s.rt_rate, s.be_rate);
+	if (s.total_share > 0 && c != disb_plain(b, c, true)) {
+		print_ratio(", total", s.total_share, s.total_range, s.rounds);
+		printf(" of unrestricted");
 	}
 	putchar('\n');
+	if (base && base != c) {
+		print_parts(w, c, base);
+	}
 }
 
 static void print_table(const struct disb *b, const struct disb_workload *w)
@@ -208,11 +193,6 @@ static void print_table(const struct disb *b, const struct disb_workload *w)
 
 int disb_report(struct disb *b, const struct disb_workload *w)
 {
-	for (unsigned k = 0; k < DISB_CONDITIONS; k++) {
-		for (unsigned i = 0; i < w->tasks; i++) {
-			stats_sort(b->condition[k].row[i].us, b->condition[k].row[i].n);
-		}
-	}
 	add_document(b, w);
 	if (!b->world.json) {
 		print_table(b, w);

@@ -16,12 +16,15 @@
 #define FITS 5u
 
 const struct disb_def disb_defs[DISB_CONDITIONS] = {
-	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false },
-	{ "default", "all tasks, contexts of their own, the device's time slices", LANE_OWN, true },
-	{ "rt-mps", "real-time tasks alone, MPS clients", LANE_MPS, false },
-	{ "mps", "all tasks, MPS clients", LANE_MPS, true },
-	{ "gbpf", "all tasks, gBPF, process lane", LANE_GBPF, true },
-	{ "gbpf-shared", "all tasks, gBPF, shared lane", LANE_GBPF_SHARED, true },
+	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false, false },
+	{ "rt-again", "the same once more", LANE_OWN, false, true },
+	{ "default", "all tasks, contexts of their own, the device's time slices", LANE_OWN, true,
+	  false },
+	{ "rt-mps", "real-time tasks alone, MPS clients", LANE_MPS, false, false },
+	{ "rt-mps-again", "the same once more", LANE_MPS, false, true },
+	{ "mps", "all tasks, MPS clients", LANE_MPS, true, false },
+	{ "gbpf", "all tasks, gBPF, process lane", LANE_GBPF, true, false },
+	{ "gbpf-shared", "all tasks, gBPF, shared lane", LANE_GBPF_SHARED, true, false },
 };
 
 static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
@@ -87,7 +90,7 @@ static int time_model(struct disb *b, unsigned model, double *ret_ms)
 		err = client_await(&c, ANSWER_NS);
 		n = MIN(c.page->samples[0], ALONE_REQUESTS);
 		for (unsigned i = 0; i < n; i++) {
-			us[i] = (double)c.page->us[0][i];
+			us[i] = (double)c.page->request[i].took_us;
 		}
 		stats_sort(us, n);
 		*ret_ms = stats_quantile(us, n, 0.5) / 1000;
@@ -196,6 +199,9 @@ static int start_tasks(struct disb *b, const struct disb_workload *w, struct dis
 		command_add(&k, "%g", task->rate);
 		command_add(&k, "--trace");
 		command_add(&k, "%u", disb_models[task->model].trace);
+		if (task->rt) {
+			command_add(&k, "--stamps");
+		}
 		err = client_start(&b->world, &t->client[i], name, &place, "model", &k);
 		command_finish(&k);
 	}
@@ -219,7 +225,7 @@ static int check_lane(struct disb *b, struct disb_condition *c, const struct ben
 
 static int keep(struct disb *b, struct disb_row *r, const struct bench_page *p, unsigned round)
 {
-	unsigned n = MIN(p->samples[0], PAGE_SAMPLES);
+	unsigned n = MIN(p->samples[0], PAGE_RECORDS);
 	double *grown = realloc(r->us, (r->n + n + 1) * sizeof(double)), *mine;
 
 	if (!grown) {
@@ -228,13 +234,14 @@ static int keep(struct disb *b, struct disb_row *r, const struct bench_page *p, 
 	r->us = grown;
 	mine = r->us + r->n;
 	for (unsigned i = 0; i < n; i++) {
-		mine[i] = (double)p->us[0][i];
+		mine[i] = (double)p->request[i].took_us;
 	}
 	stats_sort(mine, n);
 	r->round_mean[round] = stats_mean(mine, n);
 	r->round_p99[round] = stats_quantile(mine, n, 0.99);
 	r->round_rate[round] = n / b->seconds;
 	r->n += n;
+	r->from[round + 1] = r->n;
 	r->dropped += p->dropped;
 	r->seconds += b->seconds;
 	return p->wrong ? world_fail(&b->world, "WRONG RESULTS: %llu of %llu values",
@@ -265,8 +272,12 @@ static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
 		if (t->used[i]) {
 			err = client_await(&t->client[i], limit + ANSWER_NS);
-			err = err ? err : keep(b, &c->row[i], t->client[i].page, round);
+			err = err ? err : keep(b, &c->row[i], t->client[i].page, c->rounds);
 		}
+	}
+	if (!err) {
+		disb_note_parts(w, c, t->client);
+		disb_note_tenants(w, c, t->client);
 	}
 	return err;
 }
@@ -299,6 +310,7 @@ static void forget_rows(struct disb *b)
 
 		for (unsigned k = 0; k < DISB_TASKS; k++) {
 			free(c->row[k].us);
+			json_decref(c->row[k].tenant.kernels);
 		}
 		memset(c->row, 0, sizeof(c->row));
 		c->rounds = 0;

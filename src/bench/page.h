@@ -9,8 +9,10 @@
 
 #define PAGE_MAGIC 0x48434e42u
 #define PAGE_SAMPLES 65536u
-#define PAGE_CLASSES 3u	  /* of samples: most clients have one */
-#define PAGE_SPANS 32768u /* of a steady client */
+#define PAGE_CLASSES 3u	    /* of samples: most clients have one */
+#define PAGE_SPANS 32768u   /* of a steady client */
+#define PAGE_RECORDS 65536u /* of a task of DISB */
+#define PAGE_STEPS 512u	    /* kernels of its requests whose beginnings are kept */
 #define PAGE_TEXT 256
 
 enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
@@ -28,6 +30,17 @@ enum page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
 /* A request, or a wait for batch work. Open: begin is set, end is 0. */
 struct page_span {
 	uint64_t begin_ns, end_ns; /* atomic, CLOCK_MONOTONIC */
+};
+
+/* A request of a task of DISB. first, front: the beginnings of its first kernel and of the
+ * PAGE_FRONT-th after it on the device; -1: not measured. */
+#define PAGE_FRONT 8u
+struct page_request {
+	uint64_t due_ns; /* when it was to begin */
+	float late_us;	 /* and began that much later, */
+	float first_us;	 /* all others from there */
+	float front_us;
+	float took_us;
 };
 
 struct bench_page {
@@ -58,8 +71,12 @@ struct bench_page {
 	char error[PAGE_TEXT];
 	union {
 		float us[PAGE_CLASSES][PAGE_SAMPLES];
+		struct page_request request[PAGE_RECORDS];
 		struct page_span span[PAGE_SPANS]; /* number finished % PAGE_SPANS is open */
 	};
+	/* of a task of DISB: sums over requests, from each kernel's beginning to the next one's */
+	double step_us[PAGE_STEPS];
+	uint32_t steps; /* how many requests they are of */
 };
 
 #endif

@@ -29,8 +29,9 @@ static const struct cli_option options[] = {
 
 static const struct bench_number numbers[] = { { D_SECONDS, 1, 3600 }, { D_REPEATS, 1, 16 } };
 static const char *const workloads[] = { "A", "B", "C", "D", "E", "REAL", "Y", "Z", "micro", NULL };
-static const char *const conditions[] = { "rt",	  "default",	 "rt-mps", "mps",
-					  "gbpf", "gbpf-shared", NULL };
+static const char *const conditions[] = { "rt",	    "rt-again",	    "default",
+					  "rt-mps", "rt-mps-again", "mps",
+					  "gbpf",   "gbpf-shared",  NULL };
 
 static int cmd_disb(struct cli *c)
 {

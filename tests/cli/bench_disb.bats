@@ -17,6 +17,23 @@ load helper
 	[ -s out.json ]
 }
 
+@test "bench disb: gBPF's real-time tasks are faster than unrestricted ones, and where the time goes is said" {
+	run --separate-stderr "$GBPF" --json bench disb --device soft --workloads micro --seconds 2 --repeats 3 \
+		--conditions rt-mps,rt-mps-again,mps,gbpf-shared --policy auto
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json '[c["condition"] for c in d["workloads"][0]["conditions"]] == ["rt-mps", "rt-mps-again", "mps", "gbpf-shared"]'
+	# the same twice, then the order
+	json '[c["rt_mean_ratio"] for c in d["workloads"][0]["conditions"]][0] == 1'
+	json 'd["workloads"][0]["conditions"][3]["rt_mean_ratio"] < d["workloads"][0]["conditions"][2]["rt_mean_ratio"]'
+	json 'all(c["rt_mean_ratio_interval"][0] <= c["rt_mean_ratio"] <= c["rt_mean_ratio_interval"][1] and len(c["round_mean_ratios"]) == 3 for c in d["workloads"][0]["conditions"])'
+	# the parts are the whole
+	json 'all(abs(sum(t["met_nobody"][k + "_us"] for k in ("first", "front", "rest")) - t["met_nobody"]["mean_us"]) < 1 for c in d["workloads"][0]["conditions"] for t in c["tasks"] if t["real_time"])'
+	json 'all(len(t["steps_us"]) == 11 for c in d["workloads"][0]["conditions"] for t in c["tasks"] if t["real_time"])'
+	json 'all(t["gbpf"]["launches"] > 0 for t in d["workloads"][0]["conditions"][3]["tasks"])'
+	json 'd["workloads"][0]["conditions"][3]["tasks"][1]["gbpf"]["block_launches"] > 0'
+}
+
 @test "bench disb refuses what makes no sense, and leaves nothing" {
 	run "$GBPF" bench disb --workloads Q
 	[ "$status" -eq 2 ]
