@@ -24,6 +24,9 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	pthread_mutex_lock(&q->fifo_lock);
 	*q->last = c;
 	q->last = &c->next;
+	if (c->placed) {
+		c->placed(c);
+	}
 	first = (add_acqrel(&q->deferred, 1u) & ~CHAINED) == 0;
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);

@@ -149,6 +149,9 @@ struct sched_call {
 	/* NULL, or whether what other queues keep lets it go by now; asked again and again, by
 	 * whoever issues. Only calls that were handed over before it may be in its way. */
 	bool (*ready)(struct sched_call *c);
+	/* NULL, or told that it has its place behind the queue's others, before it can be issued:
+	 * what it counts is in the order of the queue. Under the FIFO's lock: must not wait. */
+	void (*placed)(struct sched_call *c);
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */

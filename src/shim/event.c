@@ -168,14 +168,21 @@ bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum 
 	if (u) {
 		u->records += use == EVENT_RECORD;
 		u->awaits += use == EVENT_AWAIT;
-		*c = (struct event_call){ .event = event, .q = q, .use = use, .order = ++n_calls };
-		c->at = last_call;
-		*last_call = c;
-		last_call = &c->next;
+		*c = (struct event_call){ .event = event, .q = q, .use = use };
 	}
 	pthread_mutex_unlock(&events_mutex);
 	destroy_doomed();
 	return u != NULL;
+}
+
+void event_placed(struct event_call *c)
+{
+	pthread_mutex_lock(&events_mutex);
+	c->order = ++n_calls;
+	c->at = last_call;
+	*last_call = c;
+	last_call = &c->next;
+	pthread_mutex_unlock(&events_mutex);
 }
 
 bool event_ready(const struct event_call *c)
@@ -204,11 +211,13 @@ static struct use *end_call(struct event_call *c)
 {
 	unsigned i = place_of(c->event, c->q);
 
-	*c->at = c->next;
-	if (c->next) {
-		c->next->at = c->at;
-	} else {
-		last_call = c->at;
+	if (c->at) {
+		*c->at = c->next;
+		if (c->next) {
+			c->next->at = c->at;
+		} else {
+			last_call = c->at;
+		}
 	}
 	c->event = NULL;
 	if (i == n_events) {

@@ -12,15 +12,19 @@ enum event_use {
 
 /* A call that is kept. */
 struct event_call {
-	struct event_call *next, **at;
-	CUevent event; /* NULL: none, or issued */
+	struct event_call *next, **at; /* at: NULL while it has no place */
+	CUevent event;		       /* NULL: none, or issued */
 	struct shim_queue *q;
 	enum event_use use;
-	uint64_t order; /* of all that were kept */
+	uint64_t order; /* among all that were kept */
 };
 
-/* A call that does that with the event is kept in the queue. False: too many, do not keep it. */
+/* A call that does that with the event is about to be kept in the queue. False: too many, do not
+ * keep it. */
 bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use);
+/* It has its place in the queue, and now its number: in each queue numbers grow. Else one could
+ * wait for another that is behind it. */
+void event_placed(struct event_call *c);
 /* Nothing that other queues have kept of the event before is in the way any more. */
 bool event_ready(const struct event_call *c);
 void event_issued(struct event_call *c);

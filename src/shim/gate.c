@@ -199,6 +199,7 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 		event_issued(&e);
 		return false;
 	}
+	event_placed(&e);
 	*ret = event_record(&e);
 	sched_joined(q->sched);
 	return true;

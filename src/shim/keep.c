@@ -169,6 +169,11 @@ static bool is_ready(struct sched_call *sc)
 	return event_ready(&((struct kept *)sc)->event);
 }
 
+static void is_placed(struct sched_call *sc)
+{
+	event_placed(&((struct kept *)sc)->event);
+}
+
 static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
 			     CUevent event, enum event_use use)
 {
@@ -180,6 +185,7 @@ static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struc
 	}
 	if (k) {
 		k->call.ready = is_ready;
+		k->call.placed = is_placed;
 	}
 	return k;
 }

@@ -14,6 +14,7 @@ struct sched {
 };
 
 void (*double_note)(const char *text);
+void (*double_before_place)(void);
 bool double_block_wanted;
 uint8_t double_why;
 
@@ -186,9 +187,18 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok)
 
 void sched_defer(struct sched_queue *q, struct sched_call *c)
 {
+	void (*other)(void) = double_before_place;
+
+	double_before_place = NULL;
+	if (other) {
+		other();
+	}
 	c->next = NULL;
 	*q->last = c;
 	q->last = &c->next;
+	if (c->placed) {
+		c->placed(c);
+	}
 }
 
 bool sched_join(struct sched_queue *q)

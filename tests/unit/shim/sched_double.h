@@ -29,6 +29,8 @@ void double_issue(void);
 unsigned double_kept(void);
 /* Called at sched_submit and sched_submitted. */
 extern void (*double_note)(const char *text);
+/* Once, by the next sched_defer before the call has its place. */
+extern void (*double_before_place)(void);
 extern bool double_block_wanted; /* the class is not latency */
 extern uint8_t double_why;	 /* last that sched_kernel_set_block was told */
 

@@ -115,6 +115,26 @@ static void waits_mean_the_record_before(void **state)
 	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 2);
 }
 
+static void record_between(void)
+{
+	cuStreamWaitEvent(other, event, 0);
+	cuEventRecord(event, named);
+}
+
+/* Of two threads the one that began later may get its place first: what is behind must not be
+ * waited for by what is before it. */
+static void calls_count_in_the_order_of_their_queue(void **state)
+{
+	fixture_defer_one(named);
+	double_before_place = record_between;
+	assert_int_equal(cuEventRecord(event, named), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 4);
+	double_issue();
+	assert_int_equal(double_kept(), 0);
+	assert_int_equal(fixture_count(CUABI_IDX_cuEventRecord), 2);
+	assert_int_equal(fixture_count(CUABI_IDX_cuStreamWaitEvent), 1);
+}
+
 /* An event that is destroyed while calls with it are kept ends after them. */
 static void destroyed_events_end_after_their_calls(void **state)
 {
@@ -397,6 +417,7 @@ int main(void)
 		TEST(waits_follow_kept_records),
 		TEST(records_elsewhere_follow_kept_records),
 		TEST(waits_mean_the_record_before),
+		TEST(calls_count_in_the_order_of_their_queue),
 		TEST(launches_of_a_graph_follow_kept_ones),
 		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
