@@ -1,6 +1,7 @@
 /* `gbpf bench tenants`: gpu_ext's set-up of latency and batch processes, under the device's own
- * time slices, with long and short ones set by the processes themselves, and under gBPF. All
- * processes of a turn begin together; each turn has new ones. */
+ * time slices, with long and short ones set by the processes themselves, and under gBPF; and what
+ * the latency processes do to each other when there is no batch. All processes of a turn begin
+ * together; each turn has new ones. */
 #include "bench/tenants.h"
 
 #include <stdio.h>
@@ -15,11 +16,14 @@
 #define LEAD_NS 50000000ull
 
 static const struct tenants_def defs[TENANTS_CONDITIONS] = {
-	{ "default", "the device's own time slices", LANE_OWN, false },
+	{ "default", "the device's own time slices", LANE_OWN },
 	{ "slices", "long time slices for latency processes, short ones for batch", LANE_OWN,
-	  true },
-	{ "gbpf", "gBPF, process lane", LANE_GBPF, false },
-	{ "shared", "gBPF, shared lane", LANE_GBPF_SHARED, false },
+	  .slices = true },
+	{ "gbpf", "gBPF, process lane", LANE_GBPF },
+	{ "shared", "gBPF, shared lane", LANE_GBPF_SHARED },
+	{ "alone", "the latency processes alone, the device's own time slices", LANE_OWN,
+	  .alone = true },
+	{ "alone-mps", "the latency processes alone, MPS clients", LANE_MPS, .alone = true },
 };
 
 static int calibrate(struct tenants *b)
@@ -54,6 +58,8 @@ static void choose(struct tenants *b)
 		    !world_run_offers(&b->world, "--lane")) {
 			world_fail(&b->world, "this gbpf run has no --lane");
 			c->available = false;
+		} else if (c->chosen && c->def->lane == LANE_MPS) {
+			c->available = world_mps(&b->world) == 0;
 		} else if (c->chosen && c->def->lane != LANE_OWN) {
 			c->daemon = world_gbpfd(&b->world, b->policy);
 			c->available = c->daemon != NULL;
@@ -133,7 +139,7 @@ static int keep(struct tenants *b, struct tenants_cell *cell, const struct bench
 static int keep_class(struct tenants *b, struct tenants_condition *c, struct turn *t, unsigned k,
 		      unsigned round)
 {
-	size_t most = (size_t)b->processes[k] * b->streams * b->kernels;
+	size_t most = (size_t)tenants_processes(b, c, k) * b->streams * b->kernels;
 	struct tenants_cell *cell = &c->cell[k];
 	double *us[TENANT_WHATS];
 	unsigned n = 0;
@@ -143,7 +149,7 @@ static int keep_class(struct tenants *b, struct tenants_condition *c, struct tur
 		us[w] = calloc(most, sizeof(double));
 		err = us[w] ? err : world_fail(&b->world, "no memory");
 	}
-	for (unsigned i = 0; i < b->processes[k] && !err; i++) {
+	for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
 		const struct bench_page *p = t->client[k][i].page;
 
 		err = keep(b, cell, p, us, &n);
@@ -159,12 +165,13 @@ static int keep_class(struct tenants *b, struct tenants_condition *c, struct tur
 	return err;
 }
 
-static bool unavailable(const struct tenants *b, const struct turn *t)
+static bool unavailable(const struct tenants *b, const struct tenants_condition *c,
+			const struct turn *t)
 {
 	bool yes = false;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < b->processes[k]; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
 			yes |= t->client[k][i].page && t->client[k][i].page->unavailable;
 		}
 	}
@@ -173,7 +180,7 @@ static bool unavailable(const struct tenants *b, const struct turn *t)
 
 static int check_lane(struct tenants *b, struct tenants_condition *c, const struct turn *t)
 {
-	bool shared = c->def->lane == LANE_GBPF_SHARED;
+	bool shared = c->def->lane == LANE_GBPF_SHARED || c->def->lane == LANE_MPS;
 
 	if (shared == (t->client[TENANT_LC][0].page->mps != 0)) {
 		return 0;
@@ -183,13 +190,13 @@ static int check_lane(struct tenants *b, struct tenants_condition *c, const stru
 					    : "CUDA says that the process is a client of MPS");
 }
 
-static int go(struct tenants *b, struct turn *t, unsigned round)
+static int go(struct tenants *b, const struct tenants_condition *c, struct turn *t, unsigned round)
 {
 	uint64_t epoch = clock_now_ns() + LEAD_NS + 1000000 * b->processes[TENANT_BE];
 	int err = 0;
 
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < b->processes[k]; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
 			struct bench_page *p = t->client[k][i].page;
 
 			p->epoch_ns = epoch;
@@ -198,7 +205,7 @@ static int go(struct tenants *b, struct turn *t, unsigned round)
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < b->processes[k] && !err; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
 			err = client_await(&t->client[k][i], RUN_NS);
 		}
 	}
@@ -214,23 +221,23 @@ static int turn(struct tenants *b, struct tenants_condition *c, unsigned round)
 	world_progress(&b->world, "tenants: round %u of %u: %s", round + 1, b->rounds,
 		       c->def->name);
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < b->processes[k] && !err; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
 			err = start_one(b, c, &t.client[k][i], k, i);
 		}
 	}
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
-		for (unsigned i = 0; i < b->processes[k] && !err; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k) && !err; i++) {
 			err = client_await(&t.client[k][i], READY_NS);
 		}
 	}
 	err = err ? err : check_lane(b, c, &t);
-	err = err ? err : go(b, &t, round);
+	err = err ? err : go(b, c, &t, round);
 	for (unsigned k = 0; k < TENANT_CLASSES && !err; k++) {
 		err = keep_class(b, c, &t, k, round);
 	}
-	c->available &= !(err && unavailable(b, &t));
+	c->available &= !(err && unavailable(b, c, &t));
 	for (unsigned k = 0; k < TENANT_CLASSES; k++) {
-		for (unsigned i = 0; i < b->processes[k]; i++) {
+		for (unsigned i = 0; i < tenants_processes(b, c, k); i++) {
 			if (t.client[k][i].w) {
 				client_stop(&t.client[k][i]);
 			}

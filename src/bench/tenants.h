@@ -9,7 +9,7 @@
 
 #define TENANTS_ROUNDS 32u
 #define TENANTS_MAX 16u
-#define TENANTS_CONDITIONS 4u
+#define TENANTS_CONDITIONS 6u
 
 enum { TENANT_LC, TENANT_BE, TENANT_CLASSES };
 enum { TENANT_CALL, TENANT_START, TENANT_END, TENANT_WHATS };
@@ -17,7 +17,7 @@ enum { TENANT_CALL, TENANT_START, TENANT_END, TENANT_WHATS };
 struct tenants_def {
 	const char *name, *doc;
 	enum world_lane lane;
-	bool slices;
+	bool slices, alone; /* alone: the latency processes only */
 };
 
 /* A class in a condition: samples of all rounds. */
@@ -48,6 +48,13 @@ struct tenants {
 	struct tenants_condition condition[TENANTS_CONDITIONS];
 	bool failed;
 };
+
+/* How many of a class there are in a condition. */
+static inline unsigned tenants_processes(const struct tenants *b, const struct tenants_condition *c,
+					 unsigned k)
+{
+	return c->def->alone && k == TENANT_BE ? 0 : b->processes[k];
+}
 
 extern const char *const tenants_whats[TENANT_WHATS];
 int tenants_report(struct tenants *b);

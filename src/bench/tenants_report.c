@@ -47,7 +47,7 @@ static json_t *condition_json(const struct tenants *b, const struct tenants_cond
 	if (c->why[0]) {
 		json_object_set_new(o, "why", json_string(c->why));
 	}
-	for (unsigned k = 0; k < TENANT_CLASSES && c->rounds; k++) {
+	for (unsigned k = 0; k < TENANT_CLASSES && c->rounds && c->cell[k].n; k++) {
 		for (unsigned w = 0; w < TENANT_WHATS; w++) {
 			struct figures f = figures_of(c, k, w), of = figures_of(first, k, w);
 			json_t *j = json_pack(
@@ -89,7 +89,7 @@ static void print_row(const struct tenants *b, const struct tenants_condition *c
 	const struct tenants_condition *first = &b->condition[0];
 	struct figures f = figures_of(c, k, w), of = figures_of(first, k, w);
 
-	printf("%-8s %-8s %-10s %6u %11.1f %11.1f %11.1f %13.4g", c->def->name, classes[k],
+	printf("%-9s %-8s %-10s %6u %11.1f %11.1f %11.1f %13.4g", c->def->name, classes[k],
 	       tenants_whats[w], c->cell[k].n, f.mean, f.p50, f.p99, f.variance);
 	if (first->rounds && c != first) {
 		print_change(f.p99, of.p99);
@@ -106,18 +106,18 @@ static void print_table(const struct tenants *b)
 	       "policy %s\n",
 	       b->device, b->processes[TENANT_LC], b->processes[TENANT_BE], b->streams, b->kernels,
 	       b->kernel_ms, b->rounds, b->policy_name);
-	printf("%-8s %-8s %-10s %6s %11s %11s %11s %13s %8s %8s %8s\n", "", "CLASS", "LATENCY", "N",
+	printf("%-9s %-8s %-10s %6s %11s %11s %11s %13s %8s %8s %8s\n", "", "CLASS", "LATENCY", "N",
 	       "MEAN us", "P50", "P99", "VARIANCE us2", "P99 %", "VAR %", "RATE %");
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
 		const struct tenants_condition *c = &b->condition[i];
 
-		for (unsigned k = 0; k < TENANT_CLASSES && c->rounds; k++) {
+		for (unsigned k = 0; k < TENANT_CLASSES && c->rounds && c->cell[k].n; k++) {
 			for (unsigned w = 0; w < TENANT_WHATS; w++) {
 				print_row(b, c, k, w);
 			}
 		}
 		if (c->chosen && (!c->rounds || c->broken)) {
-			printf("%-8s %s: %s\n", c->def->name,
+			printf("%-9s %s: %s\n", c->def->name,
 			       c->broken ? "FAILED" : "not available", c->why);
 		}
 	}

@@ -39,7 +39,8 @@ static const struct bench_number numbers[] = {
 	{ T_STREAMS, 1, 16 },	{ T_KERNELS, 1, 4096 }, { T_KERNEL, 1, 10000000 },
 	{ T_GAP, 0, 10000000 },
 };
-static const char *const conditions[] = { "default", "slices", "gbpf", "shared", NULL };
+static const char *const conditions[] = { "default", "slices",	  "gbpf", "shared",
+					  "alone",   "alone-mps", NULL };
 
 static int cmd_tenants(struct cli *c)
 {

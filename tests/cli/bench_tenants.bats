@@ -37,6 +37,9 @@ setup() {
 	echo "$output"
 	[ "$status" -eq 0 ]
 	[[ "$output" == *slices*latency*start* ]]
+	run --separate-stderr "$GBPF" --json bench tenants --device soft --policy lc_first --repeats 1 --kernels 4 --conditions alone,alone-mps
+	[ "$status" -eq 0 ]
+	json '[[f["class"] for f in c["figures"]] for c in d["conditions"]] == [["latency"] * 3] * 2'
 	run "$GBPF" bench tenants --conditions nosuch
 	[ "$status" -eq 2 ]
 }
