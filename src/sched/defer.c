@@ -87,15 +87,12 @@ static uint32_t ahead(const struct sched_queue *q)
 }
 
 /* issue_lock is held. */
-static bool has_way(struct sched_queue *q)
+static bool reached(struct sched_queue *q)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
 	uint32_t n = ahead(q), unseen = AHEAD_HALF;
 	void *d = q->s->cfg.dev;
 
-	if (n < AHEAD_HALF) {
-		return true;
-	}
 	if (q->way_mark.event) {
 		if (dev->mark_done(d, &q->way_mark) == 0) {
 			return false;
@@ -112,7 +109,15 @@ static bool has_way(struct sched_queue *q)
 		unseen = 0;
 	}
 	store_relaxed(&q->way, (ACC_COUNT(tally_sum(&q->total)) + q->orders - unseen) | 1u << 31);
+	q->far = unseen ? n - unseen : 0; /* so many more than `ahead` says from now on */
 	return !unseen;
+}
+
+/* far: somebody waits until the calls are put, and perhaps it is he who opens later what the stream
+ * waits for. The driver takes more before it makes him wait. issue_lock is held. */
+static bool has_way(struct sched_queue *q, bool far)
+{
+	return ahead(q) < AHEAD_HALF || reached(q) || (far && q->far < AHEAD_FAR);
 }
 
 bool queue_crowded(struct sched_queue *q)
@@ -122,7 +127,7 @@ bool queue_crowded(struct sched_queue *q)
 	if (ahead(q) < AHEAD_HALF || pthread_mutex_trylock(&q->issue_lock) != 0) {
 		return false;
 	}
-	crowded = !chain_here(q) && !has_way(q);
+	crowded = !chain_here(q) && !has_way(q, false);
 	pthread_mutex_unlock(&q->issue_lock);
 	return crowded;
 }
@@ -134,6 +139,7 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 	int err, none = 0;
 
 	unlink_first(q);
+	q->far = ahead(q) < AHEAD_HALF ? 0 : q->far + 1;
 	store_relaxed(&q->orders, q->orders + !c->is_launch);
 	if (c->is_launch) {
 		launch_start(q, &c->launch, a);
@@ -171,7 +177,8 @@ static bool choose_level(struct sched_queue *q, struct sched_call *c, const stru
 }
 
 /* May the first call go now? issue_lock is held. Fills q->retry_ns when not. */
-static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, struct ask *a)
+static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now, bool far,
+		      struct ask *a)
 {
 	struct sched *s = q->s;
 	struct sched_launch *l = &c->launch;
@@ -188,7 +195,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 			      load_acquire(&q->draining) || !chain_has_room(q))) {
 		return false;
 	}
-	if (!chain_here(q) && !has_way(q)) {
+	if (!chain_here(q) && !has_way(q, far)) {
 		return false;
 	}
 	if (!c->is_launch || load_relaxed(&s->off)) {
@@ -222,7 +229,7 @@ static bool may_issue(struct sched_queue *q, struct sched_call *c, uint64_t now,
 }
 
 /* Issues what may go; issue_lock is held. At most so many, so that other queues get their turn. */
-static unsigned issue_some(struct sched_queue *q, unsigned most, bool force)
+static unsigned issue_some(struct sched_queue *q, unsigned most, bool force, bool far)
 {
 	unsigned n = 0;
 	struct sched_call *c;
@@ -230,11 +237,11 @@ static unsigned issue_some(struct sched_queue *q, unsigned most, bool force)
 
 	while (n < most && (c = first_call(q))) {
 		if (force) {
-			if (chain_here(q) || (c->ready && !c->ready(c)) || !has_way(q)) {
+			if (chain_here(q) || (c->ready && !c->ready(c)) || !has_way(q, far)) {
 				break;
 			}
 			a = (struct ask){ .verdict = GBPF_GO };
-		} else if (!may_issue(q, c, clock_now_ns(), &a)) {
+		} else if (!may_issue(q, c, clock_now_ns(), far, &a)) {
 			break;
 		}
 		issue(q, c, &a);
@@ -301,7 +308,7 @@ static uint64_t attend(struct sched_queue *q, uint64_t now)
 {
 	uint64_t ns = chain_care(q, now, false);
 
-	(void)issue_some(q, 16, false);
+	(void)issue_some(q, 16, false, false);
 	if (!fifo_here(q)) {
 		return chain_here(q) ? MIN(ns, (uint64_t)CHAIN_QUIET_NS) : UINT64_MAX;
 	}
@@ -338,12 +345,15 @@ struct helper {
 	uint64_t held_ns; /* how long calls waited for nothing but the policy, */
 	bool held;	  /* as the first does since the last round */
 	uint64_t last_ns;
-	int slack; /* of its timers before; 0: not changed */
+	uint64_t issued, moved_ns; /* the queue's calls, and when the last of them went */
+	int slack;		   /* of its timers before; 0: not changed */
 };
 
 static struct helper helper_begin(void)
 {
-	return (struct helper){ .last_ns = clock_now_ns() };
+	uint64_t now = clock_now_ns();
+
+	return (struct helper){ .last_ns = now, .moved_ns = now };
 }
 
 static void helper_end(const struct helper *h)
@@ -366,7 +376,11 @@ static void help(struct sched_queue *q, struct helper *h)
 	force = h->held_ns >= load_relaxed(&s->limit_ns);
 	pthread_mutex_lock(&q->issue_lock);
 	ns = chain_care(q, now, true);
-	n = issue_some(q, 64, force);
+	if (q->issued != h->issued) {
+		h->issued = q->issued;
+		h->moved_ns = now;
+	}
+	n = issue_some(q, 64, force, now - h->moved_ns >= FAR_NS);
 	h->held = q->retry_ns && !chain_here(q);
 	pthread_mutex_unlock(&q->issue_lock);
 	if (force && n) {

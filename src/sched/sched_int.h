@@ -60,6 +60,8 @@
 #define DEFAULT_HOLD_NS 1000000u
 #define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
 #define AHEAD_HALF 192u		/* calls behind a marker that was not reached: twice so many */
+#define AHEAD_FAR 384u		/* and so many more where somebody waits in vain */
+#define FAR_NS 200000000u	/* for so long: longer than leases stop blocks */
 #define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
 #define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
 #define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
@@ -161,6 +163,7 @@ struct sched_queue {
 	uint32_t orders;      /* under issue_lock: calls issued that were no launches */
 	uint32_t way; /* under issue_lock; read anywhere: launches and orders up to the marker, */
 	struct sched_marker way_mark;	    /* or 0: none yet */
+	uint32_t far;			    /* under issue_lock: calls issued beyond that way */
 	uint64_t chain_ns;		    /* [atomic] the chain need not be looked at before */
 	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
 	uint64_t looked_ns;		    /* under issue_lock: the last look at others */

@@ -158,7 +158,15 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 		shim_real.cuLibraryEnumerateKernels((CUkernel *)(void *)l.all, l.n, library));
 }
 
-/* ---- properties: a kept launch goes with those of before ---- */
+/* ---- properties: a kept launch goes with those of before, where they matter to it ---- */
+
+/* A preference, or no less than f may have now: kept launches go as they would have gone. */
+static bool takes_nothing(CUresult asked, CUfunction_attribute what, int now, int value)
+{
+	return what == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
+	       (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && asked == CUDA_SUCCESS &&
+		value >= now);
+}
 
 /* NULL: no twin to follow. */
 static struct twin *follower(CUresult r, const void *handle)
@@ -171,9 +179,13 @@ static struct twin *follower(CUresult r, const void *handle)
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 {
 	struct twin *t;
+	int now = 0;
 	CUresult r;
 
-	shim_settle_pending();
+	if (unlikely(shim_pending()) &&
+	    !takes_nothing(shim_real.cuFuncGetAttribute(&now, what, f), what, now, value)) {
+		shim_settle_all();
+	}
 	r = shim_real.cuFuncSetAttribute(f, what, value);
 	t = follower(r, f);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -188,9 +200,13 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, CUdevice d)
 {
 	struct twin *t;
+	int now = 0;
 	CUresult r;
 
-	shim_settle_pending();
+	if (unlikely(shim_pending()) &&
+	    !takes_nothing(shim_real.cuKernelGetAttribute(&now, what, k, d), what, now, value)) {
+		shim_settle_all();
+	}
 	r = shim_real.cuKernelSetAttribute(what, value, k, d);
 	t = follower(r, k);
 	if (t && what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -208,12 +224,9 @@ CUresult cuKernelSetAttribute(CUfunction_attribute what, int value, CUkernel k, 
 
 CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 {
-	struct twin *t;
-	CUresult r;
+	CUresult r = shim_real.cuFuncSetCacheConfig(f, config);
+	struct twin *t = follower(r, f);
 
-	shim_settle_pending();
-	r = shim_real.cuFuncSetCacheConfig(f, config);
-	t = follower(r, f);
 	if (t) {
 		(void)shim_real.cuFuncSetCacheConfig(t->handle, config);
 		twin_refresh(t->owner, f);
@@ -223,12 +236,9 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 
 CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice d)
 {
-	struct twin *t;
-	CUresult r;
+	CUresult r = shim_real.cuKernelSetCacheConfig(k, config, d);
+	struct twin *t = follower(r, k);
 
-	shim_settle_pending();
-	r = shim_real.cuKernelSetCacheConfig(k, config, d);
-	t = follower(r, k);
 	if (t) {
 		(void)shim_real.cuKernelSetCacheConfig((CUkernel)(void *)t->handle, config, d);
 		twin_refresh(t->owner, NULL);
@@ -238,12 +248,9 @@ CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice d)
 
 CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
 {
-	struct twin *t;
-	CUresult r;
+	CUresult r = shim_real.cuFuncSetSharedMemConfig(f, config);
+	struct twin *t = follower(r, f);
 
-	shim_settle_pending();
-	r = shim_real.cuFuncSetSharedMemConfig(f, config);
-	t = follower(r, f);
 	if (t) {
 		(void)shim_real.cuFuncSetSharedMemConfig(t->handle, config);
 	}

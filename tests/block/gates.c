@@ -169,6 +169,12 @@ static void others(const char *what)
 		for (unsigned i = 0; i < 700; i++) {
 			CU(cuMemsetD32Async(data, i, 64, s[0]));
 		}
+		at = "attributes that take nothing away";
+		CU(cuFuncSetAttribute(await, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				      49152));
+		CU(cuFuncSetAttribute(await, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+				      50));
+		CU(cuFuncSetCacheConfig(await, CU_FUNC_CACHE_PREFER_L1));
 	} else {
 		fprintf(stderr, "gates: no such case\n");
 		exit(2);

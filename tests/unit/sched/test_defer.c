@@ -250,6 +250,41 @@ static void a_stream_that_stands_still_does_not_get_all(void **state)
 	rig_finish(&m.r);
 }
 
+/* Who waits until they are put, and opens later what the stream waits for, would wait for ever. */
+static void for_who_waits_a_stream_that_stands_still_gets_more(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	uint32_t i = 0, last;
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	m.fq[1].eager = 0;
+	other_opens(&m.r);
+	for (; i < 550; i++) {
+		assert_int_equal(sched_submit(m.q[1], &l), SCHED_DEFER);
+		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
+	}
+	other_closes(&m.r);
+	assert_int_equal(sched_flush(m.r.s, m.q[1]), 0);
+	assert_int_equal(log_.n, 550);
+	for (; i < 2000; i++) {
+		defer(m.q[1], &m.fq[1], i % 2 ? &l : NULL, i, 0);
+	}
+	for (uint32_t k = 0; k < 4000; k++) {
+		(void)sched_agent_step(m.r.s);
+	}
+	assert_true(log_.n <= 850); /* but not more than the driver takes */
+	for (last = log_.n; sched_queue_deferred(m.q[1]); last = log_.n) {
+		fake_finish(&m.fq[1]);
+		for (uint32_t k = 0; k < 100; k++) {
+			(void)sched_agent_step(m.r.s);
+		}
+		assert_true(log_.n - last <= 512);
+	}
+	assert_int_equal(log_.n, 2000);
+	rig_finish(&m.r);
+}
+
 /* Nor do launches that would go at once, while a chain is unfinished: what the stream waits for may
  * be its missing blocks. */
 static void beside_a_chain_a_stream_that_stands_still_is_not_filled(void **state)
@@ -399,6 +434,7 @@ int main(void)
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
 		cmocka_unit_test(a_stream_that_stands_still_does_not_get_all),
+		cmocka_unit_test(for_who_waits_a_stream_that_stands_still_gets_more),
 		cmocka_unit_test(beside_a_chain_a_stream_that_stands_still_is_not_filled),
 		cmocka_unit_test(a_forked_child_has_nothing_deferred),
 		cmocka_unit_test(agent_and_flushes_keep_the_order),
