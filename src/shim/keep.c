@@ -252,7 +252,7 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 		return false;
 	}
 	if (l->flags & GBPF_F_COOPERATIVE &&
-	    !keep_cooperative((CUfunction)(uintptr_t)a[c->keep == KEEP_KERNELEX ? 1 : 0], l)) {
+	    !keep_cooperative(q, (CUfunction)(uintptr_t)a[c->keep == KEEP_KERNELEX ? 1 : 0], l)) {
 		return false; /* it may be refused */
 	}
 	k = copy_of(q, c, a);

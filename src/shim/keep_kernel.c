@@ -138,19 +138,40 @@ struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a)
 	return k;
 }
 
-/* The blocks of a cooperative launch must all fit on the device at once; the program asks the
- * launch whether they do. */
-bool keep_cooperative(CUfunction f, const struct sched_launch *l)
+/* Of the stream's green context, the program's or the cap's, or else of the device. 0: not known.
+ */
+static unsigned sms_of(const struct shim_queue *q)
 {
-	int resident = 0, sms = 0;
+	CUgreenCtx green = NULL;
+	CUdevResource part;
 	CUdevice d = 0;
+	int sms = 0;
+
+	if (q->kind == QUEUE_CREATED &&
+	    shim_real.cuStreamGetGreenCtx(q->dev.stream, &green) == CUDA_SUCCESS && green) {
+		return shim_real.cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) ==
+				       CUDA_SUCCESS
+			       ? part.sm.smCount
+			       : 0;
+	}
+	return shim_real.cuCtxGetDevice(&d) == CUDA_SUCCESS &&
+			       shim_real.cuDeviceGetAttribute(
+				       &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d) ==
+				       CUDA_SUCCESS &&
+			       sms > 0
+		       ? (unsigned)sms
+		       : 0;
+}
+
+/* The blocks of a cooperative launch must all fit at once on what the stream has of the device; the
+ * program asks the launch whether they do. */
+bool keep_cooperative(const struct shim_queue *q, CUfunction f, const struct sched_launch *l)
+{
+	int resident = 0;
 
 	return shim_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
 		       &resident, f, (int)l->threads, l->smem_bytes) == CUDA_SUCCESS &&
-	       shim_real.cuCtxGetDevice(&d) == CUDA_SUCCESS &&
-	       shim_real.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d) ==
-		       CUDA_SUCCESS &&
-	       resident > 0 && sms > 0 && l->blocks <= (uint64_t)resident * (uint64_t)sms;
+	       resident > 0 && l->blocks <= (uint64_t)resident * sms_of(q);
 }
 
 /* Attributes that name events or give results back are for the caller to wait for. */

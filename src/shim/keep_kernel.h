@@ -23,7 +23,7 @@ struct kept *keep_new(const struct shim_call *c, const uint64_t *a, size_t blob_
 /* NULL: the parameters cannot be copied (layout not told, attributes with results, no memory). */
 struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a);
 /* The driver would not refuse it for its number of blocks. */
-bool keep_cooperative(CUfunction f, const struct sched_launch *l);
+bool keep_cooperative(const struct shim_queue *q, CUfunction f, const struct sched_launch *l);
 struct kept *keep_kernel_ex(const struct shim_call *c, const uint64_t *a);
 
 #endif

@@ -148,6 +148,27 @@ static void created_beside_a_capture(CUstream s)
 	CU(cuStreamDestroy(t));
 }
 
+/* A launch that is kept behind others is refused as one that is not: by what the stream has. */
+static void cooperative(CUstream s)
+{
+	CUdeviceptr data = program_zeros(BLOCKS * 4), out = program_zeros(BLOCKS * 4);
+	void *params[] = { &out };
+	uint32_t most, i = 1;
+	int resident = 0;
+
+	CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident, where, 1024, 0));
+	most = (uint32_t)resident * SMS / 2;
+	for (unsigned n = 0; n < 40; n++) {
+		LAUNCH3(step, BLOCKS, 1, 1, 64, 1, 1, 0, s, &data, &i);
+		RIGHT(cuLaunchCooperativeKernel(where, most + 1, 1, 1, 1024, 1, 1, 0, s, params) ==
+		      CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+		CU(cuLaunchCooperativeKernel(where, most, 1, 1, 1024, 1, 1, 0, s, params));
+	}
+	CU(cuStreamSynchronize(s));
+	CU(cuMemFree(data));
+	CU(cuMemFree(out));
+}
+
 static int capped(void)
 {
 	CUstream s[3], blocking, of_other;
@@ -168,6 +189,7 @@ static int capped(void)
 	ordered(s, 3, ev, 120);
 	captured(s[1], s[0]);
 	created_beside_a_capture(s[0]);
+	cooperative(s[0]);
 	RIGHT((sms_of(s[0]) & ~LOW) == 0 && (sms_of(s[1]) & ~LOW) == 0);
 	RIGHT(sms_of(blocking) == ALL && sms_of(NULL) == ALL);
 	CU(cuCtxCreate(&other, 0, 0));
