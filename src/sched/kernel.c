@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FEW 4u /* samples that each count, and of which the shortest does */
+
 static unsigned log2_floor(uint64_t v)
 {
 	return v ? 63u - (unsigned)__builtin_clzll(v) : 0;
@@ -71,7 +73,7 @@ bool estimate_due(struct estimate *e)
  * few samples exist. */
 static uint32_t least_interval(uint64_t est_ns, uint32_t seen)
 {
-	if (seen < 4) {
+	if (seen < FEW) {
 		return 1;
 	}
 	return est_ns < MARK_NS ? 128 : est_ns < 500000 ? 4 : 1;
@@ -92,9 +94,11 @@ void estimate_learn(struct estimate *e, uint64_t measured_ns)
 	off = x > est ? x - est : est - x;
 	n = off <= est / 4 + 500 ? MIN(n * 2, 256u) : n / 2;
 	/* What shares the device makes a kernel look longer, never shorter: up slowly, down
-	 * quickly. */
-	store_relaxed(&e->est_ns,
-		      x > est ? est + (MIN(x, 8 * est) - est) / 16 : est - (est - x) / 2);
+	 * quickly. At once among the first: of a kernel's first launches the markers may have seen
+	 * how the driver loaded its code. */
+	store_relaxed(&e->est_ns, x > est      ? est + (MIN(x, 8 * est) - est) / 16
+				  : seen < FEW ? x
+					       : est - (est - x) / 2);
 	store_relaxed(&e->interval, MAX(n, least_interval(est, seen)));
 	store_relaxed(&e->seen, MIN(seen + 1, 1000000u));
 }

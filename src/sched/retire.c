@@ -99,7 +99,8 @@ static bool mark_chain(struct sched_queue *q, struct mark *m)
 	chain_look(q, &c);
 	m->chain = c.launched;
 	m->interruptions = c.interruptions;
-	if (m->start.event && (c.feeding || c.stopped)) {
+	m->fed = c.feeding || c.stopped;
+	if (m->start.event && m->fed) {
 		release(q->s, &m->start);
 	}
 	return m->start.event != NULL;
@@ -218,7 +219,8 @@ static bool reached(struct sched_queue *q, const struct mark *m, const struct sc
 	return !m->end.event || q->s->cfg.device->mark_done(q->s->cfg.dev, &m->end) != 0;
 }
 
-/* It has no measurement that counts: then what the chain saw of it does, which is coarser. */
+/* It has no measurement that counts: then what the chain saw of it does, which is coarser. Behind a
+ * chain that is fed no launch has any, so now and then it is asked there, too. */
 static void ask_chain(struct sched_queue *q, struct mark *m, const struct sched_chain *c)
 {
 	const struct sched_device_ops *dev = q->s->cfg.device;
@@ -229,7 +231,7 @@ static void ask_chain(struct sched_queue *q, struct mark *m, const struct sched_
 		release(q->s, &m->end);
 	}
 	if (m->est && !m->start.event && dev->chain_took &&
-	    (stopped || !load_relaxed(&m->est->est_ns))) {
+	    (stopped || !load_relaxed(&m->est->est_ns) || (m->fed && estimate_due(m->est)))) {
 		m->took_ns = dev->chain_took(q->s->cfg.dev, q->dev_queue, m->chain);
 	}
 }

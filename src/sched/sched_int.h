@@ -112,6 +112,7 @@ struct mark {
 	uint64_t chain;		/* reached when so many launches of the chain are through; 0: not
 				   of a chain */
 	uint32_t interruptions; /* of the chain, as of then */
+	bool fed;		/* the chain held some of it back: no event could measure it */
 	uint64_t took_ns; /* reached: what the chain saw instead of a measurement; 0: nothing */
 };
 

@@ -105,6 +105,21 @@ static void durations_are_learned_and_sampling_thins_out(void **state)
 	one_finish(&o);
 }
 
+/* The driver loads a kernel's code at its first launch, between the markers. */
+static void the_first_launch_is_not_believed(void **state)
+{
+	struct one o;
+
+	one_init(&o);
+	for (unsigned i = 0; i < 3; i++) {
+		launch(&o, i ? 40000 : 5000000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	assert_int_equal(est(&o), 40000);
+	one_finish(&o);
+}
+
 static void short_kernels_get_few_markers(void **state)
 {
 	struct one o;
@@ -184,27 +199,74 @@ static void launch_in_chain(struct one *o, uint64_t ns)
 	sched_submitted(o->q, &l, true);
 }
 
+static const struct ebpf_insn block[] = { I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
+					  I_MOV(0, GBPF_GO), I_EXIT };
+
+static void begin_chains(struct one *o, struct sched_device_ops *ops)
+{
+	struct prog p[] = { PROG(submit, block), PROG(retire, charge) };
+
+	one_init(o);
+	*ops = fake_ops;
+	ops->chain_busy = chain_busy;
+	ops->chain_step = chain_step;
+	ops->chain_look = chain_look_at;
+	ops->chain_took = chain_took;
+	chain = (struct sched_chain){ .launched = 0 };
+	chain_asked = 0;
+	o->r.s->cfg.device = ops;
+	o->r.s->grace_ns = 0;
+	store_relaxed(&o->r.s->active_ns, UINT64_C(0));
+	assert_int_equal(policy_prepare(&o->r, 2, p, 2, &o->m), 0);
+	o->r.dir.version[0] = 2;
+}
+
+static void end_chains(struct one *o)
+{
+	while (sched_queue_deferred(o->q)) {
+		(void)sched_agent_step(o->r.s);
+	}
+	o->r.s->cfg.device = &fake_ops;
+	one_finish(o);
+}
+
+static void finish_in_chain(struct one *o, uint64_t ns)
+{
+	launch_in_chain(o, ns);
+	fake_finish(&o->fq);
+	chain.done = chain.launched;
+	sched_drained(o->r.s, NULL);
+}
+
+/* The first launch is measured from marker to marker, with the loading of its code. All others are
+ * put into a chain that is fed, where no marker can measure. */
+static void launches_of_a_fed_chain_are_learned_too(void **state)
+{
+	struct sched_device_ops ops;
+	struct one o;
+
+	begin_chains(&o, &ops);
+	finish_in_chain(&o, 90000000);
+	assert_int_equal(est(&o), 90000000);
+	chain.feeding = true;
+	finish_in_chain(&o, 3000000);
+	assert_in_range(est(&o), 3000000, 3100000);
+	for (unsigned i = 0; i < 300; i++) {
+		finish_in_chain(&o, 3000000);
+	}
+	assert_in_range(est(&o), 3000000, 3310000);
+	assert_true(chain_asked > 20); /* again */
+	end_chains(&o);
+}
+
 /* Each launch is interrupted, so no marker measures it: the chain says what it took, which is
  * learned and charged. */
 static void interrupted_launches_are_learned_and_charged(void **state)
 {
-	static const struct ebpf_insn block[] = { I_ST(EBPF_W, 1, SUBMIT(level), GBPF_LEVEL_BLOCK),
-						  I_MOV(0, GBPF_GO), I_EXIT };
-	struct prog p[] = { PROG(submit, block), PROG(retire, charge) };
-	struct sched_device_ops ops = fake_ops;
+	struct sched_device_ops ops;
 	struct one o;
 
-	one_init(&o);
-	ops.chain_busy = chain_busy;
-	ops.chain_step = chain_step;
-	ops.chain_look = chain_look_at;
-	ops.chain_took = chain_took;
-	chain = (struct sched_chain){ .launched = 0 };
-	o.r.s->cfg.device = &ops;
-	o.r.s->grace_ns = 0;
-	store_relaxed(&o.r.s->active_ns, UINT64_C(0));
-	assert_int_equal(policy_prepare(&o.r, 2, p, 2, &o.m), 0);
-	o.r.dir.version[0] = 2;
+	begin_chains(&o, &ops);
 	for (unsigned i = 1; i <= 10; i++) {
 		launch_in_chain(&o, 9000000); /* from marker to marker, with the request */
 		chain.interruptions++;
@@ -220,18 +282,11 @@ static void interrupted_launches_are_learned_and_charged(void **state)
 	assert_true(load_relaxed(&o.k->block_ns));
 	chain_asked = 0; /* one that was not interrupted is measured by markers */
 	for (unsigned i = 0; i < 8; i++) {
-		launch_in_chain(&o, 2000000);
-		fake_finish(&o.fq);
-		chain.done = chain.launched;
-		sched_drained(o.r.s, NULL);
+		finish_in_chain(&o, 2000000);
 	}
 	assert_int_equal(chain_asked, 0);
 	assert_in_range(est(&o), 2000000, 2900000);
-	while (sched_queue_deferred(o.q)) {
-		(void)sched_agent_step(o.r.s);
-	}
-	o.r.s->cfg.device = &fake_ops;
-	one_finish(&o);
+	end_chains(&o);
 }
 
 static void inflight_rises_and_falls_and_retire_covers_all(void **state)
@@ -352,8 +407,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(durations_are_learned_and_sampling_thins_out),
+		cmocka_unit_test(the_first_launch_is_not_believed),
 		cmocka_unit_test(short_kernels_get_few_markers),
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
+		cmocka_unit_test(launches_of_a_fed_chain_are_learned_too),
 		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
 		cmocka_unit_test(the_tail_without_a_marker_retires_when_the_queue_is_idle),
