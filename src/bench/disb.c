@@ -18,6 +18,8 @@ static bool parse_text(struct disb *b, const char *name, const char *text)
 		{ "--conditions", &b->conditions },
 		{ "--workloads", &b->workloads },
 		{ "--save", &b->save },
+		{ "--script", &b->torch },
+		{ "--python", &b->python },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -32,6 +34,10 @@ static bool parse_text(struct disb *b, const char *name, const char *text)
 static bool parse_one(struct disb *b, const char *name, const char *text, int *i)
 {
 	if (world_option(&b->world, name, text, i)) {
+		return true;
+	}
+	if (strcmp(name, "--graphs") == 0) {
+		b->graphs = true;
 		return true;
 	}
 	++*i;
@@ -72,7 +78,9 @@ static json_t *models_json(const struct disb *b)
 				json_pack("{s:s, s:s, s:f, s:f, s:i}", "model", disb_models[m].name,
 					  "is", disb_models[m].doc, "reference_ms",
 					  disb_models[m].ms, "alone_ms", b->alone_ms[m], "kernels",
-					  (int)MAX(disb_models[m].kernels / b->divide, 1)));
+					  b->torch ? 0
+						   : (int)MAX(disb_models[m].kernels / b->divide,
+							      1)));
 		}
 	}
 	return a;
@@ -80,8 +88,11 @@ static json_t *models_json(const struct disb *b)
 
 static void print_models(const struct disb *b)
 {
-	printf("%s, policy %s, %g s a measurement, %u rounds, batch %s. Models alone:", b->device,
-	       b->policy_name, b->seconds, b->rounds, b->periodic ? "periodic" : "in closed loops");
+	printf("%s, policy %s, %g s a measurement, %u rounds, batch %s. %s alone:", b->device,
+	       b->policy_name, b->seconds, b->rounds, b->periodic ? "periodic" : "in closed loops",
+	       b->graphs  ? "PyTorch's networks as CUDA graphs"
+	       : b->torch ? "PyTorch's networks"
+			  : "Models");
 	for (unsigned m = 0; m < DISB_MODELS; m++) {
 		if (b->alone_ms[m] > 0) {
 			printf(" %s %.2f ms", disb_models[m].name, b->alone_ms[m]);
@@ -95,6 +106,10 @@ static int put_document(struct disb *b)
 	int err = 0;
 
 	json_object_set_new(b->document, "device", json_string(b->device));
+	json_object_set_new(b->document, "networks",
+			    json_string(b->graphs  ? "PyTorch, CUDA graphs"
+					: b->torch ? "PyTorch"
+						   : "synthetic"));
 	json_object_set_new(b->document, "models", models_json(b));
 	if (b->world.json) {
 		json_dumpf(b->document, stdout, JSON_INDENT(2));
@@ -110,8 +125,8 @@ int main(int argc, char **argv)
 {
 	static struct disb b = { .rounds = 1,
 				 .seconds = 10,
-				 .workloads = "A,B,C,D,E,REAL,Y,Z",
 				 .policy_name = "",
+				 .python = "python3",
 				 .divide = 1,
 				 .blocks = 2 };
 	int err;
@@ -125,6 +140,12 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	b.soft = b.world.soft;
+	if (!b.workloads) {
+		b.workloads = b.torch ? "A,B,C,D,E,REAL" : "A,B,C,D,E,REAL,Y,Z";
+	}
+	if (b.torch) {
+		b.world.client = b.python;
+	}
 	b.threads = b.soft ? 64 : 256;
 	b.blocks = b.soft ? 1 : 2;
 	b.divide = b.soft ? 8 : 1;

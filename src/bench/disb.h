@@ -68,7 +68,7 @@ enum disb_met {
 	DISB_METS
 };
 struct disb_parts {
-	unsigned n;
+	unsigned n, stamped;		/* requests; of which parts but the first are known */
 	double took_us, us[DISB_PARTS]; /* sums */
 };
 
@@ -111,6 +111,9 @@ struct disb {
 	double seconds;			  /* of a measurement */
 	const char *policy, *policy_name, *workloads, *conditions, *save;
 	bool periodic, soft;
+	const char *torch,
+		*python; /* torch: the program of PyTorch's tasks, NULL: kernels of ours */
+	bool graphs;	 /* its networks as CUDA graphs */
 	unsigned divide; /* kernels by that: a launch costs more on the soft GPU */
 	char device[64];
 	unsigned sms, grid;
@@ -122,6 +125,11 @@ struct disb {
 };
 
 int disb_run(struct disb *b);
+/* disb_models.c: how long each model takes alone, and of kernels of ours how long they spin. */
+int disb_models_fit(struct disb *b, const bool *used);
+/* The client's role and what it must know of a model. */
+const char *disb_role(const struct disb *b);
+void disb_model_options(const struct disb *b, unsigned model, struct world_command *k);
 /* disb_parts.c: after a turn, what its requests' time went into, and what gbpfd says of its tasks.
  * client: one a task; those that did not run have no page. */
 void disb_note_parts(const struct disb_workload *w, struct disb_condition *c,

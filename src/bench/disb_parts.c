@@ -45,6 +45,10 @@ static void add_parts(struct disb_parts *to, const struct page_request *r)
 	to->n++;
 	to->took_us += (double)r->took_us;
 	to->us[PART_LATE] += (double)r->late_us;
+	if (r->front_us < 0) {
+		return; /* not measured */
+	}
+	to->stamped++;
 	to->us[PART_FIRST] += first;
 	to->us[PART_FRONT] += front - first;
 	to->us[PART_REST] += (double)r->took_us - front;
@@ -136,11 +140,17 @@ void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
 static json_t *met_json(const struct disb_parts *p)
 {
 	double n = MAX(p->n, 1u);
+	json_t *o = json_pack("{s:i, s:f, s:f}", "requests", (int)p->n, "mean_us", p->took_us / n,
+			      "late_us", p->us[PART_LATE] / n);
 
-	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "requests", (int)p->n, "mean_us",
-			 p->took_us / n, "late_us", p->us[PART_LATE] / n, "first_us",
-			 p->us[PART_FIRST] / n, "front_us", p->us[PART_FRONT] / n, "rest_us",
-			 p->us[PART_REST] / n);
+	if (p->stamped) {
+		n = p->stamped;
+		json_object_update_new(o, json_pack("{s:f, s:f, s:f}", "first_us",
+						    p->us[PART_FIRST] / n, "front_us",
+						    p->us[PART_FRONT] / n, "rest_us",
+						    p->us[PART_REST] / n));
+	}
+	return o;
 }
 
 static json_t *tenant_json(const struct disb_tenant *t)

@@ -113,22 +113,27 @@ static void print_parts(const struct disb_workload *w, const struct disb_conditi
 			const struct disb_condition *base)
 {
 	static const char *const met[DISB_METS] = { "that met no other", "that met others" };
-	unsigned n[DISB_METS] = { 0 };
+	unsigned n[DISB_METS] = { 0 }, stamped = 0;
 
 	for (unsigned i = 0; i < w->tasks; i++) {
-		n[MET_NOBODY] += c->row[i].parts[MET_NOBODY].n;
-		n[MET_OTHERS] += c->row[i].parts[MET_OTHERS].n;
+		for (unsigned m = 0; m < DISB_METS; m++) {
+			n[m] += c->row[i].parts[m].n;
+			stamped += c->row[i].parts[m].stamped;
+		}
 	}
 	for (unsigned m = 0; m < DISB_METS; m++) {
-		if (n[m]) {
-			printf("%-5s %-12s us more, %u %s: %+.1f = first kernel %+.1f, the next "
-			       "%u %+.1f, rest %+.1f; begun %+.1f later\n",
-			       w->name, c->def->name, n[m], met[m], more_us(w, c, base, m, -1),
+		if (!n[m]) {
+			continue;
+		}
+		printf("%-5s %-12s us more, %u %s: %+.1f", w->name, c->def->name, n[m], met[m],
+		       more_us(w, c, base, m, -1));
+		if (stamped) {
+			printf(" = first kernel %+.1f, the next %u %+.1f, rest %+.1f",
 			       more_us(w, c, base, m, PART_FIRST), PAGE_FRONT,
 			       more_us(w, c, base, m, PART_FRONT),
-			       more_us(w, c, base, m, PART_REST),
-			       more_us(w, c, base, m, PART_LATE));
+			       more_us(w, c, base, m, PART_REST));
 		}
+		printf("; begun %+.1f later\n", more_us(w, c, base, m, PART_LATE));
 	}
 }
 

@@ -1,5 +1,5 @@
-/* The runs of `gbpf bench disb`: how long the models' kernels must spin, then for each workload its
- * rounds, in which every condition gets a turn. */
+/* The runs of `gbpf bench disb`: for each workload its rounds, in which every condition gets a
+ * turn. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,6 @@
 #define READY_NS 120000000000ull
 #define ANSWER_NS 60000000000ull
 #define LEAD_NS 50000000ull /* from the command to the first request */
-#define UNIT_US 20.0	    /* block that is calibrated; models are multiples */
-#define ALONE_REQUESTS 30u
-#define FITS 5u
 
 const struct disb_def disb_defs[DISB_CONDITIONS] = {
 	{ "rt", "real-time tasks alone, contexts of their own", LANE_OWN, false, false },
@@ -26,111 +23,6 @@ const struct disb_def disb_defs[DISB_CONDITIONS] = {
 	{ "gbpf", "all tasks, gBPF, process lane", LANE_GBPF, true, false },
 	{ "gbpf-shared", "all tasks, gBPF, shared lane", LANE_GBPF_SHARED, true, false },
 };
-
-static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
-
-static unsigned kernels_of(const struct disb *b, unsigned model)
-{
-	return MAX(disb_models[model].kernels / b->divide, 1);
-}
-
-static void model_options(const struct disb *b, unsigned model, struct world_command *k)
-{
-	command_add(k, "--grid");
-	command_add(k, "%u", b->grid);
-	command_add(k, "--threads");
-	command_add(k, "%u", b->threads);
-	command_add(k, "--kernels");
-	command_add(k, "%u", kernels_of(b, model));
-	command_add(k, "--iterations");
-	command_add(k, "%d", b->iterations[model]);
-}
-
-/* ---- lengths ---- */
-
-static int calibrate(struct disb *b)
-{
-	struct world_client c;
-	int err;
-
-	err = client_calibrate(&b->world, &c, b->threads, UNIT_US, READY_NS);
-	if (!err) {
-		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
-		b->sms = b->soft ? 1 : c.page->sms;
-		b->grid = b->sms * b->blocks;
-		for (unsigned m = 0; m < DISB_MODELS; m++) {
-			double us = disb_models[m].ms * 1000 / kernels_of(b, m);
-
-			b->iterations[m] =
-				(int)MAX(us / c.page->block_us[0] * c.page->iterations[0], 1);
-		}
-	}
-	client_stop(&c);
-	return err;
-}
-
-/* Median of one inference after the other, milliseconds. */
-static int time_model(struct disb *b, unsigned model, double *ret_ms)
-{
-	struct world_client c;
-	struct world_command k;
-	double us[ALONE_REQUESTS];
-	unsigned n;
-	int err;
-
-	command_init(&k);
-	model_options(b, model, &k);
-	err = client_start(&b->world, &c, "alone", &own, "model", &k);
-	command_finish(&k);
-	err = err ? err : client_await(&c, READY_NS);
-	if (!err) {
-		c.page->kind = KIND_ONE;
-		c.page->n = ALONE_REQUESTS;
-		client_send(&c, PAGE_REQUESTS);
-		err = client_await(&c, ANSWER_NS);
-		n = MIN(c.page->samples[0], ALONE_REQUESTS);
-		for (unsigned i = 0; i < n; i++) {
-			us[i] = (double)c.page->request[i].took_us;
-		}
-		stats_sort(us, n);
-		*ret_ms = stats_quantile(us, n, 0.5) / 1000;
-	}
-	client_stop(&c);
-	return err;
-}
-
-/* Launches cost too, and blocks of a kernel may share a multiprocessor: until it fits. */
-static int fit_model(struct disb *b, unsigned m)
-{
-	double want = disb_models[m].ms;
-	int err = 0;
-
-	for (unsigned i = 0; i < FITS && !err; i++) {
-		err = time_model(b, m, &b->alone_ms[m]);
-		if (err || (b->alone_ms[m] > 0.98 * want && b->alone_ms[m] < 1.02 * want)) {
-			break;
-		}
-		if (i + 1 < FITS) {
-			double by = MAX(MIN(want / MAX(b->alone_ms[m], 0.001), 4), 0.25);
-
-			b->iterations[m] = (int)MAX(MIN(b->iterations[m] * by, 1e8), 1);
-		}
-	}
-	return err;
-}
-
-static int fit_models(struct disb *b, const bool *used)
-{
-	int err = 0;
-
-	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
-		if (used[m]) {
-			world_progress(&b->world, "disb: length of %s", disb_models[m].name);
-			err = fit_model(b, m);
-		}
-	}
-	return err;
-}
 
 /* ---- conditions ---- */
 
@@ -170,10 +62,24 @@ struct turn {
 	bool used[DISB_TASKS];
 };
 
+static void load_options(const struct disb_task *task, struct world_command *k)
+{
+	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
+
+	command_add(k, "--load");
+	command_add(k, "%s", loads[task->load]);
+	command_add(k, "--rate");
+	command_add(k, "%g", task->rate);
+	command_add(k, "--trace");
+	command_add(k, "%u", disb_models[task->model].trace);
+	if (task->rt) {
+		command_add(k, "--stamps");
+	}
+}
+
 static int start_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
 		       struct turn *t)
 {
-	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
 	int err = 0;
 
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
@@ -192,17 +98,11 @@ static int start_tasks(struct disb *b, const struct disb_workload *w, struct dis
 		snprintf(name, sizeof(name), "%s-%s%u", disb_models[task->model].name,
 			 task->rt ? "rt" : "be", i);
 		command_init(&k);
-		model_options(b, task->model, &k);
-		command_add(&k, "--load");
-		command_add(&k, "%s", loads[task->load]);
-		command_add(&k, "--rate");
-		command_add(&k, "%g", task->rate);
-		command_add(&k, "--trace");
-		command_add(&k, "%u", disb_models[task->model].trace);
-		if (task->rt) {
-			command_add(&k, "--stamps");
+		disb_model_options(b, task->model, &k);
+		if (!b->torch) {
+			load_options(task, &k);
 		}
-		err = client_start(&b->world, &t->client[i], name, &place, "model", &k);
+		err = client_start(&b->world, &t->client[i], name, &place, disb_role(b), &k);
 		command_finish(&k);
 	}
 	for (unsigned i = 0; i < w->tasks && !err; i++) {
@@ -249,6 +149,24 @@ static int keep(struct disb *b, struct disb_row *r, const struct bench_page *p, 
 			: 0;
 }
 
+/* For clients that do not make their schedule: the times of their requests. How many; 0: a closed
+ * loop. */
+static unsigned plan(const struct disb_task *task, struct bench_page *p)
+{
+	static struct schedule s;
+	unsigned n = 0;
+
+	if (task->load == SCHEDULE_CLOSED) {
+		return 0;
+	}
+	schedule_init(&s, task->load, task->rate, disb_models[task->model].trace, p->epoch_ns,
+		      p->offset_ns, p->seed);
+	while (n < PAGE_RECORDS && s.slot_ns < p->epoch_ns + p->limit_ns) {
+		p->request[n++].due_ns = schedule_next(&s, 0);
+	}
+	return n;
+}
+
 static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_condition *c,
 		     struct turn *t, unsigned round)
 {
@@ -266,6 +184,7 @@ static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_
 			p->limit_ns = limit;
 			p->offset_ns = offset[i];
 			p->seed = 1 + i + 100 * round;
+			p->n = b->torch ? plan(&w->task[i], p) : 0;
 			client_send(&t->client[i], PAGE_REQUESTS);
 		}
 	}
@@ -373,11 +292,8 @@ int disb_run(struct disb *b)
 {
 	bool used[DISB_MODELS] = { false };
 
-	if (world_init(&b->world) < 0 || calibrate(b) < 0) {
-		return -1;
-	}
 	each_workload(b, note_models, used);
-	if (fit_models(b, used) < 0) {
+	if (world_init(&b->world) < 0 || disb_models_fit(b, used) < 0) {
 		return -1;
 	}
 	choose(b);

@@ -1,4 +1,7 @@
 /* `gbpf bench disb`: the workloads of DISB. The program of src/bench does it. */
+#include <limits.h>
+
+#include "base/paths.h"
 #include "cli/bench.h"
 #include "cli/verbs.h"
 
@@ -9,6 +12,9 @@ enum {
 	D_BE,
 	D_CONDITIONS,
 	D_POLICY,
+	D_TORCH,
+	D_GRAPHS,
+	D_PYTHON,
 	D_SAVE,
 	D_PROGRESS,
 	D_DEVICE
@@ -21,6 +27,9 @@ static const struct cli_option options[] = {
 	[D_BE] = { "be", 0, "closed|periodic", "how batch requests come (default closed)" },
 	[D_CONDITIONS] = { "conditions", 'c', "LIST", "which (default all)" },
 	[D_POLICY] = { "policy", 'p', "NAME|FILE", "of gBPF (default auto, or lc_first)" },
+	[D_TORCH] = { "torch", 0, NULL, "networks in PyTorch instead of kernels of their lengths" },
+	[D_GRAPHS] = { "graphs", 0, NULL, "with --torch: each network as a CUDA graph" },
+	[D_PYTHON] = { "python", 0, "PROGRAM", "that has PyTorch (default python3)" },
 	[D_SAVE] = { "save", 'o', "FILE", "write the JSON document there" },
 	[D_PROGRESS] = { "progress", 0, NULL, "say what is being done, also without a terminal" },
 	[D_DEVICE] = { "device", 'd', "soft|nvidia|auto", "which GPU (default auto)" },
@@ -29,16 +38,24 @@ static const struct cli_option options[] = {
 
 static const struct bench_number numbers[] = { { D_SECONDS, 1, 3600 }, { D_REPEATS, 1, 16 } };
 static const char *const workloads[] = { "A", "B", "C", "D", "E", "REAL", "Y", "Z", "micro", NULL };
+static const char *const networks[] = { "A", "B", "C", "D", "E", "REAL", "micro", NULL };
 static const char *const conditions[] = { "rt",	    "rt-again",	    "default",
 					  "rt-mps", "rt-mps-again", "mps",
 					  "gbpf",   "gbpf-shared",  NULL };
 
 static int cmd_disb(struct cli *c)
 {
-	char *argv[BENCH_ARGS];
+	char script[PATH_MAX], *argv[BENCH_ARGS];
 	int n = 0, code = bench_check_numbers(c, numbers, ARRAY_SIZE(numbers));
 
-	code = code ? code : bench_check_list(c, "bench disb", D_WORKLOADS, workloads);
+	if (!code && !c->opt[D_TORCH] && (c->opt[D_GRAPHS] || c->opt[D_PYTHON])) {
+		code = cli_fail(c, CLI_USAGE, "usage", "Give --torch as well",
+				"bench disb: --%s is for networks in PyTorch",
+				c->opt[D_GRAPHS] ? "graphs" : "python");
+	}
+	code = code ? code
+		    : bench_check_list(c, "bench disb", D_WORKLOADS,
+				       c->opt[D_TORCH] ? networks : workloads);
 	code = code ? code : bench_check_list(c, "bench disb", D_CONDITIONS, conditions);
 	bench_push(argv, &n, "bench-disb", NULL);
 	code = code ? code
@@ -46,7 +63,14 @@ static int cmd_disb(struct cli *c)
 	if (code) {
 		return code;
 	}
-	bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_DEVICE, -1 });
+	if (c->opt[D_TORCH]) {
+		if (path_lib(script, sizeof(script), "bench/disb_torch.py") < 0) {
+			return cli_fail(c, CLI_FAILED, "install", NULL,
+					"bench disb: the path of gBPF is too long");
+		}
+		bench_push(argv, &n, "--script", script);
+	}
+	bench_push_options(c, argv, &n, (const int[]){ D_POLICY, D_TORCH, D_DEVICE, -1 });
 	return bench_exec(c, "disb", argv);
 }
 

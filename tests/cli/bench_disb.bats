@@ -48,3 +48,57 @@ load helper
 	[[ "$output" == *micro*rt*DB* ]]
 	[ -z "$(ls "$TMPDIR")" ]
 }
+
+# A PyTorch without numbers: the networks' shapes, the protocol and its ends.
+@test "bench disb --torch: networks have the size of the papers', and tasks run under each condition" {
+	export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$REPO/tests/data/cli
+	run python3 -c "
+import sys; sys.path.insert(0, '$REPO/src/bench')
+import torch, disb_torch
+for name, (make, shape) in disb_torch.MODELS.items():
+	model = make(torch)
+	print(name, model.count(), *model(torch.randn(*shape)).shape)"
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[ "$output" = "R152 60192808 1 1000
+D201 20013928 1 1000
+V19 143667240 1 1000
+I3 23834568 1 1000
+DB 66362880 1 128 768" ]
+	run --separate-stderr "$GBPF" --json bench disb --torch --device soft --workloads micro --seconds 1 --conditions rt,mps,gbpf \
+		--policy lc_first
+	echo "$output $stderr"
+	[ "$status" -eq 0 ]
+	json 'd["networks"] == "PyTorch" and [c["state"] for c in d["workloads"][0]["conditions"]] == ["run"] * 3'
+	json 'all(39 <= t["requests"] + t["dropped"] <= 40 for c in d["workloads"][0]["conditions"] for t in c["tasks"] if t["real_time"])'
+	json 'all(t["requests"] > 0 for c in d["workloads"][0]["conditions"] for t in c["tasks"])'
+	run "$GBPF" bench disb --torch --graphs --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"as CUDA graphs alone: DB"* ]]
+}
+
+@test "bench disb --torch says what is missing, and wrong results" {
+	export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$REPO/tests/data/cli
+	run env FAKE_TORCH_WRONG=1 "$GBPF" bench disb --torch --device soft --workloads micro --seconds 1 --conditions rt --policy fifo
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"FAILED: WRONG RESULTS: 40 of 40"* ]]
+	run env FAKE_TORCH_NO_GPU=1 "$GBPF" bench disb --torch --device soft --workloads micro --policy fifo
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"PyTorch sees no GPU"* ]]
+	run "$GBPF" bench disb --torch --python nobody --device soft --workloads micro --policy fifo
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"nobody: No such file or directory"* ]]
+	mkdir none
+	echo "raise ModuleNotFoundError(\"No module named 'torch'\")" >none/torch.py
+	PYTHONPATH=$PWD/none run "$GBPF" bench disb --torch --device soft --workloads micro --policy fifo
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"python"*"No module named 'torch'"* ]]
+	run "$GBPF" bench disb --torch --workloads A,Z
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"'Z' is not one of"* ]]
+	run "$GBPF" bench disb --graphs
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"--torch"* ]]
+}
