@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "soft/client/capture.h"
 #include "soft/client/event.h"
 #include "soft/client/strict.h"
+
+#define NUMBER_NS 1000000u
+#define NUMBER_TRIES 1000u
 
 bool green_is(const void *h)
 {
@@ -68,7 +72,13 @@ static CUresult make_part(CUgreenCtx g)
 
 		q.more[i / 2] |= range << i % 2 * 32;
 	}
+	/* Numbers come again when the server has taken what was put with them. */
 	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	for (unsigned i = 0; e == CUDA_ERROR_NOT_READY && i < NUMBER_TRIES; i++) {
+		clock_sleep_ns(NUMBER_NS);
+		e = link_call(&q, -1, &r, sizeof(r), NULL);
+	}
+	e = e == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : e;
 	g->part = e ? 0 : r.value32 + 1;
 	return e;
 }

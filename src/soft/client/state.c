@@ -39,6 +39,9 @@ static void thread_end(void *p)
 {
 	struct thread_state *t = p;
 
+	for (unsigned i = 0; i < t->depth && !soft.forked; i++) {
+		strict_leave(t->greens[i]);
+	}
 	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && !soft.forked; i++) {
 		pthread_mutex_lock(&soft.lock);
 		if (t->own[i] && soft.contexts[i] && soft.contexts[i]->id == t->own_ids[i]) {
@@ -208,6 +211,7 @@ static void put_top(struct thread_state *t, CUcontext h)
 	t->ids[at] = g ? g->primary_id : ctx ? ctx->id : 0;
 	t->greens[at] = g;
 	t->green_ids[at] = g ? g->id : 0;
+	strict_enter(g);
 }
 
 CUresult soft_push(CUcontext h)
@@ -230,6 +234,7 @@ CUresult soft_pop(CUcontext *ret)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	*ret = soft_thread_handle();
+	strict_leave(soft_thread_green());
 	t->depth--;
 	return CUDA_SUCCESS;
 }
@@ -241,6 +246,7 @@ void soft_set_current(CUcontext h)
 	if (!t) {
 		return;
 	}
+	strict_leave(soft_thread_green());
 	if (!h) {
 		t->depth -= t->depth > 0;
 		return;

@@ -24,9 +24,11 @@ struct strict strict;
 struct life {
 	const void *object; /* NULL: free */
 	enum object_kind kind;
-	uint64_t died;	/* in which call; 0: it lives */
-	pthread_t ends; /* who destroys it, */
-	bool ending;	/* if anybody does */
+	uint64_t died;	  /* in which call; 0: it lives */
+	pthread_t ends;	  /* who destroys it, */
+	bool ending;	  /* if anybody does */
+	pthread_t holder; /* to whom a green context is current, */
+	unsigned held;	  /* so often */
 };
 
 static pthread_mutex_t lives_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -372,5 +374,33 @@ void handle_still(const void *handle, enum object_kind kind)
 {
 	if (strict_on()) {
 		(void)handle_refused(handle, kind);
+	}
+}
+
+void strict_enter(const void *green)
+{
+	struct life *l;
+	bool elsewhere;
+
+	if (!green || !strict_on()) {
+		return;
+	}
+	pthread_mutex_lock(&lives_mutex);
+	l = place_of(green);
+	elsewhere = l->held && !pthread_equal(l->holder, pthread_self());
+	l->holder = pthread_self();
+	l->held++;
+	pthread_mutex_unlock(&lives_mutex);
+	if (elsewhere) {
+		end(green, OBJECT_GREEN, "is current to another thread");
+	}
+}
+
+void strict_leave(const void *green)
+{
+	if (green && strict_on()) {
+		pthread_mutex_lock(&lives_mutex);
+		place_of(green)->held--;
+		pthread_mutex_unlock(&lives_mutex);
 	}
 }

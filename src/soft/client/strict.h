@@ -33,6 +33,11 @@ void handle_ends(const void *handle);
 /* Late in a call: nobody has destroyed it meanwhile. */
 void handle_still(const void *handle, enum object_kind kind);
 
+/* A green context becomes current to the thread, and is it no more: strictly, it may be so to one
+ * thread at a time. NULL: it is none. */
+void strict_enter(const void *green);
+void strict_leave(const void *green);
+
 /* Every object; strictly none comes again. */
 void strict_born(const void *object, enum object_kind kind);
 void strict_died(const void *object);

@@ -49,6 +49,8 @@ struct device_options {
 
 /* A set of SMs; n 0: all that the client may use. */
 struct part {
+	bool gone;     /* kept for launches that are in the ring: */
+	uint32_t head; /* they end there */
 	uint32_t n;
 	uint64_t sms[DEVICE_SM_WORDS];
 };

@@ -1,7 +1,9 @@
 /* Sets of SMs that a client has named: its launches say by number on which of them their blocks may
- * be. Launches copy the set, so it may go while they wait. */
+ * be. Launches copy the set when they are taken from the ring, so it may go while they wait, and
+ * its number comes again when none of before is left in the ring. */
 #include <stdlib.h>
 
+#include "base/atomic.h"
 #include "soft/server/request.h"
 
 static bool add_range(struct part *p, uint32_t range, uint32_t sms)
@@ -21,10 +23,29 @@ static bool add_range(struct part *p, uint32_t range, uint32_t sms)
 	return true;
 }
 
+/* A number that is free. Otherwise: all are in use, or some will be free when the ring is emptier.
+ */
+static CUresult find_free(const struct client *c, uint32_t *ret_at)
+{
+	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (uint32_t i = 0; i < SOFT_MAX_PARTS; i++) {
+		const struct part *p = c->parts[i];
+
+		if (!p || (p->gone && (int32_t)(c->tail - p->head) >= 0)) {
+			*ret_at = i;
+			return CUDA_SUCCESS;
+		}
+		e = p->gone ? CUDA_ERROR_NOT_READY : e;
+	}
+	return e;
+}
+
 static CUresult make(struct client *c, const struct soft_request *q, struct answer *a)
 {
 	struct part p = { 0 };
 	uint32_t at = 0;
+	CUresult e;
 
 	if (q->value == 0 || q->value > SOFT_PART_RANGES) {
 		return CUDA_ERROR_INVALID_VALUE;
@@ -34,13 +55,13 @@ static CUresult make(struct client *c, const struct soft_request *q, struct answ
 			return CUDA_ERROR_INVALID_VALUE;
 		}
 	}
-	while (at < SOFT_MAX_PARTS && c->parts[at]) {
-		at++;
+	e = find_free(c, &at);
+	if (e) {
+		return e;
 	}
-	if (at == SOFT_MAX_PARTS) {
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!c->parts[at]) {
+		c->parts[at] = malloc(sizeof(p));
 	}
-	c->parts[at] = malloc(sizeof(p));
 	if (!c->parts[at]) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -54,11 +75,12 @@ CUresult request_part(struct client *c, const struct soft_request *q, struct ans
 	if (q->object == SOFT_PART_NEW) {
 		return make(c, q, a);
 	}
-	if (q->object != SOFT_PART_FREE || q->index >= SOFT_MAX_PARTS || !c->parts[q->index]) {
+	if (q->object != SOFT_PART_FREE || q->index >= SOFT_MAX_PARTS || !c->parts[q->index] ||
+	    c->parts[q->index]->gone) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	free(c->parts[q->index]);
-	c->parts[q->index] = NULL;
+	c->parts[q->index]->gone = true;
+	c->parts[q->index]->head = load_acquire(&c->shared->head);
 	return CUDA_SUCCESS;
 }
 

@@ -12,6 +12,7 @@
 #include "rig.h"
 
 #define SMS 16u
+#define QUEUED 8300u /* more operations than the server takes of a client */
 
 /* where(out, flag): out[block] = 1 + the SM; then, if flag is given, waits until it is not 0. */
 static const char ptx[] = ".version 6.0\n"
@@ -290,6 +291,45 @@ static void blocks_keep_to_their_sms(void **state)
 	assert_int_equal(rig_run(places_program, NULL), 0);
 }
 
+/* The server has all the operations that it takes and leaves the launch in the ring. */
+static void gone_program(void *arg)
+{
+	uint32_t *out, *flag, *other;
+	CUdevResource r[2];
+	CUgreenCtx low, high;
+	CUstream closed, s;
+
+	(void)arg;
+	begin();
+	out = words(64);
+	other = words(64);
+	flag = words(1);
+	split(r, 2, 6, NULL);
+	low = green_of(&r[0], 1);
+	CU(cuGreenCtxStreamCreate(&s, low, CU_STREAM_NON_BLOCKING, 0));
+	CU(cuStreamCreate(&closed, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamWaitValue32(closed, (CUdeviceptr)(uintptr_t)flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	for (unsigned i = 0; i < QUEUED; i++) {
+		CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)other, 0, 1, closed));
+	}
+	launch(s, 64, out, NULL);
+	CU(cuGreenCtxDestroy(low));
+	high = green_of(&r[1], 1); /* not under the number of the one before */
+	CU(cuGreenCtxStreamCreate(&s, high, CU_STREAM_NON_BLOCKING, 0));
+	launch(s, 64, other, NULL);
+	store_release(flag, 1u);
+	CU(cuCtxSynchronize());
+	CHECK((seen(out, 64) & ~0x3full) == 0);
+	CHECK((seen(other, 64) & ~0xfc0ull) == 0);
+	CU(cuGreenCtxDestroy(high));
+}
+
+static void launches_outlive_their_green_context(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(gone_program, NULL), 0);
+}
+
 static void order_program(void *arg)
 {
 	CUstream inside, outside, blocking;
@@ -461,6 +501,7 @@ int main(void)
 		cmocka_unit_test(sets_of_sms_are_split),
 		cmocka_unit_test(green_contexts_answer_as_the_manual_says),
 		cmocka_unit_test(blocks_keep_to_their_sms),
+		cmocka_unit_test(launches_outlive_their_green_context),
 		cmocka_unit_test(green_contexts_have_an_order_of_their_own),
 		cmocka_unit_test(graph_nodes_keep_their_green_context),
 		cmocka_unit_test(limits_are_told),

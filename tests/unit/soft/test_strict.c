@@ -131,6 +131,51 @@ static void destroy_twice(void *arg)
 	(void)cuGraphDestroy(g);
 }
 
+static void *enter(void *ctx)
+{
+	(void)cuCtxSetCurrent(ctx);
+	return NULL;
+}
+
+static void enter_in_turn(CUcontext ctx)
+{
+	pthread_t t;
+
+	CHECK(pthread_create(&t, NULL, enter, ctx) == 0);
+	pthread_join(t, NULL);
+}
+
+/* A thread that has ended, or has left it, is in nobody's way. */
+static void enter_beside_another(void *arg)
+{
+	CUdevResourceDesc desc;
+	CUcontext ctx, popped;
+	CUdevResource all;
+	CUgreenCtx g;
+
+	(void)arg;
+	strictly();
+	rig_context();
+	CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CU(cuDevResourceGenerateDesc(&desc, &all, 1));
+	CU(cuGreenCtxCreate(&g, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	CU(cuCtxFromGreenCtx(&ctx, g));
+	enter_in_turn(ctx);
+	CU(cuCtxPushCurrent_v2(ctx));
+	CU(cuCtxPopCurrent_v2(&popped));
+	enter_in_turn(ctx);
+	CU(cuCtxPushCurrent_v2(ctx));
+	fputs("now\n", stderr);
+	enter_in_turn(ctx);
+}
+
+static void a_green_context_is_current_to_one_thread(void **state)
+{
+	(void)state;
+	ends_with(enter_beside_another, "now", "green context");
+	ends_with(enter_beside_another, "cuCtxSetCurrent", "is current to another thread");
+}
+
 static void a_stale_handle_ends_the_process(void **state)
 {
 	(void)state;
@@ -238,6 +283,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_stale_handle_ends_the_process),
+		cmocka_unit_test(a_green_context_is_current_to_one_thread),
 		cmocka_unit_test(a_handle_taken_from_under_a_call_ends_the_process),
 		cmocka_unit_test(a_full_queue_blocks_its_caller),
 	};
