@@ -46,11 +46,18 @@ struct shares {
 	double launches, shown, with_twin; /* launches: also of kernels that are not shown */
 	double shown_ns, with_twin_ns, block_launches; /* count times learned duration */
 	json_t *why;				       /* owned: why others have none, launches */
+	json_t *kernels;			       /* owned: each that is shown */
 };
 
 static double number(const json_t *o, const char *name)
 {
 	return json_number_value(json_object_get(o, name));
+}
+
+static void shares_finish(struct shares *s)
+{
+	json_decref(s->why);
+	json_decref(s->kernels);
 }
 
 static void add_kernel(struct shares *s, const json_t *k)
@@ -60,6 +67,10 @@ static void add_kernel(struct shares *s, const json_t *k)
 
 	s->shown += n;
 	s->shown_ns += ns;
+	json_array_append_new(s->kernels,
+			      json_pack("{s:O, s:f, s:f, s:b}", "name", json_object_get(k, "name"),
+					"count", n, "est_us", number(k, "est_ns") * 1e-3, "twin",
+					json_is_true(json_object_get(k, "block"))));
 	if (json_is_true(json_object_get(k, "block"))) {
 		s->with_twin += n;
 		s->with_twin_ns += ns;
@@ -76,7 +87,7 @@ static bool ask(struct reach *b, const char *name, struct shares *s)
 	bool seen = false;
 	size_t i;
 
-	*s = (struct shares){ .why = json_object() };
+	*s = (struct shares){ .why = json_object(), .kernels = json_array() };
 	json_array_foreach(json_object_get(doc, "tenants"), i, t)
 	{
 		const char *is = json_string_value(json_object_get(t, "name"));
@@ -99,10 +110,13 @@ static bool ask(struct reach *b, const char *name, struct shares *s)
 	return seen;
 }
 
-/* text: why it was not run; of a run what the workload says of its settings, or "". */
+/* text: why it was not run; of a run what the workload says of its settings, or "". pass_ms: what
+ * it took by the workload's own clock; 0: it does not say. */
 static void record(struct reach *b, unsigned part, const char *state, const char *text,
-		   const struct shares *s)
+		   const struct shares *s, double pass_ms)
 {
+	char own[24] = "-";
+
 	json_t *o =
 		json_pack("{s:s, s:s, s:s}", "part", names[part], "is", docs[part], "state", state);
 
@@ -110,12 +124,17 @@ static void record(struct reach *b, unsigned part, const char *state, const char
 		json_object_set_new(o, s ? "settings" : "why", json_string(text));
 	}
 	if (s) {
-		json_object_update_new(
-			o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:O}", "launches", s->launches,
-				     "launches_shown", s->shown, "launches_with_twin", s->with_twin,
-				     "block_launches", s->block_launches, "gpu_ms_shown",
-				     s->shown_ns * 1e-6, "gpu_ms_with_twin", s->with_twin_ns * 1e-6,
-				     "without_twin", s->why));
+		json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:O}",
+						    "launches", s->launches, "launches_shown",
+						    s->shown, "launches_with_twin", s->with_twin,
+						    "block_launches", s->block_launches,
+						    "gpu_ms_shown", s->shown_ns * 1e-6,
+						    "gpu_ms_with_twin", s->with_twin_ns * 1e-6,
+						    "without_twin", s->why, "kernels", s->kernels));
+	}
+	if (pass_ms > 0) {
+		json_object_set_new(o, "pass_ms", json_real(pass_ms));
+		snprintf(own, sizeof(own), "%.2f", pass_ms);
 	}
 	json_array_append_new(b->results, o);
 	if (b->world.json) {
@@ -124,9 +143,10 @@ static void record(struct reach *b, unsigned part, const char *state, const char
 	if (!s) {
 		printf("%-11s %s: %s\n", names[part], state, text);
 	} else {
-		printf("%-11s %9.0f %9.0f %8.1f %11.2f %8.1f\n", names[part], s->launches, s->shown,
-		       s->shown > 0 ? 100 * s->with_twin / s->shown : 0, s->shown_ns * 1e-6,
-		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0);
+		printf("%-11s %9.0f %9.0f %8.1f %11.2f %8.1f %9s\n", names[part], s->launches,
+		       s->shown, s->shown > 0 ? 100 * s->with_twin / s->shown : 0,
+		       s->shown_ns * 1e-6,
+		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0, own);
 	}
 	fflush(stdout);
 }
@@ -165,11 +185,11 @@ static int run_own(struct reach *b)
 	if (!err) {
 		clock_sleep_ns(STATS_NS);
 		if (ask(b, "reach-ptx", &s)) {
-			record(b, 0, "run", "", &s);
+			record(b, 0, "run", "", &s, 0);
 		} else {
 			err = world_fail(&b->world, "gbpfd does not list the program");
 		}
-		json_decref(s.why);
+		shares_finish(&s);
 	}
 	client_stop(&c);
 	return err;
@@ -219,19 +239,28 @@ static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
 					       : "it ended without a word");
 }
 
-/* Behind "done SECONDS ". */
-static const char *settings_in(const char *verdict)
+/* "done SECONDS [ms=PASS] SETTINGS": the settings. */
+static const char *settings_in(const char *verdict, double *pass_ms)
 {
 	verdict += strlen("done ");
 	verdict += strcspn(verdict, " ");
-	return verdict + strspn(verdict, " ");
+	verdict += strspn(verdict, " ");
+	*pass_ms = 0;
+	if (strncmp(verdict, "ms=", 3) == 0) {
+		*pass_ms = strtod(verdict + 3, NULL);
+		verdict += strcspn(verdict, " ");
+		verdict += strspn(verdict, " ");
+	}
+	return verdict;
 }
 
 static int run_framework(struct reach *b, unsigned part)
 {
 	struct world_command k;
 	char name[48], verdict[VERDICT];
+	const char *settings;
 	struct shares s;
+	double pass_ms;
 	int out = -1;
 	pid_t pid;
 
@@ -263,16 +292,17 @@ static int run_framework(struct reach *b, unsigned part)
 	read_verdict(b, pid, out, verdict);
 	if (strncmp(verdict, "done ", 5) == 0) {
 		clock_sleep_ns(STATS_NS);
+		settings = settings_in(verdict, &pass_ms);
 		if (ask(b, name, &s)) {
-			record(b, part, "run", settings_in(verdict), &s);
+			record(b, part, "run", settings, &s, pass_ms);
 		} else {
-			record(b, part, "failed", "gbpfd does not list the program", NULL);
+			record(b, part, "failed", "gbpfd does not list the program", NULL, 0);
 		}
-		json_decref(s.why);
+		shares_finish(&s);
 	} else if (strncmp(verdict, "absent: ", 8) == 0) {
-		record(b, part, "not available", verdict + 8, NULL);
+		record(b, part, "not available", verdict + 8, NULL, 0);
 	} else {
-		record(b, part, "failed", verdict + 8, NULL);
+		record(b, part, "failed", verdict + 8, NULL, 0);
 	}
 	world_end(&b->world, pid, 0);
 	fd_close(out);
@@ -291,8 +321,8 @@ static int run(struct reach *b)
 		return -1;
 	}
 	if (!b->world.json) {
-		printf("%-11s %9s %9s %8s %11s %8s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
-		       "GPU ms", "TWIN %");
+		printf("%-11s %9s %9s %8s %11s %8s %9s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
+		       "GPU ms", "TWIN %", "PASS ms");
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
 		if (!b->parts || world_names(b->parts, names[i])) {
@@ -315,7 +345,9 @@ static int put(struct reach *b)
 	} else {
 		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
 		     "(those "
-		     "of the most frequent\nkernels) and of their GPU time");
+		     "of the most frequent\nkernels) and of their GPU time, as it was learned; "
+		     "PASS: "
+		     "one pass of the workload, by its own clock");
 	}
 	if (b->save && json_dump_file(doc, b->save, JSON_INDENT(2)) < 0) {
 		err = world_fail(&b->world, "%s: cannot be written", b->save);

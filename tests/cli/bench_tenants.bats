@@ -83,6 +83,7 @@ setup() {
 	run --separate-stderr "$GBPF" --json bench reach --device soft --policy lc_first --parts triton --python "$REPO/tests/data/cli/framework"
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
-	json '[p["settings"] for p in d["parts"]] == ["as it likes"]'
+	json '[(p["settings"], p["pass_ms"]) for p in d["parts"]] == [("as it likes", 1.5)]'
+	json '[(k["name"], k["count"], k["twin"]) for k in d["parts"][0]["kernels"]] == [("k", 50, True)]'
 	json 'd["parts"][0]["launches_shown"] == 50 and d["parts"][0]["launches_with_twin"] == 50'
 }
