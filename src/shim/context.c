@@ -1,6 +1,7 @@
 /* Contexts that end take their streams with them: their queues are closed first, while the driver
  * still knows the events in them. A primary context ends with its last release; retains and
- * releases of this process are counted to see it come. */
+ * releases of this process are counted to see it come. Closed too early costs little (what is used
+ * again begins anew), too late leaves the chains of a context that is gone. */
 #include "cuabi/api.h"
 #include "shim/green.h"
 #include "shim/queue.h"
@@ -65,6 +66,9 @@ static void resetting(CUdevice device)
 		ending(context_primary(device));
 	}
 	green_context_ends(device, true);
+	if (device >= 0 && device < MAX_DEVICES) { /* its references may go with it */
+		store_relaxed(&retained[device], 0u);
+	}
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
