@@ -70,6 +70,10 @@ const volatile u64 share_least_ns = 6000000;	/* so much GPU time */
 const volatile u64 turn_most_ns = 40000000;
 const volatile u64 turns_ns = 80000000;		/* in which everybody has had one: less than gBPF's hold limit */
 const volatile u64 touch_ns = 300000;		/* of one turn may still be on the GPU when the next begins */
+/* the shared lane */
+const volatile u32 crowd_from = 3;		/* from so many batch programs on a GPU two at a time run there: more fill each multiprocessor, */
+						/* and a request's first blocks then crowd where the first one leaves; 0: never */
+const volatile u64 crowd_turn_ns = 10000000;
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
 const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
@@ -77,6 +81,7 @@ const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off 
 const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
 
+enum { CROWD_GPUS = 8 };
 enum { HELD_FOR_REQUEST, HELD_FOR_ANNOUNCED, HELD_FOR_BOUND, HELD_FOR_TURN, BLOCK_LEVEL, SLICED, SWITCHED_OFF, FED };
 
 #define NOBODY 0xffffffffu /* there are no turns */
@@ -91,7 +96,7 @@ struct account {
 	/* of the others */
 	u64 seen_ns;  /* estimated GPU time of its launches, ever */
 	u64 block_ns; /* of that, what could be stopped between blocks */
-	u64 held_ns;  /* when a launch was last held for its turn */
+	u64 held_ns;  /* when a launch was last held for its turn, or in the shared lane */
 };
 
 struct {
@@ -134,6 +139,7 @@ struct tenant {
 	u32 refused;	       /* its slice cannot be set */
 	u32 whole;	       /* latency: each burst was one request */
 	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
+	u32 pid, crowd;	       /* its process; batch in the shared lane: 1 + its GPU, 0: it takes no turns, since it has several */
 };
 
 struct {
@@ -156,6 +162,7 @@ u32 leaving = FREE;			  /* whose turn is over; what it has on the GPU still runs
 u32 last_turn;
 u64 turn_since_ns;
 u64 bound_ns = 100000;
+u8 waits_its_turn[1024];		  /* batch in the shared lane */
 u32 linger_floor_ns[1024];		  /* of a latency tenant: its requests linger at least so long */
 u64 ticked_ns;
 
@@ -182,14 +189,17 @@ SEC("gbpf/admit")
 int GBPF_PROG(auto_admit, admit)
 {
 	struct program who = { .command = ctx->command, .uid = ctx->uid, .gpu = ctx->gpu };
-	u32 lane = GBPF_LANE_PROCESS, number = ctx->tenant;
+	u32 lane = GBPF_LANE_PROCESS, number = ctx->tenant, several;
 	struct tenant *t = bpf_map_lookup_elem(&tenants, &number);
 
 	if (!t) {
 		return GBPF_ADMIT;
 	}
+	several = t->pid == ctx->pid;
 	__builtin_memset(t, 0, sizeof(*t));
 	t->who = who;
+	t->pid = ctx->pid;
+	t->crowd = several ? 0 : 1 + (ctx->gpu & (CROWD_GPUS - 1));
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		lane = lane_of_new_latency();
 	} else if (ctx->class_id == GBPF_CLASS_BATCH) {
@@ -288,6 +298,7 @@ int GBPF_PROG(auto_submit, submit)
 	}
 	stops = stops_quickly(ctx);
 	if (ctx->lc_open) {
+		a->held_ns = ctx->lane == GBPF_LANE_SHARED ? ctx->now_ns : a->held_ns;
 		if (stops || hold_pays || no_slices || !ticking || ctx->lane == GBPF_LANE_SHARED) {
 			return hold(ctx, HELD_FOR_REQUEST, hold_ns); /* gBPF wakes it when the request ends */
 		}
@@ -295,8 +306,8 @@ int GBPF_PROG(auto_submit, submit)
 	} else if (in_the_way(ctx, stops)) {
 		return hold(ctx, HELD_FOR_ANNOUNCED, ctx->lc_next_ns + 1000000);
 	}
-	if (ticking && ctx->lane == GBPF_LANE_PROCESS && turn != NOBODY && turn != ctx->tenant &&
-	    ctx->kind < GBPF_KIND_HOST) {
+	if (ticking && ctx->kind < GBPF_KIND_HOST &&
+	    (ctx->lane == GBPF_LANE_PROCESS ? turn != NOBODY && turn != ctx->tenant : waits_its_turn[ctx->tenant & 1023])) {
 		a->held_ns = ctx->now_ns;
 		return hold(ctx, HELD_FOR_TURN, 1000000);
 	}
@@ -398,6 +409,16 @@ struct look {
 	u32 holder_wants;
 	u32 hungry;
 };
+/* Batch in the shared lane of a GPU, of which two at a time run when there are many. */
+struct crowd {
+	u64 since_ns;	     /* the newer turn's begin */
+	u64 many_ns;	     /* when there were many last */
+	u32 turn[2];	     /* who has them; NOBODY */
+	u32 older, last;     /* whose turn began first; who got one last */
+	u32 wanting, have;   /* found by this look: who wants the GPU; bits: holders of turns that do */
+	u32 first, next;     /* the first that wants one and has none; who of them comes after the last one */
+};
+struct crowd crowds[CROWD_GPUS];
 struct look look; /* of the tick that runs; not on its stack: the verifier would tell apart what it finds */
 
 static __always_inline u64 average(u64 old, u64 new)
@@ -510,6 +531,51 @@ static __always_inline void watch_share(struct tenant *x, u32 t, int wants, u64 
 	}
 }
 
+static __always_inline void join_crowd(const struct tenant *x, u32 t)
+{
+	struct crowd *c = &crowds[(x->crowd - 1) & (CROWD_GPUS - 1)];
+
+	c->wanting++;
+	if (t == c->turn[0] || t == c->turn[1]) {
+		c->have |= t == c->turn[0] ? 1 : 2;
+		return;
+	}
+	if (c->first == NOBODY) {
+		c->first = t;
+	}
+	if (c->next == NOBODY && t > c->last) {
+		c->next = t;
+	}
+}
+
+/* One turn goes on in a look: that of who does not want it, or the older one when it is over. Many are many for a while: who
+ * wants nothing between two of its own requests is back at once. */
+static __always_inline void pass_on(struct crowd *c, u32 latency, u64 now)
+{
+	u32 next = c->next != NOBODY ? c->next : c->first, slot;
+	u64 length = turns_ns / (c->wanting ? c->wanting : 1);
+
+	length = length < crowd_turn_ns / 2 ? length : crowd_turn_ns / 2;
+	if (crowd_from && c->wanting >= crowd_from) {
+		c->many_ns = now;
+	}
+	if (!latency || !c->many_ns || now > c->many_ns + crowd_turn_ns) {
+		c->turn[0] = c->turn[1] = NOBODY;
+	} else if (next != NOBODY && (c->have != 3 || now >= c->since_ns + length)) {
+		slot = !(c->have & 1) ? 0 : !(c->have & 2) ? 1 : c->older & 1;
+		c->turn[slot] = c->last = next;
+		c->older = slot ^ 1;
+		c->since_ns = now;
+	}
+}
+
+static __always_inline u8 waits(const struct tenant *x, u32 t)
+{
+	const struct crowd *c = &crowds[(x->crowd - 1) & (CROWD_GPUS - 1)];
+
+	return c->turn[0] != NOBODY && t != c->turn[0] && t != c->turn[1];
+}
+
 static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 t, u32 lane, u32 learn)
 {
 	struct account *a;
@@ -527,6 +593,9 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 	}
 	watch_share(x, t, wants, l->now_ns);
 	l->hungry |= x->hungry;
+	if (wants && lane == GBPF_LANE_SHARED && x->crowd) {
+		join_crowd(x, t);
+	}
 	if (wants && lane == GBPF_LANE_PROCESS) {
 		l->wanting++;
 		l->holder_wants |= t == turn;
@@ -616,6 +685,12 @@ int GBPF_PROG(auto_tick, tick)
 	l->now_ns = ctx->now_ns;
 	l->bound_ns = most_bound_ns;
 	l->next = l->first = NOBODY;
+	bpf_for (t, 0, CROWD_GPUS) {
+		struct crowd *c = &crowds[t & (CROWD_GPUS - 1)];
+
+		c->wanting = c->have = 0;
+		c->first = c->next = NOBODY;
+	}
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
 		long class_id = gbpf_tenant_class(t);
@@ -642,11 +717,17 @@ int GBPF_PROG(auto_tick, tick)
 	}
 	publish(l);
 	hand_on(l);
+	bpf_for (t, 0, CROWD_GPUS) {
+		pass_on(&crowds[t & (CROWD_GPUS - 1)], l->lc_shared, l->now_ns);
+	}
 	refused = 0;
 	bpf_for (t, 0, n) {
 		struct tenant *x = bpf_map_lookup_elem(&tenants, &t);
 		long class_id = gbpf_tenant_class(t);
 
+		if (x && class_id >= 0) {
+			waits_its_turn[t & 1023] = class_id != GBPF_CLASS_LATENCY && x->crowd && waits(x, t);
+		}
 		if (x && class_id >= 0 && (gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1) == GBPF_LANE_PROCESS) {
 			u32 no = set_slice(x, t, slice_for(l, x, class_id), learn);
 
