@@ -40,6 +40,7 @@ const volatile u64 unknown_ns = 100000;		/* what a kernel counts until its durat
 const volatile u64 known_from_ns = 50000000;	/* GPU time that one must have had before that is remembered */
 /* block level */
 const volatile u64 worth_ns = 20000;		/* kernels shorter than this drain soon enough, */
+const volatile u64 worth_shared_ns = 8000;	/* in the shared lane, where what several have queued drains one after the other, this, */
 const volatile u64 block_short_ns = 4000;	/* and when their blocks are shorter than this, which makes a ticket each dear, */
 const volatile u64 worth_short_ns = 500000;	/* those shorter than this */
 /* in-flight bound of what cannot be stopped */
@@ -225,7 +226,9 @@ int GBPF_PROG(auto_admit, admit)
 
 static __always_inline int stops_quickly(const struct gbpf_submit_ctx *ctx)
 {
-	u64 worth = ctx->block_ns && ctx->block_ns < block_short_ns ? worth_short_ns : worth_ns;
+	u64 worth = ctx->lane == GBPF_LANE_SHARED ? worth_shared_ns : worth_ns;
+
+	worth = ctx->block_ns && ctx->block_ns < block_short_ns ? worth_short_ns : worth;
 
 	return ctx->block_ok && (!ctx->est_ns || ctx->est_ns >= worth);
 }
