@@ -1,5 +1,6 @@
 /* Each millisecond, while a policy with the hook is active: on each GPU the request that is open
- * for the longest time, and each tenant of another class that has work in flight there. What the
+ * for the longest time, and each tenant of another class that has work in flight there. Where the
+ * policy wants that, also as soon as a request opens: its process then tells. What the
  * policy says is a level; those that a tenant's lane or driver does not have give way to the next
  * higher one, but for the end of a process, which the policy must name itself. */
 #include "daemon/preempt.h"
@@ -17,6 +18,9 @@
 #include "daemon/hooks.h"
 #include "daemon/policy.h"
 #include "daemon/steer.h"
+
+#define TELL_NS 1000000000u
+#define TOLD_PER_SECOND 4000u /* openings and ends; what is above is seen each millisecond */
 
 static const char *const names[] = {
 	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
@@ -122,34 +126,79 @@ static void ask(struct live *l, struct session *s, struct session *lc, uint32_t 
 		failures_count(l, HOOK_preempt, SCHED_FAILED_VERDICT);
 		return;
 	}
+	if (ctx.at_open) {
+		lc->tell_until_ns = now + TELL_NS;
+	}
 	level = verdict == GBPF_LEVEL_NONE ? GBPF_LEVEL_NONE : available((uint32_t)verdict, levels);
 	if (level != GBPF_LEVEL_NONE) {
 		use(s, level, gpu, l, lc, waited_ns, now);
 	}
 }
 
+/* The request of the GPU that has been open for the longest time: of anybody, or, if it is not
+ * only's, of nobody. */
+static void look_at(struct daemon *d, uint32_t gpu, struct session *only, uint64_t after_ns,
+		    uint64_t now)
+{
+	struct live *l = policy_on(d, gpu);
+	uint64_t since = 0;
+	struct session *lc;
+
+	if (!l || !live_has(l, HOOK_preempt) || l->copying) {
+		return;
+	}
+	lc = longest_waiting(d, gpu, now, &since);
+	if (!lc || (only && lc != only) || now - since < after_ns) {
+		return;
+	}
+	session_each(d, s)
+	{
+		const struct sched_stats *st = s->stats.map;
+
+		if (s != lc && is_on(s, gpu) && s->class_id != GBPF_CLASS_LATENCY &&
+		    load_relaxed(&st->inflight)) {
+			ask(l, s, lc, gpu, now - since, now);
+		}
+	}
+}
+
+/* Each latency tenant is told whether to tell. */
+static void settle(struct daemon *d, uint64_t now)
+{
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		struct session *s = d->lc[i];
+		bool tell = s && now < s->tell_until_ns;
+
+		if (s && s->state == SESSION_READY && !s->dying && s->tells != tell) {
+			s->tells = tell;
+			session_tell(s);
+		}
+	}
+}
+
 void preempt_tick(struct daemon *d, uint64_t now)
 {
 	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
-		struct live *l = policy_on(d, gpu);
-		uint64_t since = 0;
-		struct session *lc;
+		look_at(d, gpu, NULL, PREEMPT_AFTER_NS, now);
+	}
+	settle(d, now);
+}
 
-		if (!l || !live_has(l, HOOK_preempt) || l->copying) {
-			continue;
-		}
-		lc = longest_waiting(d, gpu, now, &since);
-		if (!lc || now - since < PREEMPT_AFTER_NS) {
-			continue;
-		}
-		session_each(d, s)
-		{
-			const struct sched_stats *st = s->stats.map;
+void preempt_told(struct session *s)
+{
+	uint64_t now = clock_now_ns(), second = now / 1000000000u;
 
-			if (s != lc && is_on(s, gpu) && s->class_id != GBPF_CLASS_LATENCY &&
-			    load_relaxed(&st->inflight)) {
-				ask(l, s, lc, gpu, now - since, now);
-			}
+	if (second != s->tell_second) {
+		s->tell_second = second;
+		s->tell_count = 0;
+	}
+	if (!s->tells || policy_off(s->d) || s->tell_count++ >= TOLD_PER_SECOND) {
+		return;
+	}
+	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
+		if (s->gpu_mask & 1u << gpu) {
+			look_at(s->d, gpu, s, 0, now);
 		}
 	}
+	(void)steer_tick(s->d, now); /* what was done for the one that has ended */
 }

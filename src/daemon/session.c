@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "daemon/consts.h"
 #include "daemon/policy.h"
+#include "daemon/preempt.h"
 #include "daemon/steer.h"
 
 #define HELLO_USEC 30000000u
@@ -150,6 +151,7 @@ void session_tell(struct session *s)
 	m.set.class_id = s->told_class = s->class_id;
 	m.set.weight = s->told_weight = s->weight;
 	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
+	m.set.tell_requests = s->tells;
 	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
 	session_send(s, &m, WIRE_SET, NULL, 0);
 }
@@ -245,6 +247,12 @@ static void take_message(struct session *s, const union wire_message *m, int *fd
 	case WIRE_PREPARED:
 		if (s->state == SESSION_READY && s->prepares_acked < s->prepares_sent) {
 			policy_prepared(s, m->version.version, m->version.status);
+			return;
+		}
+		break;
+	case WIRE_REQUEST:
+		if (s->state == SESSION_READY) {
+			preempt_told(s);
 			return;
 		}
 		break;

@@ -60,7 +60,11 @@ struct session {
 	uint32_t capable;    /* bits of enum gpu_control, as it says */
 	/* Its requests as gbpfd sees them. */
 	uint64_t request_since[SCHED_MAX_GPUS], request_key[SCHED_MAX_GPUS];
-	/* preempt.c: what was done last for somebody's request */
+	/* preempt.c: until when a policy wants to hear of its requests at once, whether it tells,
+	 * and how often it did in this second; what was done last for somebody's request */
+	uint64_t tell_until_ns, tell_second;
+	bool tells;
+	unsigned tell_count;
 	int tried_for;
 	uint32_t tried;
 	uint64_t tried_since;

@@ -28,6 +28,7 @@ static const uint16_t sizes[] = {
 	[WIRE_FLAG] = sizeof(struct wire_flag),
 	[WIRE_FLAG_ADD] = sizeof(struct wire_flag),
 	[WIRE_FLAG_REMOVE] = sizeof(struct wire_flag),
+	[WIRE_REQUEST] = sizeof(struct wire_plain),
 };
 
 static size_t size_of(uint32_t type)

@@ -44,6 +44,7 @@ enum wire_type {
 	WIRE_FLAG,	   /* c>d; descriptor: a flag page that this process's kernels read */
 	WIRE_FLAG_ADD,	   /* d>c; descriptor: a flag page on which to raise leases */
 	WIRE_FLAG_REMOVE,  /* d>c */
+	WIRE_REQUEST,	   /* c>d: a request has opened or ended; only while SET asks for it */
 };
 
 struct wire_head {
@@ -109,7 +110,7 @@ struct wire_refused {
 	char text[WIRE_TEXT];
 };
 
-struct wire_plain { /* BOARD_MAPPED, QUEUED */
+struct wire_plain { /* BOARD_MAPPED, QUEUED, REQUEST */
 	struct wire_head head;
 };
 
@@ -129,7 +130,8 @@ struct wire_board { /* BOARD_ADD, BOARD_REMOVE */
 
 struct wire_set {
 	struct wire_head head;
-	uint32_t class_id, weight, min_share_ppm, reserved;
+	uint32_t class_id, weight, min_share_ppm;
+	uint32_t tell_requests; /* 1: with REQUEST */
 	uint64_t hold_limit_ns;
 };
 

@@ -82,6 +82,7 @@ static void *agent(void *arg)
 	while (!load_acquire(&stopping)) {
 		uint64_t ns = sched_agent_step(s->sched), keep = device_keep(clock_now_ns());
 
+		session_tell_requests(s);
 		ns = MIN(ns, keep);
 		ns = MIN(ns, session_control_keep(s));
 		sleep_for(s, ns, &r);

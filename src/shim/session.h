@@ -27,7 +27,9 @@ struct session {
 	} regions[SESSION_REGIONS];
 	uint32_t next_region;
 	uint64_t last_prepared;
-	bool swept; /* versions that only the gbpfd before knew are gone */
+	bool swept;		/* versions that only the gbpfd before knew are gone */
+	bool tell_requests;	/* gbpfd wants to hear when one opens or ends; */
+	uint64_t told_requests; /* what it has heard: tells states apart */
 	const struct sched_board *boards[SCHED_MAX_LC]; /* of others */
 	char refusal[WIRE_TEXT];			/* why gbpfd refused */
 	struct {
@@ -58,6 +60,8 @@ int session_receive(struct session *s);
 void session_lose(struct session *s);
 /* For the child after a fork: closes the copies of the descriptors. */
 void session_abandon(struct session *s);
+/* Tells gbpfd, where it wants to hear that, when a request has opened or ended. The agent. */
+void session_tell_requests(struct session *s);
 /* Learns what commands this process's work, and tells gbpfd, when contexts have come or gone.
  * Nanoseconds until it wants to be called again. The agent. */
 uint64_t session_control_keep(struct session *s);

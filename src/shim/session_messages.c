@@ -159,6 +159,7 @@ static int handle(struct session *s, union wire_message *m, int fds[8])
 	case WIRE_SET:
 		s->class_id = m->set.class_id;
 		s->weight = m->set.weight;
+		s->tell_requests = m->set.tell_requests == 1;
 		sched_set_class(s->sched, m->set.class_id, m->set.weight);
 		sched_set_limits(s->sched, m->set.hold_limit_ns, m->set.min_share_ppm);
 		return 0;
@@ -216,8 +217,29 @@ void session_settle(struct session *s, uint64_t timeout_ns)
 	}
 }
 
+/* What was opened and closed between two looks is not told: it was short. */
+void session_tell_requests(struct session *s)
+{
+	union wire_message m = { 0 };
+	uint64_t state = 0;
+
+	if (likely(!s->tell_requests)) {
+		return;
+	}
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS; g++) {
+		const struct sched_board_gpu *b = &s->board->gpu[g];
+
+		state += load_relaxed(&b->open) ? load_relaxed(&b->opened_ns) : 0;
+	}
+	if (state != s->told_requests) {
+		s->told_requests = state;
+		(void)session_send(s, &m, WIRE_REQUEST, NULL, 0);
+	}
+}
+
 void session_lose(struct session *s)
 {
+	s->tell_requests = false;
 	session_set_sock(s, -1);
 	POINT("shim.lose.closed");
 	session_control_lose();

@@ -87,6 +87,56 @@ static void the_hook_is_asked_while_a_request_waits(void **state)
 	fake_leave(&batch);
 }
 
+/* Until lc has been told whether to tell of requests. */
+static void await_telling(struct fake *lc, struct fake *batch, uint32_t tell)
+{
+	struct pollfd p = { .fd = lc->sock, .events = POLLIN };
+	union wire_message m = { 0 };
+
+	while (m.head.type != WIRE_SET || m.set.tell_requests != tell) {
+		int fds[8];
+		unsigned n = 0;
+
+		work(batch);
+		m.head.type = 0;
+		if (poll(&p, 1, 1) == 1) {
+			assert_int_equal(fake_receive(lc, &m, fds, &n), 1);
+		}
+		while (n) {
+			close(fds[--n]);
+		}
+	}
+}
+
+static void a_policy_may_be_asked_as_soon_as_a_request_opens(void **state)
+{
+	struct gd *d = *state;
+	union wire_message m = { 0 };
+	struct fake lc, batch;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&batch, d, BATCH, 17, "batch");
+	open_request(&lc);
+	await_telling(&lc, &batch, 1);
+	assert_int_equal(note(d, 4), 0); /* it has not told yet */
+	while (note(d, 4) == 0) {	 /* on a slow machine a millisecond may pass meanwhile */
+		store_seqcst(&lc.board->gpu[0].open, 0u);
+		fake_send(&lc, &m, WIRE_REQUEST);
+		work(&batch);
+		open_request(&lc);
+		fake_send(&lc, &m, WIRE_REQUEST);
+	}
+	store_seqcst(&lc.board->gpu[0].open, 0u);
+	await_telling(&lc, &batch, 0);	  /* nobody has wanted it for a second */
+	for (int i = 0; i < 10000; i++) { /* who tells nevertheless is not listened to */
+		fake_send(&lc, &m, WIRE_REQUEST);
+	}
+	assert_int_equal(gd_number(d, "status", "tenants"), 2);
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
 static void a_process_is_ended_by_the_policys_word(void **state)
 {
 	struct gd *d = *state;
@@ -233,6 +283,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_GBPFD(the_hook_is_asked_while_a_request_waits),
+		WITH_GBPFD(a_policy_may_be_asked_as_soon_as_a_request_opens),
 		WITH_GBPFD(a_process_is_ended_by_the_policys_word),
 		WITH_GBPFD(what_the_hook_says_is_checked),
 		WITH_GBPFD(levels_that_cannot_be_had_are_skipped),
