@@ -50,6 +50,9 @@ const volatile u64 first_bound_ns = 1000000;	/* beside latency tenants whose req
 const volatile u32 unknown_limit = 2;		/* launches, while durations are not known yet */
 /* requests */
 const volatile u32 often_syncs = 24;		/* sixteenths of synchronizations a request from which holding pays (1.5) */
+const volatile u64 back_ns = 300000;		/* what batch coming back in a pause and leaving again costs a request, slices being short */
+const volatile u64 launches_many = 16;		/* of one request, which are short together: the processor is slower than the GPU, */
+const volatile u32 pauses_many = 5;		/* and the GPU has pauses; so many of them cost */
 const volatile u64 ahead_ns = 320000;		/* so long before an announced request nothing new: a switch, and the tail of it; */
 const volatile u64 ahead_shared_ns = 80000;	/* some blocks, in the shared lane */
 const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
@@ -60,7 +63,7 @@ const volatile u64 linger_shared_ns = 60000;	/* is the most that is learned in t
 const volatile u64 hold_ns = 5000000;		/* asks again after so long even if nothing changes */
 /* time slices in the process lane, microseconds */
 const volatile u32 batch_slice_us = 1;
-const volatile u32 batch_slice_stops_us = 2000; /* of who stops between blocks: its blocks must end, not be cut off */
+const volatile u32 batch_slice_stops_us = 2000; /* of who stops between blocks, or had better drain: that must end, not be cut off */
 const volatile u32 batch_slice_many_us = 100;	/* with several batch programs: their turns may touch */
 const volatile u32 batch_slice_hungry_us = 200; /* for who had less than the minimum share, */
 const volatile u32 latency_slice_hungry_us = 10000; /* beside this for latency tenants: a share of 2 % */
@@ -78,6 +81,8 @@ const volatile u64 crowd_turn_ns = 10000000;
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
 const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
+const volatile u64 at_once_ns = 1500000;	/* requests so long that have pauses gain by it being done as they open: it takes */
+const volatile u64 at_once_pause_ns = 20000000; /* 0.4 ms; so far apart, since batch loses nearly 1 ms more: below 5 % */
 const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off */
 const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
@@ -98,6 +103,7 @@ struct account {
 	u64 seen_ns;  /* estimated GPU time of its launches, ever */
 	u64 block_ns; /* of that, what could be stopped between blocks */
 	u64 held_ns;  /* when a launch was last held for its turn, or in the shared lane */
+	u64 longest_ns; /* of its launches lately */
 };
 
 struct {
@@ -130,15 +136,18 @@ struct {
 /* Of tenants that are there: written by admit and tick. */
 struct tenant {
 	struct program who;
-	u64 requests, syncs, request_ns, bursts; /* at the look before */
+	u64 requests, syncs, request_ns, bursts, launches, used_ns; /* at the look before */
 	u64 syncs16, mean_ns, gap_ns;    /* a request: synchronizations, in sixteenths; time; from begin to begin */
 	u64 looked_ns;
+	u64 launches16, gpu_ns;		 /* its launches, in sixteenths; their time on the GPU */
 	u64 linger_ns;			 /* latency: what it takes for requests not to end too early */
 	u64 busy_ns, since_ns; /* batch: GPU time at the beginning of the share window, and when that was */
 	u32 slice_us, set;     /* what it has been given, 1 when it has been given any */
 	u32 hungry;	       /* had less than its minimum in the last share window */
 	u32 refused;	       /* its slice cannot be set */
 	u32 whole;	       /* latency: each burst was one request */
+	u32 drains;	       /* latency: it is better served when what batch has on the GPU may finish */
+	u32 at_once;	       /* latency: who keeps the GPU is switched off as its requests open */
 	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
 	u32 pid, crowd;	       /* its process; batch in the shared lane: 1 + its GPU, 0: it takes no turns, since it has several */
 };
@@ -163,6 +172,7 @@ u32 leaving = FREE;			  /* whose turn is over; what it has on the GPU still runs
 u32 last_turn;
 u64 turn_since_ns;
 u64 bound_ns = 100000;
+u64 longest_ns;				  /* launch of batch in the process lane that cannot be stopped */
 u8 waits_its_turn[1024];		  /* batch in the shared lane */
 u32 linger_floor_ns[1024];		  /* of a latency tenant: its requests linger at least so long */
 u64 ticked_ns;
@@ -295,6 +305,7 @@ int GBPF_PROG(auto_submit, submit)
 
 		a->seen_ns += est; /* about is enough: no atomics */
 		a->block_ns += ctx->block_ok ? est : 0;
+		a->longest_ns = est > a->longest_ns ? est : a->longest_ns - a->longest_ns / 256;
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
 		return GBPF_GO; /* nobody to be quick for */
@@ -359,8 +370,9 @@ SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
 {
 	u32 number = ctx->tenant;
+	u32 for_tenant = ctx->for_tenant;
 	u64 waited = ctx->waited_ns;
-	struct tenant *x;
+	struct tenant *x, *lc;
 
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		return GBPF_LEVEL_NONE;
@@ -379,7 +391,9 @@ int GBPF_PROG(auto_preempt, preempt)
 	}
 	/* What will have left before a control takes effect (a millisecond) is left alone, and so is who starves. */
 	x = bpf_map_lookup_elem(&tenants, &number);
-	if (waited < patience_ns || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns) ||
+	lc = bpf_map_lookup_elem(&tenants, &for_tenant);
+	ctx->at_open = lc && lc->at_once;
+	if ((waited < patience_ns && !ctx->at_open) || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns) ||
 	    (x && x->hungry)) {
 		return GBPF_LEVEL_NONE;
 	}
@@ -405,6 +419,8 @@ int GBPF_PROG(auto_preempt, preempt)
 struct look {
 	u64 now_ns;
 	u64 bound_ns;	      /* the least that a latency tenant needs */
+	u64 longest_ns;
+	u32 drains;	      /* latency tenants that batch had better drain for */
 	u32 latency, often;   /* those; whose requests synchronize often, or are not known yet */
 	u32 lc_shared, be, be_shared; /* latency tenants and others in the lanes */
 	u32 wanting, next;    /* batch in the process lane that wants the GPU; who of them comes after the one whose turn it is */
@@ -455,12 +471,29 @@ static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
 	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
 }
 
+/* What batch has on the GPU when a request comes can be cut off by short slices: then it comes back in each pause of the
+ * request, for nothing, and leaves again, which takes longer than many pauses. Or it may finish: half of its longest launch,
+ * on the average, and then the request is alone, since batch is held. Pauses are after synchronizations, and between many
+ * short launches. The first choice keeps a margin against the other. */
+static __always_inline u32 better_drained(const struct tenant *x)
+{
+	u64 pauses16 = x->syncs16;
+	u64 cost = longest_ns / 2;
+
+	if (x->launches16 >= 16 * launches_many && x->gpu_ns * 2 < x->mean_ns) {
+		pauses16 += 16 * (u64)pauses_many;
+	}
+	cost = x->drains ? cost / 2 : cost;
+	return longest_ns && pauses16 * back_ns / 16 > cost + back_ns;
+}
+
 /* How a latency tenant's requests are, from what was added since the look before. What counts as one request are its bursts:
  * while the linger is not learned yet gBPF may have taken each of its gaps for the end of a request. */
 static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64 now)
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
 	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
+	u64 launches = gbpf_tenant_stat(t, GBPF_STAT_LAUNCHES), used = gbpf_tenant_stat(t, GBPF_STAT_BUSY_NS);
 	struct account *a;
 	u32 key = 0;
 
@@ -476,6 +509,9 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
 		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
+		x->launches16 = average(x->launches16, (launches - x->launches) * 16 / n + 1);
+		x->gpu_ns = average(x->gpu_ns, (used - x->used_ns) / n + 1);
+		x->drains = better_drained(x);
 		correct_linger(x, lane, requests - x->requests, n, took - x->request_ns);
 	} else {
 		return;
@@ -484,6 +520,8 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	x->syncs = syncs;
 	x->request_ns = took;
 	x->bursts = bursts;
+	x->launches = launches;
+	x->used_ns = used;
 	x->looked_ns = now;
 }
 
@@ -596,6 +634,9 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 	}
 	watch_share(x, t, wants, l->now_ns);
 	l->hungry |= x->hungry;
+	if (lane == GBPF_LANE_PROCESS && !x->stops && a->longest_ns > l->longest_ns) {
+		l->longest_ns = a->longest_ns;
+	}
 	if (wants && lane == GBPF_LANE_SHARED && x->crowd) {
 		join_crowd(x, t);
 	}
@@ -649,7 +690,7 @@ static __always_inline u32 slice_for(const struct look *l, const struct tenant *
 	if (class_id == GBPF_CLASS_LATENCY) {
 		return l->hungry ? latency_slice_hungry_us : l->latency > 1 ? latency_slice_many_us : latency_slice_us;
 	}
-	if (x->stops) {
+	if (x->stops || (n == 1 && l->drains == l->latency)) {
 		return batch_slice_stops_us;
 	}
 	return x->hungry ? batch_slice_hungry_us : n > 1 ? batch_slice_many_us : batch_slice_us;
@@ -675,6 +716,7 @@ static __always_inline void publish(const struct look *l)
 	others_shared = l->be_shared;
 	hold_pays = l->often != 0;
 	bound_ns = l->bound_ns;
+	longest_ns = l->longest_ns;
 	ticked_ns = l->now_ns;
 }
 
@@ -707,11 +749,13 @@ int GBPF_PROG(auto_tick, tick)
 
 			learn_latency(x, t, lane, l->now_ns);
 			linger_floor_ns[t & 1023] = least_linger(x, lane);
+			x->at_once = x->drains && x->mean_ns >= at_once_ns && x->gap_ns >= x->mean_ns + at_once_pause_ns;
 			bound = bound_for(x);
 			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
 			l->latency++;
 			l->lc_shared += lane;
-			l->often += !x->syncs16 || x->syncs16 >= often_syncs;
+			l->often += !x->syncs16 || x->syncs16 >= often_syncs || x->drains;
+			l->drains += x->drains;
 		} else if (class_id >= 0) {
 			l->be++;
 			l->be_shared += lane;
