@@ -11,11 +11,10 @@
 #include "base/compiler.h"
 #include "gpu/chain_int.h"
 
-#define NEAR_NS 5000u	   /* looks near the expected end */
-#define READ_NS 4000u	   /* until a counter has come */
-#define RESERVE_NS 150000u /* work that the device has left when new pieces come */
-#define QUERY_NS 8000u	   /* the driver is asked no more often */
-#define WAIT_NS 20000u	   /* halted, or for room */
+#define NEAR_NS 5000u  /* looks near the expected end */
+#define READ_NS 4000u  /* until a counter has come */
+#define QUERY_NS 8000u /* the driver is asked no more often */
+#define WAIT_NS 20000u /* halted, or for room */
 #define LOOK_MOST_NS 1000000u
 /* Without the scheduler, or where it sees no request: by force after so long. */
 #define WAIT_FORCE_NS 200000000u
@@ -69,6 +68,16 @@ int gpu_chain_busy(void *dev, void *dev_queue)
 	return c && busy(c);
 }
 
+/* Who waits for a launch sees it end without anybody else's look. */
+static void see_progress(struct gpu_chain *c)
+{
+	if (load_acquire(&c->finished) != load_acquire(&c->launched) &&
+	    pthread_mutex_trylock(&c->lock) == 0) {
+		chain_retire(c, clock_now_ns());
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
 int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 {
 	struct gpu_chain *c = chain_of(dev_queue);
@@ -79,6 +88,7 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	if (!c) {
 		return 0;
 	}
+	see_progress(c);
 	state = load_relaxed(&c->state);
 	ret->done = load_acquire(&c->finished);
 	ret->launched = load_acquire(&c->launched);
@@ -261,22 +271,18 @@ static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run
 	}
 }
 
-/* Something waits for room, of which the front piece's end gives some. While the device has enough
- * to do for the time that this thread may take, one look for several ends will do. */
-static uint64_t until_room(const struct gpu_chain *c, uint64_t front, uint64_t end, uint64_t now)
+/* Something waits for room. While the device has enough to do for the time that this thread may
+ * take, and for errors, one look for several ends will do; ends of long pieces are looked at, to
+ * know when the next one's time has come. */
+static uint64_t until_room(const struct gpu_chain *c, uint64_t front_ns, uint64_t end, uint64_t now)
 {
-	bool alone = c->p_head - c->p_tail == 1; /* the next may come before its end */
-	uint64_t left = end > now ? end - now : 0, reserve = MAX(RESERVE_NS, left / 4);
-	uint64_t at = alone ? end - MIN(CHAIN_AHEAD_NS, end) : end - MIN(reserve, end);
+	uint64_t left = end - now, reserve = CHAIN_RESERVE_NS + left / 16;
+	uint64_t at = end - MIN(reserve, end), front = c->front_ns + front_ns + front_ns / 64;
 
-	/* Ends of long pieces are looked at, to know when the next one's time has come. */
-	if (!alone && (front > at || front - c->front_ns >= CHAIN_AHEAD_NS)) {
+	if (c->p_head - c->p_tail > 1 && front_ns >= CHAIN_LONG_NS && front < at) {
 		at = front;
 	}
-	if (at <= now) {
-		return MAX(left / 8, NEAR_NS);
-	}
-	return end - at >= RESERVE_NS ? at - now : (at - now) - (at - now) / 8;
+	return at > now ? at - now : MAX(left / 8, NEAR_NS);
 }
 
 /* Until there is room for the next piece, or the end, as far as durations are known. */
@@ -301,7 +307,6 @@ static uint64_t until_news(struct gpu_chain *c, uint64_t now)
 	if (!front) {
 		return WAIT_NS;
 	}
-	front += c->front_ns;
 	end = c->front_ns + c->out_ns;
 	if (end <= now) { /* late: it takes longer than thought */
 		return MIN(MAX((now - end) / 8, NEAR_NS), 50000u);
@@ -410,17 +415,12 @@ static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b
 	return true;
 }
 
-static uint64_t guess_ps(struct gpu_chain *c, const struct gpu_block_launch *b)
+static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launch *b,
+			 uint32_t resident)
 {
-	uint32_t threads = b->block[0] * b->block[1] * b->block[2];
-	uint32_t resident;
-
 	if (c->learned == b->twin && c->block_ps) {
 		return c->block_ps;
 	}
-	resident = b->block_ns ? chain_resident(c->d, c->home, b->twin, threads,
-						PTX_BLOCK_SMEM(b->smem))
-			       : 0;
 	return resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / resident : 0;
 }
 
@@ -447,7 +447,9 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	l->covered = l->out = l->ran = 0;
 	l->used_ns = 0;
 	l->piece = b->piece_blocks;
-	l->block_ps = guess_ps(c, b);
+	l->resident = chain_resident(c->d, c->home, b->twin,
+				     b->block[0] * b->block[1] * b->block[2], l->smem);
+	l->block_ps = guess_ps(c, b, l->resident);
 	c->ticket += blocks;
 	if (!chain_unfinished(c)) {
 		c->next = c->head;

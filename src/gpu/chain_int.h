@@ -17,13 +17,16 @@
  *  - as large as can be dropped in a quarter of a block's time: blocks that have not begun when a
  *    lease comes must all begin and leave, 0.3 us a thousand (H200), and that much later than
  *    needed a request begins.
- * The next piece comes when what is there will be done in 200 us: the host takes 30 to 60 us to
- * react, and what comes earlier would only have to be dropped. Small pieces and launches come as
- * long as no more than a budget of blocks is there: else one look each would be needed. */
+ * The next piece or launch comes when what is there will be done in 300 us (200 where pieces are
+ * long): the host takes 30 to 60 us to react and looks when 100 are left, so it looks some four
+ * times a millisecond; what comes earlier would only have to be dropped. Where durations are not
+ * known, and above that, a budget of blocks counts. */
 #define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
-#define CHAIN_PIECE 16384u  /* of a large grid whose blocks are not known, at least; and one is */
-#define CHAIN_LARGE 8192u   /* large when it has more than so many */
-#define CHAIN_AHEAD_NS 200000u
+#define CHAIN_PIECE 16384u  /* of a large grid whose blocks are not known, at least */
+#define CHAIN_AHEAD_NS 300000u
+#define CHAIN_LONG_NS 400000u
+#define CHAIN_AHEAD_LONG_NS 200000u
+#define CHAIN_RESERVE_NS 100000u
 #define CHAIN_SMALL 4096u /* each chain may have so many, however many others there are */
 #define CHAIN_WAVES 24u
 #define CHAIN_PIECE_NS 240000u
@@ -43,12 +46,18 @@ struct chain_launch {
 	uint32_t total, first; /* tickets */
 	uint32_t covered;      /* blocks of it that were put on the device or have run */
 	uint32_t piece;
-	uint32_t out; /* pieces of it on the device */
+	uint32_t resident; /* blocks at once, 0 unknown */
+	uint32_t out;	   /* pieces of it on the device */
 	uint32_t params_bytes, room;
 	uint64_t block_ps; /* picoseconds that one block takes of the whole device, 0 unknown */
 	uint64_t used_ns;  /* time in which blocks of it ran, as far as that was seen, */
 	uint32_t ran;	   /* and how many blocks those were */
 	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
+};
+
+/* When something happened: between two looks. */
+struct chain_span {
+	uint64_t from, to;
 };
 
 struct chain_piece {
@@ -138,7 +147,11 @@ struct gpu_chain {
 	uint64_t vain_ns;		/* since when it stayed */
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
-	bool fresh;	    /* that began on an empty stream */
+	bool fresh;		 /* that began on an empty stream */
+	struct chain_span front; /* front_ns is between these */
+	struct chain_span
+		mark;	    /* of the pace that is being measured: since then, without a pause, */
+	uint64_t marked;    /* so many blocks, of the twin that is learned; to 0: none */
 	uint64_t looked_ns; /* nothing new then */
 	uint64_t empty_ns;  /* the stream ran empty before its time, about */
 	uint64_t stop_ns;   /* a request was first seen then; 0: there is none */
@@ -200,7 +213,10 @@ bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, 
 
 /* ---- chain_beside.c; likewise ---- */
 
-void chain_beside_prepare(struct gpu_chain *c);
+/* The kernel that takes counters: loaded, and put on a stream of our own for the first time, where
+ * it sets a counter of the slab to what it is. */
+void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const struct chain_slab *s,
+			  uint32_t ticket);
 void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now);
 void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now);
 

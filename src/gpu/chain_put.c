@@ -11,11 +11,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-static uint32_t resident_of(struct gpu_chain *c, const struct chain_launch *l)
-{
-	return chain_resident(c->d, c->home, l->twin, l->block[0] * l->block[1] * l->block[2],
-			      l->smem);
-}
+#define MARK_MOST_NS 20000000u /* a pace is not measured over longer */
 
 static struct chain_launch *launch_of(struct gpu_chain *c, uint32_t piece)
 {
@@ -39,33 +35,51 @@ uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps)
 	return (uint32_t)MAX(blocks / resident, (uint64_t)1) * resident;
 }
 
+/* As last seen; a launch may have waited for long. */
+static uint64_t pace_of(const struct gpu_chain *c, const struct chain_launch *l)
+{
+	return c->learned == l->twin && c->block_ps ? c->block_ps : l->block_ps;
+}
+
 /* Blocks of the next piece. */
-static uint32_t piece_of(struct gpu_chain *c, const struct chain_launch *l)
+static uint32_t piece_of(const struct gpu_chain *c, const struct chain_launch *l)
 {
 	uint32_t left = l->total - l->covered, piece = l->piece;
 
 	if (left > (piece ? piece : CHAIN_PIECE)) {
-		uint32_t resident = resident_of(c, l);
-
 		if (!piece) {
-			piece = chain_piece_blocks(resident, l->block_ps);
-		} else if (resident && piece / 4 >= resident) {
-			piece -= piece % resident;
+			piece = chain_piece_blocks(l->resident, pace_of(c, l));
+		} else if (l->resident && piece / 4 >= l->resident) {
+			piece -= piece % l->resident;
 		}
 	}
 	/* No small rest: it would cost an end of its own. */
 	return !piece || left <= piece || left - piece <= piece / 4 ? left : piece;
 }
 
-static bool early(const struct gpu_chain *c, uint32_t blocks)
+/* What is there lasts for longer than the host may take. */
+static bool early(const struct gpu_chain *c, const struct chain_launch *l, uint32_t blocks,
+		  uint64_t now)
 {
-	return blocks > CHAIN_LARGE && c->out_ns &&
-	       c->front_ns + c->out_ns > clock_now_ns() + CHAIN_AHEAD_NS;
+	uint64_t ns = blocks * pace_of(c, l) / 1000;
+	uint64_t ahead = ns >= CHAIN_LONG_NS ? CHAIN_AHEAD_LONG_NS : CHAIN_AHEAD_NS;
+
+	return c->out_ns && c->front_ns + c->out_ns > now + ahead;
 }
 
-static bool room_for(const struct gpu_chain *c, uint32_t blocks)
+/* Of the piece in front, about. */
+static uint32_t begun(const struct gpu_chain *c, uint64_t now)
+{
+	const struct chain_piece *p = &c->piece[c->p_tail % CHAIN_PIECES];
+	uint64_t ns = now > c->front_ns ? now - c->front_ns : 0;
+
+	return p->est_ns ? (uint32_t)(p->blocks * MIN(ns, p->est_ns) / p->est_ns) : 0;
+}
+
+static bool room_for(const struct gpu_chain *c, const struct chain_launch *l, uint32_t blocks)
 {
 	uint32_t pieces = c->p_head - c->p_tail, all = load_relaxed(&c->home->out);
+	uint64_t now;
 
 	if (!pieces) {
 		return true;
@@ -73,10 +87,13 @@ static bool room_for(const struct gpu_chain *c, uint32_t blocks)
 	if (pieces == CHAIN_PIECES) {
 		return false;
 	}
-	return c->out + blocks <= CHAIN_SMALL ||
-	       (!early(c, blocks) &&
-		(all + blocks <= CHAIN_BUDGET ||
-		 (pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST)));
+	if (c->out + blocks <= CHAIN_SMALL) {
+		return true;
+	}
+	now = clock_now_ns();
+	return !early(c, l, blocks, now) &&
+	       (all - MIN(begun(c, now), all) + blocks <= CHAIN_BUDGET ||
+		(pieces == 1 && all == c->out && blocks <= CHAIN_PIECE_MOST));
 }
 
 static void fill_arg(struct gpu_chain *c, struct chain_launch *l, uint32_t end, bool forced)
@@ -114,12 +131,13 @@ static CUresult put(struct gpu_chain *c, const struct gpu_queue *q, struct chain
 	if (c->p_head == c->p_tail) {
 		c->front_ns = now;
 		c->fresh = true;
+		c->mark.to = 0;
 	}
 	*p = (struct chain_piece){ .launch = c->next,
 				   .number = ++c->number,
 				   .blocks = blocks,
 				   .start = l->covered,
-				   .est_ns = blocks * l->block_ps / 1000 };
+				   .est_ns = blocks * pace_of(c, l) / 1000 };
 	c->p_head++;
 	c->out += blocks;
 	(void)add_acqrel(&c->home->out, blocks);
@@ -194,7 +212,7 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 			continue;
 		}
 		blocks = piece_of(c, l);
-		if (!room_for(c, blocks)) {
+		if (!room_for(c, l, blocks)) {
 			break;
 		}
 		e = put(c, q, l, blocks, forced || c->force_all);
@@ -214,49 +232,89 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
 
 /* ---- how long blocks take ---- */
 
-/* For the pace. Where the device went on without a pause a look that is late by more or less than
- * the one before errs to either side; where it may have had nothing to do blocks look longer, never
- * shorter. */
-static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps, bool went_on)
+static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
 {
-	uint64_t old = l->block_ps;
+	return x < least ? least : MIN(x, MAX(most, least));
+}
 
-	if (old && went_on) {
-		ps = old - old / 4 + MIN(ps, 2 * old) / 4;
-	} else if (old) {
-		ps = MIN(ps, old + old / 8);
+/* What is on the device takes as long as is known now. */
+static void set_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps)
+{
+	if (c->learned == l->twin && c->block_ps == ps) {
+		l->block_ps = ps;
+		return;
 	}
 	l->block_ps = c->block_ps = ps;
 	c->learned = l->twin;
-	for (uint32_t i = c->p_tail; !old && i != c->p_head; i++) { /* put before it was known */
+	for (uint32_t i = c->p_tail; i != c->p_head; i++) {
 		struct chain_piece *p = &c->piece[i % CHAIN_PIECES];
 
-		if (!p->est_ns && launch_of(c, i)->twin == l->twin) {
+		if (launch_of(c, i)->twin == l->twin) {
+			c->out_ns -= p->est_ns;
 			p->est_ns = p->blocks * ps / 1000;
 			c->out_ns += p->est_ns;
 		}
 	}
 }
 
-/* The pieces up to `upto` are through, `blocks` in all, after ns, at most most_ns. Of one kernel
- * only: how several share a time is not known. A number says that the last block has *begun*: so
- * from one to the next is the whole time of what lies between, but on a stream that was empty the
- * time of the last wave is missing. */
-static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t ns,
-		  uint64_t most_ns)
+/* Numbers are only seen to have come between two looks, so the pace lies between two bounds, and
+ * what was thought before is changed only as far as these demand: looks that come late or at odd
+ * times do not mislead, they only say less. The longer a stretch without a pause the nearer the
+ * bounds. */
+static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint32_t blocks,
+		       const struct chain_span *end)
+{
+	uint64_t old = pace_of(c, l), least = 0, most = UINT64_MAX, n = blocks, waves = blocks;
+	struct chain_span since = c->front;
+	bool same = c->learned == l->twin;
+
+	if (c->fresh) { /* perhaps behind a last wave; and without its own, which may be small */
+		since = (struct chain_span){ c->front_ns, c->front_ns + old * l->resident / 1000 };
+		n = blocks > l->resident ? blocks - l->resident : 0;
+		waves = l->resident ? (blocks - 1) / l->resident * l->resident : blocks;
+	} else if (c->mark.to && same) {
+		since = c->mark;
+		waves = n = c->marked += blocks;
+	}
+	if (n) {
+		least = (end->from - MIN(since.to, end->from)) * 1000 / waves;
+		most = (end->to - MIN(since.from, end->to)) * 1000 / n;
+	}
+	if (old) {
+		set_pace(c, l, clamp(old, least, most));
+	} else if (n) {
+		most = (end->to - MIN(since.from, end->to)) * 1000 / waves;
+		set_pace(c, l, MAX(least / 2 + most / 2, 1));
+	}
+	if (c->fresh || !c->mark.to || !same ||
+	    end->to - end->from < (c->mark.to - c->mark.from) / 2 ||
+	    (end->to - end->from + c->mark.to - c->mark.from) * 16 <= end->to - c->mark.from ||
+	    end->to - c->mark.from > MARK_MOST_NS) {
+		c->mark = *end;
+		c->marked = 0;
+	}
+}
+
+/* The pieces up to `upto` are through, `blocks` in all, at end_ns, about. Of one kernel only: how
+ * several share a time is not known. A number says that the last block has *begun*: so from one to
+ * the next is the whole time of what lies between, but on a stream that was empty the time of the
+ * last wave is missing. */
+static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t end_ns,
+		  const struct chain_span *end)
 {
 	struct chain_launch *l = launch_of(c, upto - 1);
-	bool went_on = !c->fresh && upto != c->p_head;
+	uint64_t ns = end_ns - MIN(c->front_ns, end_ns);
 	uint32_t seen = blocks;
 
 	for (uint32_t i = c->p_tail; i != upto; i++) {
 		if (launch_of(c, i)->twin != l->twin) {
+			c->mark.to = 0;
 			return;
 		}
 	}
-	learn_pace(c, l, (went_on ? ns : most_ns) * 1000 / blocks, went_on);
+	learn_pace(c, l, blocks, end);
 	if (c->fresh) {
-		seen -= MIN(resident_of(c, l), blocks);
+		seen -= MIN(l->resident, blocks);
 	}
 	for (uint32_t i = c->p_tail; seen && i != upto; i++) {
 		uint32_t share =
@@ -281,7 +339,7 @@ void chain_learn_stopped(struct gpu_chain *c, uint32_t counter)
 	 * is seen late where contexts are switched: at the request's end. */
 	if (c->stop_ns > c->front_ns) {
 		ps = ps ? ps : (c->stop_ns - c->front_ns) * 1000 / ran;
-		end = MIN(end, c->stop_ns + ps * resident_of(c, l) / 1000);
+		end = MIN(end, c->stop_ns + ps * l->resident / 1000);
 	}
 	if (end > c->front_ns) {
 		l->used_ns += end - c->front_ns;
@@ -301,27 +359,62 @@ static void took(struct gpu_chain *c, const struct chain_launch *l)
 	store_relaxed(&c->took[number % GPU_CHAIN_DEPTH], ns << 16 | (number & 0xffff));
 }
 
+/* When the last of the pieces up to `upto` was through: as was expected, if that can be. What is
+ * behind it has not yet had the time that it takes. */
+static uint64_t when(const struct gpu_chain *c, uint32_t upto, const struct chain_span *end)
+{
+	uint64_t from = end->from, ns = 0, next = 0;
+
+	for (uint32_t i = c->p_tail; i != upto; i++) {
+		if (!c->piece[i % CHAIN_PIECES].est_ns) {
+			return chain_between(end->from, end->to);
+		}
+		ns += c->piece[i % CHAIN_PIECES].est_ns;
+	}
+	if (c->fresh) { /* the last block has only begun */
+		const struct chain_launch *l =
+			&c->launch[c->piece[c->p_tail % CHAIN_PIECES].launch % GPU_CHAIN_DEPTH];
+
+		ns -= MIN(ns, pace_of(c, l) * l->resident / 1000);
+	}
+	if (upto != c->p_head) {
+		next = c->piece[upto % CHAIN_PIECES].est_ns;
+		from = next && next < end->to ? MAX(from, end->to - next) : from;
+	}
+	return clamp(c->front_ns + ns, from, end->to);
+}
+
+/* The pieces up to `upto` are through, `blocks` in all; that was not so at the last look. */
+static void retire(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t now)
+{
+	struct chain_span end = { MAX(c->looked_ns, c->fresh ? c->front_ns : c->front.from), now };
+	uint64_t at;
+
+	end.from = MIN(end.from, now);
+	at = when(c, upto, &end);
+	learn(c, upto, blocks, at, &end);
+	for (; c->p_tail != upto; c->p_tail++) {
+		launch_of(c, c->p_tail)->out--;
+		c->out_ns -= c->piece[c->p_tail % CHAIN_PIECES].est_ns;
+	}
+	c->front_ns = at;
+	c->front = end;
+	store_relaxed(&c->end_ns, at + c->out_ns);
+	c->fresh = false;
+	c->out -= blocks;
+	(void)sub_acqrel(&c->home->out, blocks);
+}
+
 void chain_retire(struct gpu_chain *c, uint64_t now)
 {
 	uint32_t word = __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE);
 	uint32_t gone = 0, upto = c->p_tail;
-	uint64_t end;
 
 	while (upto != c->p_head && (int32_t)(word - c->piece[upto % CHAIN_PIECES].number) >= 0) {
 		gone += c->piece[upto++ % CHAIN_PIECES].blocks;
 	}
 	if (gone) {
-		end = chain_between(MAX(c->looked_ns, c->front_ns), now);
-		learn(c, upto, gone, end - MIN(c->front_ns, end), now - MIN(c->front_ns, now));
-		for (; c->p_tail != upto; c->p_tail++) {
-			launch_of(c, c->p_tail)->out--;
-			c->out_ns -= c->piece[c->p_tail % CHAIN_PIECES].est_ns;
-		}
-		c->front_ns = end;
-		store_relaxed(&c->end_ns, end + c->out_ns);
-		c->fresh = false;
-		c->out -= gone;
-		(void)sub_acqrel(&c->home->out, gone);
+		retire(c, upto, gone, now);
 	}
 	c->looked_ns = now;
 	while (c->tail != c->head) {
