@@ -99,6 +99,7 @@ struct account {
 	/* of latency tenants */
 	u64 end_ns; /* when its launches so far have finished, by their estimates */
 	u64 bursts; /* how often it launched after a pause of burst_ns */
+	u64 launches, known, known_ns; /* of them those whose duration was known, and what they take */
 	/* of the others */
 	u64 seen_ns;  /* estimated GPU time of its launches, ever */
 	u64 block_ns; /* of that, what could be stopped between blocks */
@@ -136,7 +137,8 @@ struct {
 /* Of tenants that are there: written by admit and tick. */
 struct tenant {
 	struct program who;
-	u64 requests, syncs, request_ns, bursts, launches, used_ns; /* at the look before */
+	u64 requests, syncs, request_ns, bursts; /* at the look before */
+	u64 launches, known, known_ns;
 	u64 syncs16, mean_ns, gap_ns;    /* a request: synchronizations, in sixteenths; time; from begin to begin */
 	u64 looked_ns;
 	u64 launches16, gpu_ns;		 /* its launches, in sixteenths; their time on the GPU */
@@ -282,6 +284,9 @@ static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
 		a->bursts++;
 	}
 	a->end_ns = (now > end ? now : end) + est_ns;
+	a->launches++;
+	a->known += est_ns != 0;
+	a->known_ns += est_ns;
 }
 
 SEC("gbpf/submit")
@@ -471,6 +476,17 @@ static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
 	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
 }
 
+/* Few are measured; what they take says what all take. Where none was, nothing is said. */
+static __always_inline void learn_launches(struct tenant *x, const struct account *a, u64 n)
+{
+	u64 launches = a->launches - x->launches, known = a->known - x->known;
+
+	x->launches16 = average(x->launches16, launches * 16 / n + 1);
+	if (known) {
+		x->gpu_ns = average(x->gpu_ns, (a->known_ns - x->known_ns) / known * launches / n + 1);
+	}
+}
+
 /* What batch has on the GPU when a request comes can be cut off by short slices: then it comes back in each pause of the
  * request, for nothing, and leaves again, which takes longer than many pauses. Or it may finish: half of its longest launch,
  * on the average, and then the request is alone, since batch is held. Pauses are after synchronizations, and between many
@@ -480,7 +496,7 @@ static __always_inline u32 better_drained(const struct tenant *x)
 	u64 pauses16 = x->syncs16;
 	u64 cost = longest_ns / 2;
 
-	if (x->launches16 >= 16 * launches_many && x->gpu_ns * 2 < x->mean_ns) {
+	if (x->launches16 >= 16 * launches_many && x->gpu_ns && x->gpu_ns * 2 < x->mean_ns) {
 		pauses16 += 16 * (u64)pauses_many;
 	}
 	cost = x->drains ? cost / 2 : cost;
@@ -493,7 +509,6 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 {
 	u64 requests = gbpf_tenant_stat(t, GBPF_STAT_REQUESTS), syncs = gbpf_tenant_stat(t, GBPF_STAT_SYNCS);
 	u64 took = gbpf_tenant_stat(t, GBPF_STAT_REQUEST_NS), bursts, n;
-	u64 launches = gbpf_tenant_stat(t, GBPF_STAT_LAUNCHES), used = gbpf_tenant_stat(t, GBPF_STAT_BUSY_NS);
 	struct account *a;
 	u32 key = 0;
 
@@ -509,8 +524,9 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 		x->syncs16 = average(x->syncs16, (syncs - x->syncs) * 16 / n + 1);
 		x->mean_ns = average(x->mean_ns, (took - x->request_ns) / n + 1);
 		x->gap_ns = average(x->gap_ns, (now - x->looked_ns) / n + 1);
-		x->launches16 = average(x->launches16, (launches - x->launches) * 16 / n + 1);
-		x->gpu_ns = average(x->gpu_ns, (used - x->used_ns) / n + 1);
+		if (a) {
+			learn_launches(x, a, n);
+		}
 		x->drains = better_drained(x);
 		correct_linger(x, lane, requests - x->requests, n, took - x->request_ns);
 	} else {
@@ -520,8 +536,9 @@ static __always_inline void learn_latency(struct tenant *x, u32 t, u32 lane, u64
 	x->syncs = syncs;
 	x->request_ns = took;
 	x->bursts = bursts;
-	x->launches = launches;
-	x->used_ns = used;
+	x->launches = a ? a->launches : 0;
+	x->known = a ? a->known : 0;
+	x->known_ns = a ? a->known_ns : 0;
 	x->looked_ns = now;
 }
 
