@@ -26,6 +26,10 @@ struct gpu_block_launch {
 	uint32_t params_bytes; /* arg_offset of the entry: where struct ptx_block_arg goes */
 };
 
+/* What chains need in the queue's context is made, before the first launch: the driver may make the
+ * caller wait meanwhile, who holds nothing. Where something of the program's stays on the device it
+ * is ready later, and launches get no chain until then. */
+void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q);
 /* Puts the launch on the queue's stream (q->ctx is current), behind what the chain has. What the
  * driver says; CUDA_ERROR_NOT_SUPPORTED: no chain can be had here, launch f instead (then the chain
  * is not busy). Waits while the chain is full; helps it on meanwhile. Any thread. */

@@ -45,32 +45,39 @@ static const char ptx[] =
 	"ret;\n"
 	"}\n";
 
-/* from: offset of the counter that is taken; SPARE only to see that it gets its turn. */
-static CUresult take(struct gpu_chain *c, uint32_t from, uint32_t value)
+/* Of a line at `counters` and `words`. from: offset of the counter that is taken; SPARE only to see
+ * that it gets its turn. */
+static CUresult launch_take(const struct cuabi_table *real, CUfunction f, CUstream stream,
+			    uint64_t counters, uint64_t words, uint32_t from, uint32_t value)
 {
-	uint64_t counter = c->counter + from, beside = c->counter + (from ? SPARE : BESIDE);
-	uint64_t out = c->done_device + (from ? 16 : 8);
+	uint64_t counter = counters + from, beside = counters + (from ? SPARE : BESIDE);
+	uint64_t out = words + (from ? 16 : 8);
 	void *params[] = { &counter, &beside, &out, &value };
 
-	return c->d->real->cuLaunchKernel(c->home->take, 1, 1, 1, 1, 1, 1, 0, c->home->beside,
-					  params, NULL);
+	return real->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-/* While nothing of a chain runs: once something hangs, loading might wait for it. */
-void chain_beside_prepare(struct gpu_chain *c)
+static CUresult take(struct gpu_chain *c, uint32_t from, uint32_t value)
 {
-	const struct cuabi_table *real = c->d->real;
-	struct chain_context *x = c->home;
+	return launch_take(c->d->real, c->home->take, c->home->beside, c->counter, c->done_device,
+			   from, value);
+}
 
-	if (x->beside || gpu_private_stream(c->d, &x->beside) != CUDA_SUCCESS ||
+/* While nothing of a chain runs: once something hangs, loading might wait for it. And loading is
+ * lazy until the first launch. */
+void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const struct chain_slab *s,
+			  uint32_t ticket)
+{
+	const struct cuabi_table *real = d->real;
+	CUfunction f;
+
+	if (x->beside || gpu_private_stream(d, &x->beside) != CUDA_SUCCESS ||
 	    real->cuModuleLoadData(&x->module, ptx) != CUDA_SUCCESS ||
-	    real->cuModuleGetFunction(&x->take, x->module, "gbpf_take") != CUDA_SUCCESS) {
+	    real->cuModuleGetFunction(&f, x->module, "gbpf_take") != CUDA_SUCCESS) {
 		return;
 	}
-	/* Loaded lazily otherwise. The line is the chain's, which has no launches yet. */
-	if (take(c, 0, c->ticket) != CUDA_SUCCESS ||
-	    real->cuStreamSynchronize(x->beside) != CUDA_SUCCESS) {
-		x->take = NULL;
+	if (launch_take(real, f, x->beside, s->counters, s->done, 0, ticket) == CUDA_SUCCESS) {
+		x->taking = f;
 	}
 }
 

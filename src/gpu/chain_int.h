@@ -97,6 +97,9 @@ struct chain_context {
 	CUmodule module; /* of take; goes with the context */
 	CUfunction take; /* NULL: cannot be had */
 	struct chain_slab *slabs;
+	bool making; /* under gpu_chains.lock: somebody makes the next slab, and what follows */
+	struct chain_slab *unset; /* begun, but the device has not set its words yet */
+	CUfunction taking;	  /* take, which has not run once yet */
 	struct chain_resident resident[CHAIN_RESIDENTS]; /* under gpu_chains.lock */
 };
 

@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "gpu/flag.h"
 
 /* Soon before the counters wrap around, so that this is nothing rare. */
 #define FIRST_TICKET 0xffffe000u
 #define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
+#define SET_NS 20000000u
+#define SET_POLL_NS 20000u
 
 struct gpu_chains *chains_of(struct gpu_device *d)
 {
@@ -71,7 +74,7 @@ struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
 	return x;
 }
 
-/* Words that are set; nothing of it is used before that is done. */
+/* Words that the device sets in its turn. */
 static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_slab *s)
 {
 	const struct cuabi_table *real = d->real;
@@ -82,7 +85,6 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
 	e = e ? e : real->cuMemAlloc_v2(&s->counters, SLAB_BYTES);
 	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, SLAB_BYTES / 4, stream);
-	e = e ? e : real->cuStreamSynchronize(stream);
 	if (e) {
 		if (s->counters) {
 			(void)real->cuMemFree_v2(s->counters);
@@ -100,29 +102,110 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 	return CUDA_SUCCESS;
 }
 
-/* all->lock is held. */
-static CUresult slab_with_room(struct gpu_chain *c, struct chain_slab **ret)
+static CUresult begin_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **ret)
 {
+	struct chain_slab *s = calloc(1, sizeof(*s));
+	CUresult e;
+
+	if (!s) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = x->io ? CUDA_SUCCESS : gpu_private_stream(d, &x->io);
+	e = e ? e : make_slab(d, x->io, s);
+	if (e) {
+		free(s);
+		return e;
+	}
+	chain_beside_prepare(d, x, s, FIRST_TICKET);
+	*ret = s;
+	return CUDA_SUCCESS;
+}
+
+/* The device has done what was begun. */
+static CUresult are_set(struct gpu_device *d, struct chain_context *x)
+{
+	CUresult e = d->real->cuStreamQuery(x->io), ran;
+
+	if (e || !x->taking) {
+		return e;
+	}
+	ran = d->real->cuStreamQuery(x->beside);
+	if (ran == CUDA_ERROR_NOT_READY) {
+		return ran;
+	}
+	x->take = ran ? NULL : x->taking;
+	x->taking = NULL;
+	return CUDA_SUCCESS;
+}
+
+/* For whom x->making is set, who holds no lock of ours: a kernel of the program's that stays may be
+ * in the way for as long as it likes. *s: one that was begun before, or NULL. */
+static CUresult set_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **s)
+{
+	uint64_t until = clock_now_ns() + SET_NS;
+	bool first = !*s;
+	CUresult e = first ? begin_slab(d, x, s) : CUDA_SUCCESS;
+
+	if (e) {
+		return e;
+	}
+	while ((e = are_set(d, x)) == CUDA_ERROR_NOT_READY && first && clock_now_ns() < until) {
+		clock_sleep_ns(SET_POLL_NS);
+	}
+	return e;
+}
+
+/* all->lock is held, but not while a slab is made. CUDA_ERROR_NOT_READY: there will be one. */
+static CUresult slab_with_room(struct gpu_device *d, struct chain_context *x,
+			       struct chain_slab **ret)
+{
+	CUcontext ctx = x->ctx;
 	struct chain_slab *s;
 	CUresult e;
 
-	for (s = c->home->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
+	for (s = x->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
 	}
-	if (!s) {
-		s = calloc(1, sizeof(*s));
-		if (!s) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		e = make_slab(c->d, c->home->io, s);
-		if (e) {
-			free(s);
-			return e;
-		}
-		s->next = c->home->slabs;
-		c->home->slabs = s;
+	if (s) {
+		*ret = s;
+		return CUDA_SUCCESS;
 	}
+	if (x->making) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	x->making = true;
+	s = x->unset;
+	x->unset = NULL;
+	pthread_mutex_unlock(&d->chains->lock);
+	e = set_slab(d, x, &s);
+	pthread_mutex_lock(&d->chains->lock);
+	x->making = false;
+	if (x->ctx != ctx) {
+		free(s);
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	if (e) {
+		x->unset = s;
+		return e;
+	}
+	s->next = x->slabs;
+	x->slabs = s;
 	*ret = s;
 	return CUDA_SUCCESS;
+}
+
+void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q)
+{
+	struct chain_context *x = chain_context_of(d, q->ctx);
+	struct gpu_scope scope;
+	struct chain_slab *s;
+
+	if (!x || gpu_begin(d, q->ctx, &scope)) {
+		return;
+	}
+	pthread_mutex_lock(&d->chains->lock);
+	(void)slab_with_room(d, x, &s); /* the chain's launches say if it fails */
+	pthread_mutex_unlock(&d->chains->lock);
+	gpu_end(d, &scope);
 }
 
 static void ask_processors(struct gpu_chain *c)
@@ -142,14 +225,11 @@ CUresult chain_line_take(struct gpu_chain *c)
 {
 	struct gpu_chains *all = c->d->chains;
 	struct chain_slab *s = NULL;
-	CUresult e = CUDA_SUCCESS;
+	CUresult e;
 
 	pthread_mutex_lock(&all->lock);
 	ask_processors(c);
-	if (!c->home->io) {
-		e = gpu_private_stream(c->d, &c->home->io);
-	}
-	e = e ? e : slab_with_room(c, &s);
+	e = slab_with_room(c->d, c->home, &s);
 	if (!e) {
 		c->slab = s;
 		c->line = s->n_free ? s->free[--s->n_free] : s->n++;
@@ -158,7 +238,6 @@ CUresult chain_line_take(struct gpu_chain *c)
 		c->done = (volatile uint32_t *)(void *)(s->host + (size_t)c->line * CHAIN_LINE);
 		c->ticket = s->last[c->line].ticket;
 		c->number = s->last[c->line].number;
-		chain_beside_prepare(c);
 	}
 	pthread_mutex_unlock(&all->lock);
 	return e;
@@ -210,13 +289,15 @@ static void forget_context(struct chain_context *x)
 		x->slabs = s->next;
 		free(s);
 	}
+	free(x->unset);
+	x->unset = NULL;
 	memset(x->resident, 0, sizeof(x->resident));
 	store_relaxed(&x->leases, UINT64_C(0));
 	store_relaxed(&x->groups, 0u);
 	store_relaxed(&x->out, 0u);
 	x->sms = 0;
 	x->io = x->beside = NULL;
-	x->take = NULL;
+	x->take = x->taking = NULL;
 	x->ctx = NULL;
 }
 

@@ -185,10 +185,6 @@ CUresult block_launch(struct shim_queue *q, const struct block_call *b,
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (unlikely(!q->prepared)) {
-		q->prepared = true;
-		block_prepare();
-	}
 	memcpy(bl.grid, b->grid, sizeof(bl.grid));
 	memcpy(bl.block, b->block, sizeof(bl.block));
 	r = gpu_chain_launch(device_gpu(), &q->dev, &bl);
@@ -315,6 +311,18 @@ void block_prepare(void)
 		capture_restore(before);
 	}
 	pthread_mutex_unlock(&pages_mutex);
+}
+
+void block_prepare_queue(struct shim_queue *q)
+{
+	CUcontext popped;
+
+	q->prepared = true;
+	if (device_gpu() && shim_real.cuCtxPushCurrent_v2(q->dev.ctx) == CUDA_SUCCESS) {
+		block_prepare();
+		gpu_chain_prepare(device_gpu(), &q->dev);
+		shim_real.cuCtxPopCurrent_v2(&popped);
+	}
 }
 
 void block_context_gone(CUcontext ctx)

@@ -30,6 +30,9 @@ CUresult block_launch(struct shim_queue *q, const struct block_call *b,
 
 /* The current context is to have what its chains need, before the first launch. */
 void block_prepare(void);
+/* The queue's too, and for its chains, which its first launch needs: whoever calls holds nothing,
+ * since the driver may make him wait for what the program has on the device. */
+void block_prepare_queue(struct shim_queue *q);
 /* The context's queues are closed, and it ends. */
 void block_context_gone(CUcontext ctx);
 

@@ -93,6 +93,9 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 
 	l->may_hold = !t->host_function;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
+	if (unlikely(l->block_ok && !q->prepared)) {
+		block_prepare_queue(q);
+	}
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
 		shim_settle_all();
 	}

@@ -1,5 +1,5 @@
-/* gates IMAGE value|function|kernel CASE: work that is queued behind something that only the host
- * opens, later. No call between may wait for that work, if the driver's own does not: they are
+/* gates IMAGE value|function|kernel|stay CASE: work that is queued behind something that only the
+ * host opens, later. No call between may wait for that work, if the driver's own does not: they are
  * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
  * `many`. Ends by itself: 3 when a call did not return. */
 #include <pthread.h>
@@ -79,6 +79,23 @@ static void close_gate(const char *how)
 		return;
 	}
 	work(s[0], 3);
+}
+
+/* A kernel without a twin fills the device before anything goes at block level: what chains need in
+ * a context cannot be made ready beside it, and nobody is to wait for that. */
+static void stay(CUfunction f)
+{
+	uint32_t v = 1;
+	void *params[] = { &flag_device, &v, &counter };
+
+	expected += 4096;
+	at = "launches beside a kernel that stays";
+	CU(cuLaunchKernel(f, 4096, 1, 1, 32, 1, 1, 0, s[2], params, NULL));
+	usleep(300000);
+	for (unsigned i = 0; i < 20; i++) {
+		work(s[i % 2], 1);
+	}
+	CU(cuStreamQuery(s[1]) == CUDA_ERROR_NOT_READY ? 0 : 1);
 }
 
 static void open_gate(void)
@@ -201,6 +218,14 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3; i++) {
 		CU(cuStreamCreate(&s[i], 1));
 	}
+	if (strcmp(argv[2], "stay") == 0) {
+		stay(program_kernel(&p, "stay"));
+		open_gate();
+		at = "waiting for the kernel that stays";
+		CU(cuCtxSynchronize());
+		*flag = 0;
+		atomic_store(&host_gate, 0);
+	}
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	do { /* a process that has just begun launches nothing at block level */
 		work(s[0], 1);
@@ -208,7 +233,7 @@ int main(int argc, char **argv)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 <
 		 300);
-	close_gate(argv[2]);
+	close_gate(strcmp(argv[2], "stay") == 0 ? "value" : argv[2]);
 	others(argv[3]);
 	open_gate();
 	at = "waiting for all";

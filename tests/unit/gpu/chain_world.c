@@ -239,6 +239,7 @@ void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64
 		pthread_mutex_init(&x->lock, NULL);
 		(void)drv.cuEventCreate(&x->event, 0);
 	}
+	gpu_chain_prepare(w->d, &w->line[0].dev);
 	gpu_chain_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
 	rig_start_agent(&w->r);
 	drv_start();
