@@ -54,6 +54,21 @@ await_start() {
 	[ "$(slice)" -gt 400 ]
 }
 
+# The policy is asked a millisecond after a request has opened, unless it is told of it.
+@test "a latency tenant tells gbpfd of its requests while the policy wants that" {
+	load_steer
+	batch --weight 17 -- "$SAMPLES/batch" --iterations 2000 --seconds 120
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 100000 --rate 20 --kernels 3 --blocks 4 \
+		--iterations 20000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	for _ in $(seq 400); do
+		told=$(gbpf --json policy show | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"]["notes"][4])')
+		[ "$told" -ge 3 ] && return 0
+		sleep 0.05
+	done
+	return 1
+}
+
 @test "a tenant that is switched off runs again when gbpfd is killed" {
 	load_steer
 	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 120 --log "$GBPF_RUNTIME_DIR/log"
@@ -183,7 +198,7 @@ print(v.value)'; }
 	done
 	gbpf device | grep "green context yes"
 	exec 9>&-
-	[[ "$output" == *"share of the multiprocessors: 50 %, kept by 2 streams, not by 1 that wait for the default stream"* ]]
+	[[ "$output" == *"share of the multiprocessors: 50 %, kept by 2 streams, not by 1 ordered with the default stream"* ]]
 }
 
 @test "a child of a program in the shared lane may be in the process lane" {
