@@ -1,5 +1,6 @@
 /* Modules and libraries come and go: loaded with twins beside their functions where that can be,
  * else as they are. The driver's own cache of compiled code serves both. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,16 +30,65 @@ struct loader {
 	void **library_values;
 };
 
-/* The driver writes results over some values of options: a second try needs them as they were. */
-static bool keep_values(const struct loader *l, void *kept[MAX_OPTIONS])
+/* The program's options with an error log of our own, so that it never reads of the rewritten text:
+ * when that is refused, the original's refusal is what it is told. */
+struct quiet {
+	CUjit_option options[MAX_OPTIONS + 2];
+	void *values[MAX_OPTIONS + 2];
+	char log[1024];
+};
+
+static bool is_error_log(CUjit_option o)
 {
-	if (l->n > MAX_OPTIONS || (l->n && !l->values)) {
+	return o == CU_JIT_ERROR_LOG_BUFFER || o == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+}
+
+/* False: too many options, or none where some should be. */
+static bool quieten(struct loader *l, struct quiet *q)
+{
+	unsigned n = 0;
+
+	if (l->n > MAX_OPTIONS || (l->n && (!l->options || !l->values))) {
 		return false;
 	}
-	if (l->n) {
-		memcpy(kept, l->values, l->n * sizeof(kept[0]));
+	for (unsigned i = 0; i < l->n; i++) {
+		if (!is_error_log(l->options[i])) {
+			q->options[n] = l->options[i];
+			q->values[n++] = l->values[i];
+		}
 	}
+	q->log[0] = 0;
+	q->options[n] = CU_JIT_ERROR_LOG_BUFFER;
+	q->values[n++] = q->log;
+	q->options[n] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+	q->values[n++] = (void *)(uintptr_t)sizeof(q->log);
+	l->n = n;
+	l->options = q->options;
+	l->values = q->values;
 	return true;
+}
+
+/* What the driver answered through the options, for the program. */
+static void hand_over(const struct loader *l, const struct quiet *q)
+{
+	void **bytes = NULL;
+	char *log = NULL;
+	size_t room;
+
+	for (unsigned i = 0, n = 0; i < l->n; i++) {
+		if (l->options[i] == CU_JIT_ERROR_LOG_BUFFER) {
+			log = l->values[i];
+		} else if (l->options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+			bytes = &l->values[i];
+		} else {
+			l->values[i] = q->values[n++];
+		}
+	}
+	room = bytes ? (uint32_t)(uintptr_t)*bytes : 0;
+	if (log && room) {
+		snprintf(log, room, "%.*s", (int)sizeof(q->log) - 1, q->log);
+		*bytes = (void *)(uintptr_t)strlen(log);
+	}
 }
 
 static CUcontext context_of(const struct loader *l)
@@ -55,18 +105,17 @@ static CUcontext context_of(const struct loader *l)
  * what the pass reads; takes i. */
 static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx_block_why why)
 {
-	void *kept[MAX_OPTIONS];
+	struct loader twins = *l;
+	struct quiet q;
 	CUresult r;
 
-	if (i && i->text && l->ret && keep_values(l, kept)) {
-		r = l->run(l, i->text);
+	if (i && i->text && l->ret && quieten(&twins, &q)) {
+		r = l->run(&twins, i->text);
 		if (r == CUDA_SUCCESS) {
+			hand_over(l, &q);
 			image_note(*l->ret, context_of(l), &i, 1, PTX_BLOCK_OK);
 			block_prepare();
 			return r;
-		}
-		if (l->n) {
-			memcpy(l->values, kept, l->n * sizeof(kept[0]));
 		}
 		why = PTX_BLOCK_REJECTED;
 	}
@@ -139,27 +188,29 @@ static CUmodule *module_of(const struct loader *l)
 	return (CUmodule *)(void *)l->ret;
 }
 
+static CUresult run_text(struct loader *l, const char *text)
+{
+	return shim_real.cuModuleLoadDataEx(module_of(l), text, l->n, l->options, l->values);
+}
+
 static CUresult run_file(struct loader *l, const char *text)
 {
-	return text ? shim_real.cuModuleLoadData(module_of(l), text)
-		    : shim_real.cuModuleLoad(module_of(l), l->image);
+	return text ? run_text(l, text) : shim_real.cuModuleLoad(module_of(l), l->image);
 }
 
 static CUresult run_data(struct loader *l, const char *text)
 {
-	return shim_real.cuModuleLoadData(module_of(l), text ? text : l->image);
+	return text ? run_text(l, text) : shim_real.cuModuleLoadData(module_of(l), l->image);
 }
 
 static CUresult run_data_ex(struct loader *l, const char *text)
 {
-	return shim_real.cuModuleLoadDataEx(module_of(l), text ? text : l->image, l->n, l->options,
-					    l->values);
+	return run_text(l, text ? text : l->image);
 }
 
 static CUresult run_fat(struct loader *l, const char *text)
 {
-	return text ? shim_real.cuModuleLoadData(module_of(l), text)
-		    : shim_real.cuModuleLoadFatBinary(module_of(l), l->image);
+	return text ? run_text(l, text) : shim_real.cuModuleLoadFatBinary(module_of(l), l->image);
 }
 
 static CUresult run_library(struct loader *l, const char *text)

@@ -157,6 +157,46 @@ program() {
 	[ "$(grep -c "is not declared" <<<"$output")" -eq 1 ]
 }
 
+@test "of a refused image a batch program reads the same as any other, with its own name and lines" {
+	printf '.version 7.0\n.target sm_70\n.address_size 64\n.entry k()\n{\n.reg .b32 %%r;\nadd.u32 %%r, %%other, 1;\nret;\n}\n' >bad.ptx
+	sed 's/%other/%r/' bad.ptx >good.ptx
+	cat >load.c <<-'END'
+		#include <stdio.h>
+		#include <string.h>
+		int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuModuleLoad(void **, const char *);
+		int cuModuleLoadDataEx(void **, const void *, unsigned, int *, void **);
+		int main(void)
+		{
+			char text[2][999] = { "" }, *name[2] = { "bad.ptx", "good.ptx" };
+			void *c, *m;
+			cuInit(0);
+			cuCtxCreate_v2(&c, 0, 0);
+			for (int i = 0; i < 2; i++) {
+				char error[99] = "as before", info[999] = "as before";
+				int options[] = { 6, 4, 5, 12, 3 }; /* sizes and buffers of both logs, verbose */
+				void *values[] = { (void *)99, (void *)999, error, (void *)1, info };
+				FILE *f = fopen(name[i], "r");
+				fread(text[i], 1, 998, f);
+				printf("%d", cuModuleLoad(&m, name[i]));
+				printf(" %d", cuModuleLoadDataEx(&m, text[i], 5, options, values));
+				printf(" '%s' %d %s\n", error, values[0] == (void *)strlen(error), *info ? "told" : "");
+			}
+			return 0;
+		}
+	END
+	gcc -o load load.c -L"$GBPF_PREFIX/lib/gbpf/soft" -l:libcuda.so.1
+	GBPF_SOFT_LOG=log run "$GBPF" run --device soft ./load
+	echo "$output" && cat log
+	[[ "${lines[0]}" == "218 218 'ptx:7: add.u32 %r, %other, 1: %other is not declared"*"' 1 "* ]]
+	[[ "${lines[1]}" == "0 0 '' 1 "* ]]
+	[[ "$(<log)" == "gbpf soft GPU: bad.ptx:7: "* ]]
+	mv log plain && plain=$output
+	GBPF_SOFT_LOG=log run "$GBPF" run --device soft --class batch ./load
+	echo "$output"
+	[ "$output" = "$plain" ]
+	diff plain log
+}
+
 @test "programs of the runtime library are told once that they do not run" {
 	cat >runtime.py <<-'END'
 		import ctypes

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/strmap.h"
 #include "ptx/fatbin.h"
 
 #define MAGIC_ELF 0x464c457fu
@@ -211,18 +210,12 @@ static void append(char *out, size_t cap, size_t *len, const char *text)
 	*len = MIN(*len + (size_t)MAX(n, 0), cap - 1);
 }
 
-/* Most programs have no buffer for it. Under gBPF an image that is refused with twins in it comes
- * again as it is: what was said last is not said again. */
+/* Who gives no buffer for it, as most programs, may read it elsewhere. */
 void jit_error(struct jit *j, const char *text)
 {
-	static _Thread_local uint64_t said;
-	uint64_t hash = hash_bytes(text, strlen(text));
-
-	if (hash != said) {
+	if (!j || !j->error || !j->error_bytes) {
 		soft_log(text);
-	}
-	said = hash;
-	if (j) {
+	} else {
 		append(j->error, j->error_bytes, &j->error_len, text);
 	}
 }

@@ -33,7 +33,7 @@ static void images_get_twins(void **state)
 	CUmodule m = module;
 
 	assert_int_equal(cuModuleLoadData(&m, ptx), CUDA_SUCCESS);
-	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadData), 1);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadDataEx), 1);
 	assert_true(has_twins(fake->get(0).a[1]));
 }
 
@@ -73,6 +73,30 @@ static void a_refused_image_is_loaded_as_it_is(void **state)
 	assert_true(has_twins(fake->get((unsigned)first).a[1]));
 	assert_int_equal(fake->get((unsigned)last).a[1], (uintptr_t)ptx);
 	assert_ptr_equal(values[0], (void *)(uintptr_t)32);
+}
+
+/* Of the rewritten text it reads nothing, however it comes out. */
+static void the_error_log_is_of_the_programs_own_image(void **state)
+{
+	static char log[32];
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER };
+	void *values[] = { (void *)sizeof(log), log };
+	CUmodule m = module;
+
+	memset(log, 'x', sizeof(log));
+	assert_int_equal(cuModuleLoadDataEx(&m, ptx, 2, options, values), CUDA_SUCCESS);
+	assert_true(has_twins(fake->get(0).a[1]));
+	assert_int_not_equal(fake->get(0).a[4], (uintptr_t)values);
+	assert_string_equal(log, "");
+	assert_null(values[0]);
+	values[0] = (void *)sizeof(log);
+	fake->reset();
+	fake->fail_with(CUABI_IDX_cuModuleLoadDataEx, CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(cuModuleLoadDataEx(&m, ptx, 2, options, values), CUDA_ERROR_INVALID_PTX);
+	assert_int_equal(fixture_count(CUABI_IDX_cuModuleLoadDataEx), 2);
+	assert_int_not_equal(fake->get(0).a[4], (uintptr_t)values);
+	assert_int_equal(fake->get(fake->count() - 1).a[4], (uintptr_t)values);
+	assert_ptr_equal(values[0], (void *)sizeof(log));
 }
 
 static void what_cannot_be_read_is_the_drivers(void **state)
@@ -159,6 +183,7 @@ int main(void)
 		TEST(latency_tenants_keep_their_images),
 		TEST(the_environment_switches_it_off),
 		TEST(a_refused_image_is_loaded_as_it_is),
+		TEST(the_error_log_is_of_the_programs_own_image),
 		TEST(what_cannot_be_read_is_the_drivers),
 		TEST(twins_are_not_seen),
 		TEST(images_that_were_rewritten_before_are_known),
