@@ -15,17 +15,24 @@
 
 static struct gpu_device *device; /* made before any queue; lives as long as the process */
 
+/* What the driver answers to an exempted thread. */
+#define EXEMPT(call)                                                                               \
+	({                                                                                         \
+		CUstreamCaptureMode before = capture_exempt();                                     \
+		__auto_type answer = (call);                                                       \
+                                                                                                   \
+		capture_restore(before);                                                           \
+		answer;                                                                            \
+	})
+
 static int mark(void *dev, void *queue, struct sched_marker *m)
 {
-	CUstreamCaptureMode before;
 	int r;
 
 	if (!capture_try_bar()) { /* launches come here: they do not wait */
 		return -EAGAIN;
 	}
-	before = capture_exempt();
-	r = gpu_sched_ops.mark(dev, queue, m);
-	capture_restore(before);
+	r = EXEMPT(gpu_sched_ops.mark(dev, queue, m));
 	capture_unbar();
 	return r;
 }
@@ -33,21 +40,13 @@ static int mark(void *dev, void *queue, struct sched_marker *m)
 /* Also while nobody captures yet. */
 static int mark_done(void *dev, const struct sched_marker *m)
 {
-	CUstreamCaptureMode before = capture_exempt();
-	int r = gpu_sched_ops.mark_done(dev, m);
-
-	capture_restore(before);
-	return r;
+	return EXEMPT(gpu_sched_ops.mark_done(dev, m));
 }
 
 static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 			    const struct sched_marker *to)
 {
-	CUstreamCaptureMode before = capture_exempt();
-	int64_t r = gpu_sched_ops.mark_span_ns(dev, from, to);
-
-	capture_restore(before);
-	return r;
+	return EXEMPT(gpu_sched_ops.mark_span_ns(dev, from, to));
 }
 
 static void mark_release(void *dev, struct sched_marker *m)
@@ -57,13 +56,11 @@ static void mark_release(void *dev, struct sched_marker *m)
 
 static int queue_idle(void *dev, void *queue)
 {
-	CUstreamCaptureMode before = capture_exempt();
 	int r;
 
 	capture_bar();
-	r = gpu_sched_ops.queue_idle(dev, queue);
+	r = EXEMPT(gpu_sched_ops.queue_idle(dev, queue));
 	capture_unbar();
-	capture_restore(before);
 	return r;
 }
 
