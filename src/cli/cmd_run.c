@@ -49,6 +49,7 @@ static const struct cli_option options[] = {
 
 struct started {
 	pid_t child;	   /* -1: it could not be */
+	uint64_t at_ns;	   /* not later than that it was */
 	bool asked_to_end; /* by a signal; it need not have obeyed */
 };
 
@@ -149,6 +150,7 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 	if (pipe2(pipe_fd, O_CLOEXEC) < 0) {
 		return cli_fail(c, CLI_RUN_FAILED, "pipe", NULL, "run: pipe: %s", strerror(errno));
 	}
+	s->at_ns = clock_now_ns();
 	child = fork();
 	if (child < 0) {
 		err = errno;
@@ -174,15 +176,14 @@ static int run_once(struct cli *c, const sigset_t *set, const sigset_t *old, str
 
 /* What gbpfd says of a process that has ended, which it may learn a moment after us: how often it
  * may be started again, and why (caller frees; NULL: not at all). */
-static uint64_t restarts_allowed(struct cli *c, pid_t child, char **ret_why)
+static uint64_t restarts_allowed(struct cli *c, const struct started *s, char **ret_why)
 {
 	uint64_t until = clock_now_ns() + FATE_NS, n = 0;
 	struct gbpf *g = NULL;
-	char params[32];
+	char params[64];
 	bool known = false;
 
 	*ret_why = NULL;
-	snprintf(params, sizeof(params), "{\"pid\":%d}", (int)child);
 	if (gbpf_open(&g, c->global[CLI_SOCKET], GBPF_OPEN_NO_CONNECT) < 0) {
 		gbpf_close(g);
 		return 0;
@@ -191,6 +192,8 @@ static uint64_t restarts_allowed(struct cli *c, pid_t child, char **ret_why)
 		char *text = NULL;
 		json_t *j;
 
+		snprintf(params, sizeof(params), "{\"pid\":%d,\"age_ns\":%llu}", (int)s->child,
+			 (unsigned long long)(clock_now_ns() - s->at_ns));
 		if (gbpf_call(g, "restart", params, -1, &text) < 0) {
 			break;
 		}
@@ -242,7 +245,7 @@ static int run_program(struct cli *c)
 		if (code == 0 || s.child < 0 || s.asked_to_end || n >= most) {
 			return code;
 		}
-		allowed = restarts_allowed(c, s.child, &why);
+		allowed = restarts_allowed(c, &s, &why);
 		if (n < allowed) {
 			cli_note(c,
 				 "gbpf: run: '%s' ended with code %d, and %s: starting it again "

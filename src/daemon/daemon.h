@@ -24,6 +24,7 @@
 struct fate { /* of a process that was in the shared lane; neighbour.c */
 	int pid;
 	uid_t uid;
+	uint64_t at_ns;	  /* when it was written up */
 	uint32_t restart; /* how often it may be started again, as admit said */
 	char why[NEIGHBOUR_WHY];
 };

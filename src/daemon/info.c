@@ -111,9 +111,11 @@ static bool is_awaited(const struct daemon *d, int pid)
 void method_restart(struct call *c)
 {
 	json_int_t n = json_integer_value(json_object_get(c->params, "pid"));
+	json_int_t age = json_integer_value(json_object_get(c->params, "age_ns"));
 	int pid = n > 0 && n <= INT_MAX ? (int)n : -1;
 	bool known = !is_awaited(c->d, pid);
-	const struct fate *f = known ? neighbour_fate(c->d, pid) : NULL;
+	const struct fate *f =
+		known ? neighbour_fate(c->d, pid, age > 0 ? (uint64_t)age : UINT64_MAX) : NULL;
 
 	if (f && c->peer.uid != 0 && c->peer.uid != f->uid) {
 		f = NULL;

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "daemon/lane.h"
 
 void neighbour_hurt(struct session *s, const char *why)
@@ -41,20 +42,22 @@ void neighbour_ended(struct daemon *d, int pid, uid_t uid, uint32_t restart, con
 
 	f->pid = pid;
 	f->uid = uid;
+	f->at_ns = clock_now_ns();
 	f->restart = restart;
 	snprintf(f->why, sizeof(f->why), "%s", why);
 }
 
-const struct fate *neighbour_fate(const struct daemon *d, int pid)
+const struct fate *neighbour_fate(const struct daemon *d, int pid, uint64_t age_ns)
 {
+	uint64_t now = clock_now_ns(), born = age_ns < now ? now - age_ns : 0;
 	const struct fate *found = NULL;
 
-	/* Numbers are used again: the latest counts. */
+	/* Numbers are used again: the latest counts, and only if it was alive since then. */
 	for (unsigned i = d->n_fates > DAEMON_FATES ? d->n_fates - DAEMON_FATES : 0; i < d->n_fates;
 	     i++) {
 		const struct fate *f = &d->fates[i % DAEMON_FATES];
 
-		found = f->pid == pid ? f : found;
+		found = f->pid == pid && f->at_ns >= born ? f : found;
 	}
 	return found;
 }

@@ -15,7 +15,7 @@ void neighbours_hurt(struct daemon *d, const char *why);
 
 /* A process of the shared lane has ended; kept for the last 64. why: empty, or what had hurt it. */
 void neighbour_ended(struct daemon *d, int pid, uid_t uid, uint32_t restart, const char *why);
-/* NULL: it has not ended yet, or long ago. */
-const struct fate *neighbour_fate(const struct daemon *d, int pid);
+/* Of the process that was started age_ns ago, or later. NULL: it has not ended yet, or long ago. */
+const struct fate *neighbour_fate(const struct daemon *d, int pid, uint64_t age_ns);
 
 #endif

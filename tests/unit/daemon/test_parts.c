@@ -17,9 +17,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "daemon/device.h"
 #include "daemon/history.h"
+#include "daemon/neighbour.h"
 #include "daemon/outbox.h"
 #include "daemon/store.h"
 #include "daemon/text.h"
@@ -435,6 +437,27 @@ static void what_lasts_is_told_ever_less_often(void **state)
 	history_close(&h);
 }
 
+/* Numbers of processes are used again. */
+static void what_became_of_a_process_is_not_told_of_one_that_began_later(void **state)
+{
+	static struct daemon d;
+	uint64_t begun = clock_now_ns();
+	const struct fate *f;
+
+	(void)state;
+	neighbour_ended(&d, 30, 0, 2, "before");
+	f = neighbour_fate(&d, 30, clock_now_ns() - begun);
+	assert_non_null(f);
+	assert_string_equal(f->why, "before");
+	assert_null(neighbour_fate(&d, 31, UINT64_MAX));
+	begun = clock_now_ns();
+	while (clock_now_ns() == begun) {
+	}
+	assert_null(neighbour_fate(&d, 30, 0)); /* a child that was started just now */
+	neighbour_ended(&d, 30, 0, 1, "after");
+	assert_string_equal(neighbour_fate(&d, 30, UINT64_MAX)->why, "after");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,6 +469,7 @@ int main(void)
 		IN_FOLDER(damaged_history_files_are_read_as_far_as_they_go),
 		IN_FOLDER(devices_are_read_from_the_drivers_folder),
 		IN_FOLDER(what_lasts_is_told_ever_less_often),
+		cmocka_unit_test(what_became_of_a_process_is_not_told_of_one_that_began_later),
 		cmocka_unit_test(devices_get_numbers_and_give_them_back),
 		IN_FOLDER(the_store_is_read_back),
 		IN_FOLDER(a_pipe_in_the_store_holds_nobody_up),
