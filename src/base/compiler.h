@@ -25,6 +25,7 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define PLURAL(n) ((n) == 1 ? "" : "s") /* behind the word that is counted */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))

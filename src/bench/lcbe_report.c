@@ -316,16 +316,15 @@ static void print_treatment(const struct lcbe_condition *c, FILE *to)
 static void print_table(const struct lcbe *b, FILE *to)
 {
 	if (b->set.lc_cmd) {
-		fprintf(to, "%s; %u rounds; policy %s\n", b->device, b->set.rounds,
-			b->set.policy_name);
+		fprintf(to, "%s; %u round%s; policy %s\n", b->device, b->set.rounds,
+			PLURAL(b->set.rounds), b->set.policy_name);
 	} else {
 		fprintf(to,
-			"%s; %u rounds; requests: %u blocks of %.1f us; batch: %u x %u streams, %u "
-			"blocks "
-			"of "
-			"%.1f us, policy %s\n",
-			b->device, b->set.rounds, b->sms, b->block_us[0], b->set.batch_clients,
-			b->set.streams, b->set.grid, b->block_us[1], b->set.policy_name);
+			"%s; %u round%s; requests: %u blocks of %.1f us; batch: %u x %u stream%s, "
+			"%u blocks of %.1f us, policy %s\n",
+			b->device, b->set.rounds, PLURAL(b->set.rounds), b->sms, b->block_us[0],
+			b->set.batch_clients, b->set.streams, PLURAL(b->set.streams), b->set.grid,
+			b->block_us[1], b->set.policy_name);
 	}
 	fprintf(to, "%-13s %-7s %6s %9s %9s %9s %17s %17s %6s %6s %6s %s\n", "CONDITION", "KIND",
 		"N", "P50 us", "P99", "P99.9", "P50 95 %", "P99 95 %", "P50/al", "P99/al", "BATCH%",

@@ -101,11 +101,10 @@ static void print_row(const struct tenants *b, const struct tenants_condition *c
 
 static void print_table(const struct tenants *b)
 {
-	printf("%s; %u latency and %u batch processes, %u streams x %u kernels of %g ms, %u "
-	       "rounds, "
-	       "policy %s\n",
+	printf("%s; %u latency and %u batch processes, %u streams x %u kernels of %g ms, "
+	       "%u round%s, policy %s\n",
 	       b->device, b->processes[TENANT_LC], b->processes[TENANT_BE], b->streams, b->kernels,
-	       b->kernel_ms, b->rounds, b->policy_name);
+	       b->kernel_ms, b->rounds, PLURAL(b->rounds), b->policy_name);
 	printf("%-9s %-8s %-10s %6s %11s %11s %11s %13s %8s %8s %8s\n", "", "CLASS", "LATENCY", "N",
 	       "MEAN us", "P50", "P99", "VARIANCE us2", "P99 %", "VAR %", "RATE %");
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {

@@ -170,12 +170,13 @@ static void print_line(struct watch *w, const json_t *d)
 	if (record) {
 		puts(buf_text(&value));
 	} else if (json_object_get(d, "lost")) {
-		printf("(%llu records found no room)\n", (unsigned long long)cli_u64(d, "lost"));
+		printf("(%llu record%s found no room)\n", (unsigned long long)cli_u64(d, "lost"),
+		       PLURAL(cli_u64(d, "lost")));
 	} else if (json_object_get(d, "gone")) {
 		printf("%s  gone\n", buf_text(&key));
 	} else if (json_object_get(d, "buckets")) {
-		printf("%s  %llu values\n", buf_text(&key),
-		       (unsigned long long)cli_u64(d, "count"));
+		printf("%s  %llu value%s\n", buf_text(&key),
+		       (unsigned long long)cli_u64(d, "count"), PLURAL(cli_u64(d, "count")));
 	} else {
 		printf("%s  %s\n", buf_text(&key), buf_text(&value));
 	}

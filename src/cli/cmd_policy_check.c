@@ -44,7 +44,7 @@ static void print_accepted(struct cli *c, const char *file, json_t *programs, un
 	printf("%s✓%s %s: ", cli_style(c->color_out, CLI_GREEN), cli_style(c->color_out, CLI_PLAIN),
 	       file);
 	if (many) {
-		printf("%zu hooks, %u map%s\n", n, n_maps, n_maps == 1 ? "" : "s");
+		printf("%zu hook%s, %u map%s\n", n, PLURAL(n), n_maps, PLURAL(n_maps));
 	}
 	json_array_foreach(programs, i, p)
 	{

@@ -220,9 +220,9 @@ static void add_interruptions(struct buf *line, const json_t *s)
 	if (!launches) {
 		return;
 	}
-	buf_printf(line, "\n  stopped between blocks %s in %s launches",
+	buf_printf(line, "\n  stopped between blocks %s in %s launch%s",
 		   cli_u64(s, "interruptions") ? times(n, cli_u64(s, "interruptions")) : "never",
-		   cli_count(k, launches));
+		   cli_count(k, launches), launches == 1 ? "" : "es");
 	if (forced) {
 		buf_printf(line, ", let go at the hold limit %s", times(n, forced));
 	}
@@ -244,23 +244,23 @@ static void add_outside(struct buf *line, const json_t *tenant)
 	}
 }
 
-/* "share of the multiprocessors: 40 %, on 3 streams; not on 1 that waits for the default stream" */
+/* "share of the multiprocessors: 40 %, kept by 3 streams, not by 1 ordered with the default one" */
 static void add_caps(struct buf *line, const json_t *s)
 {
 	static const struct {
 		const char *key, *text;
 	} whys[] = {
-		{ "uncapped_blocking", "that wait for the default stream" },
-		{ "uncapped_context", "of contexts other than the primary one" },
+		{ "uncapped_blocking", "ordered with the default stream" },
+		{ "uncapped_context", "outside the primary context" },
 		{ "uncapped_driver", "because the driver has no green context of that size" },
 	};
-	uint64_t percent = cli_u64(s, "sm_percent");
+	uint64_t percent = cli_u64(s, "sm_percent"), n = cli_u64(s, "capped");
 
 	if (!percent) {
 		return;
 	}
-	buf_printf(line, "\n  share of the multiprocessors: %llu %%, kept by %llu streams",
-		   (unsigned long long)percent, (unsigned long long)cli_u64(s, "capped"));
+	buf_printf(line, "\n  share of the multiprocessors: %llu %%, kept by %llu stream%s",
+		   (unsigned long long)percent, (unsigned long long)n, PLURAL(n));
 	for (size_t i = 0; i < ARRAY_SIZE(whys); i++) {
 		if (cli_u64(s, whys[i].key)) {
 			buf_printf(line, ", not by %llu %s",

@@ -170,7 +170,8 @@ static void print_histogram(const struct cli_map *m, const json_t *result)
 			printf(" of %s %llu", pid ? "process" : "tenant",
 			       (unsigned long long)(pid ? pid : cli_u64(e, "tenant")));
 		}
-		printf(": %llu values\n", (unsigned long long)cli_u64(e, "count"));
+		printf(": %llu value%s\n", (unsigned long long)cli_u64(e, "count"),
+		       PLURAL(cli_u64(e, "count")));
 		print_buckets(json_object_get(e, "buckets"));
 	}
 }

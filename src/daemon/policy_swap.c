@@ -190,8 +190,9 @@ void swap_flip(struct request *q)
 	}
 	d->counters.late += q->asked - q->acked - q->failed;
 	if (q->asked) {
-		snprintf(ready, sizeof(ready), " (%u of %u processes were ready, waited %llu us)",
-			 q->acked, q->asked, (unsigned long long)(q->waited_ns / 1000));
+		snprintf(ready, sizeof(ready), " (%u of %u process%s ready, waited %llu us)",
+			 q->acked, q->asked, q->asked == 1 ? " was" : "es were",
+			 (unsigned long long)(q->waited_ns / 1000));
 	}
 	history_add(&d->history, "policy", -1, -1, "%s: '%s' version %llu %s%s", request_what(q),
 		    q->name, (unsigned long long)(version ? version : q->was_active),

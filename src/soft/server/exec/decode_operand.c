@@ -92,7 +92,8 @@ int dec_modifiers_done(struct decoder *d)
 int dec_operands(struct decoder *d, unsigned n)
 {
 	if (d->insn->n_operands != n) {
-		return dec_fail(d, "%u operands expected, found %u", n, d->insn->n_operands);
+		return dec_fail(d, "%u operand%s expected, found %u", n, PLURAL(n),
+				d->insn->n_operands);
 	}
 	return dec_modifiers_done(d);
 }
