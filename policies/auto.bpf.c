@@ -10,8 +10,9 @@
  *    context switch (~145 us on an H200).
  *  - Library kernels without PTX run worst in the shared lane: they do not stop, and priorities do not help a long queue.
  *    They are best off in the process lane with a very short time slice for batch. A request that is one long queue of
- *    launches then needs nothing else, and batch need not even be held. But each time a request synchronizes batch comes
- *    back, and leaving again costs two switches: beside requests that synchronize often, batch is held.
+ *    launches then needs nothing else, and batch need not even be held. But each time a request synchronizes, or its next
+ *    launch is late, batch comes back, and leaving again costs two switches: beside requests with pauses batch is held, and
+ *    where it costs less what it has on the GPU may finish, at the usual slice.
  *  - Two batch programs with very short slices would do nothing but switch: they take turns.
  *
  * How it decides:
@@ -22,8 +23,9 @@
  *  submit	while a request is open batch holds, unless slices alone serve it. Otherwise what can be stopped between
  *		blocks goes at block level, large grids in pieces; the rest goes within a bound that follows how long
  *		requests are, and how often they come. Announced requests find the GPU empty.
- *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane); in the shared lane its blocks stop, and
- *		its process is ended only if end_after_ns says so.
+ *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane), off as soon as the request opens where
+ *		requests are rare and long; in the shared lane its blocks stop, and its process is ended only if end_after_ns
+ *		says so.
  *  retire	a request lingers for a little longer than the pauses that gBPF has found worth it, and for longer still
  *		while requests turn out to end too early.
  *  tick		learns, hands the turns on, sets slices: very short for batch while there is a latency tenant, longer for who
