@@ -100,7 +100,9 @@ int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
 	ret->stopped = state == CHAIN_HALT || state == CHAIN_READ;
 	ret->waiting = state == CHAIN_HALT;
 	ret->feeding = load_acquire(&c->unput) != 0;
-	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH;
+	/* And a launch of any size fits. */
+	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH ||
+		    (ret->done != ret->launched && load_relaxed(&c->span) > CHAIN_SPAN / 2);
 	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);
 }
 
@@ -457,6 +459,7 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	}
 	(void)add_acqrel(&c->unput, blocks);
 	c->head++;
+	chain_note_span(c);
 	store_release(&c->launched, c->launched + 1);
 	if (load_relaxed(&c->state) == CHAIN_RUN) {
 		do {
@@ -516,8 +519,9 @@ static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
 {
 	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
 
-	if (!blocks || blocks > CHAIN_SPAN || !l->grid[2] || blocks * l->grid[2] > CHAIN_SPAN ||
-	    l->params_bytes > MAX_PARAMS || l->params_bytes % 8 || l->smem > INT32_MAX) {
+	if (!blocks || blocks > CHAIN_SPAN / 2 || !l->grid[2] ||
+	    blocks * l->grid[2] > CHAIN_SPAN / 2 || l->params_bytes > MAX_PARAMS ||
+	    l->params_bytes % 8 || l->smem > INT32_MAX) {
 		return true;
 	}
 	*ret_blocks = (uint32_t)(blocks * l->grid[2]);

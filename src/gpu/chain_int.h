@@ -137,6 +137,7 @@ struct gpu_chain {
 	/* [atomic] for chain_look */
 	uint64_t launched, finished, end_ns;
 	uint32_t interruptions, state, error;
+	uint32_t span; /* tickets of unfinished launches */
 
 	uint32_t number;	 /* of the last piece */
 	uint32_t ticket;	 /* the next launch's first */
@@ -198,6 +199,7 @@ CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t mos
  * that one takes of the whole device (0: not known). */
 uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps);
 /* Takes what has finished off the list. */
+void chain_note_span(struct gpu_chain *c);
 void chain_retire(struct gpu_chain *c, uint64_t now);
 void chain_die(struct gpu_chain *c, CUresult e);
 /* The stream is idle and the counter says how far the blocks came: what is missing is to be put

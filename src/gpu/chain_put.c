@@ -405,6 +405,13 @@ static void retire(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t
 	(void)sub_acqrel(&c->home->out, blocks);
 }
 
+void chain_note_span(struct gpu_chain *c)
+{
+	store_relaxed(&c->span, c->tail == c->head
+					? 0
+					: c->ticket - c->launch[c->tail % GPU_CHAIN_DEPTH].first);
+}
+
 void chain_retire(struct gpu_chain *c, uint64_t now)
 {
 	uint32_t word = __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE);
@@ -428,6 +435,7 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 		c->tail++;
 		store_release(&c->finished, c->finished + 1);
 	}
+	chain_note_span(c);
 }
 
 /* Launch i has tickets first_i .. first_i + total_i - 1, and the next one's follow. */

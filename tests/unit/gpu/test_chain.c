@@ -430,6 +430,25 @@ static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
 
 /* A million blocks: never many more wait on the device than the budget, as far as the host knows
  * how many have begun; and it feeds the device. */
+/* Who puts launches while there is room never waits for tickets. */
+static void it_is_full_when_half_of_the_tickets_are_out(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	drv_freeze(w.q[0].stream, true);
+	for (unsigned i = 0; i < 2; i++) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_false(look.full);
+		assert_int_equal(launch(&w, 0, CHAIN_SPAN / 2, 0), CUDA_SUCCESS);
+	}
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.full);
+	assert_int_equal(look.launched - look.done, 2);
+	world_finish(&w);
+}
+
 static void large_grids_are_fed_within_the_budget(void **state)
 {
 	struct drv_options o = { .seed = 9, .resident = 64 };
@@ -884,6 +903,7 @@ int main(void)
 		cmocka_unit_test(a_launch_refused_later_is_an_error_of_the_chain),
 		cmocka_unit_test(a_lost_device_ends_the_chain_with_its_error),
 		cmocka_unit_test(it_is_full_after_64_and_waits_for_room_all_the_same),
+		cmocka_unit_test(it_is_full_when_half_of_the_tickets_are_out),
 		cmocka_unit_test(large_grids_are_fed_within_the_budget),
 		cmocka_unit_test(pieces_are_chosen_by_what_was_learned),
 		cmocka_unit_test(large_pieces_come_when_they_are_needed),
