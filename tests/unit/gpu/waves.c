@@ -28,6 +28,7 @@ struct op {
 	struct ptx_block_arg arg;
 	uint32_t to_begin;
 	uint64_t put_ns, next_ns; /* next wave, or the end */
+	uint64_t block_ns, slow;
 	bool begun;
 };
 
@@ -38,6 +39,7 @@ static uint32_t head, tail;
 static void *memory[SLABS];
 static unsigned n_memory;
 static CUcontext current;
+static uint64_t rng;
 
 /* The page that the chains read. */
 CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
@@ -66,13 +68,13 @@ static void wave(struct op *o)
 	*tickets += n;
 	o->to_begin -= n;
 	waves.blocks += n;
-	waves.busy_ns += waves.block_ns;
+	waves.busy_ns += o->block_ns;
 	assert_true(*tickets - o->arg.first <= o->arg.total);
 	if (*tickets - o->arg.first == o->arg.total) {
 		assert_int_equal(o->to_begin, 0);
 		store_release((uint32_t *)(uintptr_t)o->arg.done, o->arg.number);
 	}
-	o->next_ns += waves.block_ns;
+	o->next_ns += o->block_ns;
 }
 
 static void begin(struct op *o)
@@ -80,6 +82,9 @@ static void begin(struct op *o)
 	uint64_t ready = waves.free_ns + waves.gap_ns, there = o->put_ns + START_NS;
 
 	o->begun = true;
+	rng = rng * 6364136223846793005u + 1442695040888963407u;
+	o->block_ns =
+		o->slow * waves.block_ns + (rng >> 33) % (waves.uneven + 1) * waves.block_ns / 1000;
 	o->next_ns = MAX(ready, there);
 	waves.dry_ns += there > ready && !waves.lease[0] ? there - ready : 0;
 }
@@ -235,9 +240,9 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 		       unsigned by, unsigned bz, unsigned smem, CUstream stream, void **params,
 		       void **extra)
 {
-	struct op o = { .to_begin = gx };
+	struct op o = { .to_begin = gx, .slow = f == WAVES_SLOW ? 3 : 1 };
 
-	assert_ptr_equal(f, WAVES_TWIN);
+	assert_true(f == WAVES_TWIN || f == WAVES_SLOW);
 	memcpy(&o.arg, extra[1], sizeof(o.arg));
 	waves.launches++;
 	takes(LAUNCH_NS);
@@ -354,6 +359,7 @@ void waves_init(uint32_t resident, uint64_t block_ns)
 				.resident = resident,
 				.gap_ns = 1500 };
 	head = tail = 0;
+	rng = 7;
 	current = WAVES_CTX;
 	clock_set_source(waves_clock);
 }

@@ -17,10 +17,12 @@
 #define WAVES_CTX ((CUcontext)(uintptr_t)0x1000)
 #define WAVES_STREAM ((CUstream)(uintptr_t)0x2000)
 #define WAVES_TWIN ((CUfunction)(uintptr_t)0x3000)
+#define WAVES_SLOW ((CUfunction)(uintptr_t)0x3040) /* blocks take three times as long */
 
 struct waves {
 	uint64_t now_ns;
 	uint64_t block_ns;	  /* of the blocks that begin from now on */
+	uint32_t uneven;	  /* per mille by which those of a kernel may take longer */
 	uint32_t resident;	  /* blocks at once: a multiple of 132 */
 	uint32_t gap_ns;	  /* from the end of one kernel to the next */
 	uint64_t free_ns;	  /* since when the stream has been idle */
