@@ -18,7 +18,7 @@ load helper
 }
 
 @test "bench disb: gBPF's real-time tasks are faster than unrestricted ones, and where the time goes is said" {
-	run --separate-stderr "$GBPF" --json bench disb --device soft --workloads micro --seconds 2 --repeats 3 \
+	run --separate-stderr "$GBPF" --json bench disb --device soft --workloads micro --seconds 1 --repeats 3 \
 		--conditions rt-mps,rt-mps-again,mps,gbpf-shared --policy auto
 	echo "$output $stderr"
 	[ "$status" -eq 0 ]
