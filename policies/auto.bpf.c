@@ -56,7 +56,8 @@ const volatile u64 back_ns = 300000;		/* what batch coming back in a pause and l
 const volatile u64 launches_many = 16;		/* of one request, which are short together: the processor is slower than the GPU, */
 const volatile u32 pauses_many = 5;		/* and the GPU has pauses; so many of them cost */
 const volatile u64 ahead_ns = 320000;		/* so long before an announced request nothing new: a switch, and the tail of it; */
-const volatile u64 ahead_shared_ns = 80000;	/* some blocks, in the shared lane */
+const volatile u64 ahead_shared_ns = 180000;	/* some blocks, in the shared lane, */
+const volatile u32 lead_shared_us = 150;	/* where so long before it what can be stopped between blocks leaves */
 const volatile u64 burst_ns = 1000000;		/* a pause so long is between requests, whatever was learned */
 const volatile u64 linger_least_ns = 10000, linger_most_ns = 2000000;
 const volatile u64 linger_process_ns = 200000;	/* at least, in the process lane, where batch coming back costs two switches: */
@@ -226,6 +227,10 @@ int GBPF_PROG(auto_admit, admit)
 	}
 	if (ctx->class_id == GBPF_CLASS_BATCH) {
 		last_batch_lane = ctx->lane & 1;
+	}
+	if (ctx->class_id == GBPF_CLASS_LATENCY) {
+		ctx->rhythm = 1;
+		ctx->lead_us = ctx->lane == GBPF_LANE_SHARED ? lead_shared_us : 0;
 	}
 	linger_floor_ns[number & 1023] = ctx->lane == GBPF_LANE_PROCESS ? (u32)linger_process_ns : 0;
 	if (ctx->lane == GBPF_LANE_PROCESS && ctx->class_id != GBPF_CLASS_LATENCY && ctx->latency_tenants) {

@@ -88,6 +88,8 @@ void session_admitted(struct session *s)
 	m.welcome.sm_percent = s->sm_percent;
 	m.welcome.slice_us = s->slice_us;
 	m.welcome.priority = s->priority;
+	m.welcome.rhythm = s->rhythm;
+	m.welcome.lead_us = s->lead_us;
 	lane_pipe(s->d, m.welcome.mps_pipe, sizeof(m.welcome.mps_pipe));
 	for (unsigned i = 0; i < WIRE_GPUS; i++) {
 		m.welcome.gpu_index[i] = i < s->gpus ? s->gpu_index[i] : 0;

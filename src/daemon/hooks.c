@@ -52,7 +52,8 @@ static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
 	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
 	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
 	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1 &&
-	       ctx->restart <= NEIGHBOUR_RESTARTS;
+	       ctx->restart <= NEIGHBOUR_RESTARTS && ctx->rhythm <= 1 &&
+	       ctx->lead_us <= DAEMON_MAX_LEAD_US;
 }
 
 /* A lane that cannot be had is not an error: policies say what they would like. */
@@ -63,6 +64,8 @@ static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_
 	s->slice_us = ctx->slice_us;
 	s->slice_version = version;
 	s->restart = ctx->restart;
+	s->rhythm = ctx->rhythm;
+	s->lead_us = ctx->lead_us;
 	if (s->lanes & 1u << ctx->lane) {
 		s->lane = ctx->lane;
 	}
@@ -91,6 +94,8 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 				 .cpu_weight = share->cpu_weight,
 				 .priority = s->priority,
 				 .restart = s->restart,
+				 .rhythm = s->rhythm,
+				 .lead_us = s->lead_us,
 				 .command = share->command };
 
 	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
@@ -103,11 +108,11 @@ static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *sh
 		failures_count(l, HOOK_admit, SCHED_FAILED_VERDICT);
 		session_event(s, "verdict",
 			      "admit of policy version %llu gave verdict %llu, class %u, weight "
-			      "%u, lane %u, slice %u us, SMs %u %%, priority %d: the built-in "
-			      "answer is used",
+			      "%u, lane %u, slice %u us, SMs %u %%, priority %d, restart %u, "
+			      "rhythm %u, lead %u us: the built-in answer is used",
 			      (unsigned long long)l->version, (unsigned long long)verdict,
 			      ctx.class_id, ctx.weight, ctx.lane, ctx.slice_us, ctx.sm_percent,
-			      ctx.priority);
+			      ctx.priority, ctx.restart, ctx.rhythm, ctx.lead_us);
 		return GBPF_ADMIT;
 	}
 	take_verdict(s, &ctx, l->version);

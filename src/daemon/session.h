@@ -44,6 +44,7 @@ struct session {
 	/* What admit decided, of what the process can take. */
 	uint32_t lane, lanes, slice_us, sm_percent;
 	int32_t priority;
+	uint32_t rhythm, lead_us; /* of announcements, as admit said */
 	uint32_t restart; /* how often it may be started again when a neighbour has ended it */
 	char hurt[NEIGHBOUR_WHY]; /* by whom it may have been, in the shared lane; empty: nobody */
 	uint64_t slice_version;	  /* of the policy whose admit said slice_us */

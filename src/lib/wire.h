@@ -77,6 +77,7 @@ struct wire_welcome {
 	uint32_t lane, sm_percent;
 	uint32_t slice_us;	  /* what admit said; gbpfd sets it, once it has the handles */
 	int32_t priority;	  /* shared lane: of the default stream, 0 or 1 */
+	uint32_t rhythm, lead_us; /* what admit said of announcements */
 	char mps_pipe[WIRE_TEXT]; /* shared lane: folder of the MPS control daemon's pipes */
 };
 

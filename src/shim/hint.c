@@ -56,17 +56,23 @@ static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *re
 	return !errno && !*end && *ret >= least && *ret <= most;
 }
 
+static bool told;
+
 static void complain(const char *name, const char *value, const char *rule)
 {
+	if (told) {
+		return; /* gbpfd has come back */
+	}
 	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
 		value, rule);
 }
 
-static void set_rhythm(struct sched *s)
+static void set_rhythm(struct sched *s, bool learn)
 {
 	const char *v = getenv("GBPF_HINT");
 	uint64_t us;
 
+	sched_set_rhythm(s, (!v || !*v) && learn ? SCHED_RHYTHM_LEARN : SCHED_RHYTHM_OFF, 0);
 	if (!v || !*v || strcmp(v, "off") == 0) {
 		return;
 	}
@@ -96,9 +102,12 @@ static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
 	return us * 1000;
 }
 
-void hint_setup(struct sched *s)
+void hint_setup(struct sched *s, bool learn, uint32_t lead_us)
 {
-	set_rhythm(s);
-	sched_set_lead(s, lead_from("GBPF_HINT_LEAD_US", SCHED_LEAD_AUTO),
+	set_rhythm(s, learn);
+	sched_set_lead(s,
+		       lead_from("GBPF_HINT_LEAD_US",
+				 lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO),
 		       lead_from("GBPF_HINT_WARM_US", 200000));
+	told = true;
 }

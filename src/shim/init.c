@@ -14,7 +14,6 @@
 #include "shim/block.h"
 #include "shim/capture.h"
 #include "shim/green.h"
-#include "shim/hint.h"
 #include "shim/interprocess.h"
 #include "shim/lane.h"
 #include "shim/queue.h"
@@ -74,7 +73,6 @@ static int attach(void)
 	thread_setup();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atexit(on_exit_process);
-	hint_setup(session.sched);
 	store_release(&shim.sched, session.sched);
 	store_release(&shim.attached, 1u);
 	session_settle(&session, SETTLE_NS);

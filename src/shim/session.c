@@ -1,5 +1,6 @@
 /* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our
  * own user, and only then; even so every descriptor is checked before it is mapped. */
+#include "shim/hint.h"
 #include "shim/session_int.h"
 
 #include <errno.h>
@@ -360,6 +361,7 @@ static int enter(struct session *s, const struct wire_welcome *w, int fds[8], un
 	}
 	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
 	sched_set_lane(s->sched, s->lane);
+	hint_setup(s->sched, w->rhythm != 0, w->lead_us);
 	return 0;
 }
 

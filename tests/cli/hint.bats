@@ -54,3 +54,25 @@ print(hint(10000000, 3600000000, 0), hint(0, 0, 15), hint(0, 1, -1))'
 	[ "${lines[1]}" = "-22 -22 -22 -22 -22 -22" ]
 	[ "${lines[2]}" = "0 0 0" ]
 }
+
+@test "under auto a periodic client's rhythm is learned, unless it says off" {
+	local periodic='
+import sys
+here = sys.argv.pop(1)
+text = open(here).read()
+assert "gbpf = load_gbpf()" in text  # the same client, but it calls no hint
+exec(compile(text.replace("gbpf = load_gbpf()", "gbpf = None"), here, "exec"))'
+	"$GBPF" run --device soft -- true
+	"$GBPF" policy swap auto
+	"$GBPF" run --device soft --class latency --name learns -- python3 -c "$periodic" "$SAMPLES/hinted.py" 60 150 &
+	local learns=$!
+	GBPF_HINT=off "$GBPF" run --device soft --class latency --name silent -- python3 -c "$periodic" "$SAMPLES/hinted.py" 60 150 &
+	local silent=$!
+	hints() { "$GBPF" --json ps | python3 -c 'import json, sys
+print(*[t["stats"]["hints"] for t in json.load(sys.stdin)["tenants"] if t["name"] == sys.argv[1]])' "$1"; }
+	some() { [ "$(hints learns)" -ge 2 ]; }
+	wait_for some
+	[ "$(hints silent)" = 0 ]
+	wait "$learns"
+	wait "$silent"
+}
