@@ -79,7 +79,8 @@ const volatile u64 turns_ns = 80000000;		/* in which everybody has had one: less
 const volatile u64 touch_ns = 300000;		/* of one turn may still be on the GPU when the next begins */
 /* the shared lane */
 const volatile u32 crowd_from = 3;		/* from so many batch programs on a GPU two at a time run there: more fill each multiprocessor, */
-						/* and a request's first blocks then crowd where the first one leaves; 0: never */
+						/* and a request's first blocks then crowd where the first one leaves; 0: never. */
+const volatile u64 crowd_threads = 40000;	/* Those with so many threads a launch: some sixth of what a large GPU holds */
 const volatile u64 crowd_turn_ns = 10000000;
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
@@ -107,6 +108,7 @@ struct account {
 	u64 seen_ns;  /* estimated GPU time of its launches, ever */
 	u64 block_ns; /* of that, what could be stopped between blocks */
 	u64 held_ns;  /* when a launch was last held for its turn, or in the shared lane */
+	u64 threads;  /* most of a launch lately */
 	u64 longest_ns; /* of its launches lately */
 };
 
@@ -155,6 +157,7 @@ struct tenant {
 	u32 at_once;	       /* latency: who keeps the GPU is switched off as its requests open */
 	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
 	u32 pid, crowd;	       /* its process; batch in the shared lane: 1 + its GPU, 0: it takes no turns, since it has several */
+	u32 wide;	       /* so many threads that it takes turns there */
 };
 
 struct {
@@ -296,6 +299,13 @@ static __always_inline void count_burst(struct account *a, u64 now, u64 est_ns)
 	a->known_ns += est_ns;
 }
 
+static __always_inline void note_threads(struct account *a, const struct gbpf_submit_ctx *ctx)
+{
+	u64 threads = (ctx->blocks < 1 << 20 ? ctx->blocks : 1 << 20) * ctx->threads;
+
+	a->threads = threads > a->threads ? threads : a->threads - a->threads / 256;
+}
+
 SEC("gbpf/submit")
 int GBPF_PROG(auto_submit, submit)
 {
@@ -317,6 +327,7 @@ int GBPF_PROG(auto_submit, submit)
 
 		a->seen_ns += est; /* about is enough: no atomics */
 		a->block_ns += ctx->block_ok ? est : 0;
+		note_threads(a, ctx);
 		a->longest_ns = est > a->longest_ns ? est : a->longest_ns - a->longest_ns / 256;
 	}
 	if (ticking && !latency_tenants && !ctx->lc_open) {
@@ -661,7 +672,8 @@ static __always_inline void look_at_batch(struct look *l, struct tenant *x, u32 
 	if (lane == GBPF_LANE_PROCESS && !x->stops && a->longest_ns > l->longest_ns) {
 		l->longest_ns = a->longest_ns;
 	}
-	if (wants && lane == GBPF_LANE_SHARED && x->crowd) {
+	x->wide = lane == GBPF_LANE_SHARED && x->crowd && a->threads >= crowd_threads;
+	if (wants && x->wide) {
 		join_crowd(x, t);
 	}
 	if (wants && lane == GBPF_LANE_PROCESS) {
@@ -797,7 +809,7 @@ int GBPF_PROG(auto_tick, tick)
 		long class_id = gbpf_tenant_class(t);
 
 		if (x && class_id >= 0) {
-			waits_its_turn[t & 1023] = class_id != GBPF_CLASS_LATENCY && x->crowd && waits(x, t);
+			waits_its_turn[t & 1023] = class_id != GBPF_CLASS_LATENCY && x->wide && waits(x, t);
 		}
 		if (x && class_id >= 0 && (gbpf_tenant_stat(t, GBPF_STAT_LANE) & 1) == GBPF_LANE_PROCESS) {
 			u32 no = set_slice(x, t, slice_for(l, x, class_id), learn);
