@@ -21,6 +21,7 @@ _Static_assert(offsetof(struct bench_page, iterations) == 148, "tests/gpu/kills"
 _Static_assert(offsetof(struct bench_page, finished) == 176, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, error) == 236, "tests/gpu/kills");
 _Static_assert(offsetof(struct bench_page, span) == 496, "tests/gpu/kills");
+_Static_assert(sizeof(struct bench_page) <= 1 << 21, "tests/gpu/kills");
 
 static struct page_span *open_span(struct bench_page *p)
 {
