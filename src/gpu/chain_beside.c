@@ -170,13 +170,17 @@ static void taken(struct gpu_chain *c, uint64_t now)
 		return;
 	}
 	c->put_back = counter;
-	/* None of its blocks has begun: it has moved meanwhile, and what is before it may run. */
-	store_relaxed(&c->state, (uint32_t)(i != c->head && ran ? CHAIN_WATCH : CHAIN_BESIDE));
+	/* None of its blocks has begun: it has moved meanwhile, and what is before it may run. Not
+	 * so if it was put on the empty stream: then something else is in the way, on a hardware
+	 * channel that the streams share perhaps a host function that waits for these blocks. */
+	store_relaxed(&c->state,
+		      (uint32_t)(i != c->head && (ran || c->first) ? CHAIN_WATCH : CHAIN_BESIDE));
 	c->watch_ns = c->beat_ns = now;
 	c->beats = 0;
 }
 
-/* Its blocks that began have stayed all the time, so they wait for those that left. */
+/* Its blocks that began have stayed all the time, so they wait for those that left; or none gets to
+ * the device, where nothing of its stream is. */
 static void hung(struct gpu_chain *c)
 {
 	struct gpu_chains *all = c->d->chains;
@@ -186,6 +190,11 @@ static void hung(struct gpu_chain *c)
 
 	if (!chain_locate(c, c->put_back, &i, &ran)) {
 		chain_die(c, CUDA_ERROR_ILLEGAL_STATE);
+		return;
+	}
+	if (!ran &&
+	    !c->first) { /* what was before it was seen to end after the counter was taken */
+		store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 		return;
 	}
 	l = &c->launch[i % GPU_CHAIN_DEPTH];

@@ -152,6 +152,7 @@ struct gpu_chain {
 	uint64_t front_ns;		/* since when the oldest piece runs, about */
 	uint64_t query_ns, halt_ns;
 	bool fresh;		 /* that began on an empty stream */
+	bool first;		 /* nothing was through since the stream ran empty */
 	struct chain_span front; /* front_ns is between these */
 	struct chain_span
 		mark;	    /* of the pace that is being measured: since then, without a pause, */

@@ -422,6 +422,7 @@ void chain_retire(struct gpu_chain *c, uint64_t now)
 	}
 	if (gone) {
 		retire(c, upto, gone, now);
+		c->first = false;
 	}
 	c->looked_ns = now;
 	while (c->tail != c->head) {
@@ -486,6 +487,7 @@ bool chain_rewind(struct gpu_chain *c, uint32_t counter)
 	c->out = 0;
 	c->out_ns = 0;
 	c->p_tail = c->p_head;
+	c->first = true;
 	(void)add_relaxed(&c->d->chains->counts.resumed_blocks, missing);
 	return true;
 }

@@ -711,6 +711,31 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	world_finish(&w);
 }
 
+/* Put again, it does not get to the device: what is in the way, on a channel that its stream
+ * shares, waits for it. */
+static void blocks_that_something_keeps_off_the_device_come_beside(void **state)
+{
+	struct work *a;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	a = w.all;
+	assert_int_equal(launch(&w, 0, 30, 0), CUDA_SUCCESS);
+	lease(1);
+	step_for(&w, 2000000, false);
+	lease(0);
+	drv_freeze(w.q[0].stream, true);
+	step_for(&w, 10000000, true);
+	assert_int_equal(a->begun, 0);
+	step_for(&w, 600000000, true);
+	assert_int_equal(a->ended, 40);
+	drv_freeze(w.q[0].stream, false);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
 /* The same when nobody saw the lease: later. */
 static void a_lease_that_nobody_saw_may_hang_one_too(void **state)
 {
@@ -912,6 +937,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
 		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
+		cmocka_unit_test(blocks_that_something_keeps_off_the_device_come_beside),
 		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
 		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
 		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
