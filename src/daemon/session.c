@@ -138,6 +138,7 @@ void session_refuse(struct session *s, int err, const char *fmt, ...)
 	vsnprintf(m.refused.text, sizeof(m.refused.text), fmt, ap);
 	va_end(ap);
 	m.refused.error = -err;
+	m.head.version = s->peer_version;
 	session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
 	s->d->counters.refused_sessions++;
 	session_send(s, &m, WIRE_REFUSED, NULL, 0);
@@ -288,10 +289,11 @@ static void read_messages(struct session *s)
 		} else if (r == 0) {
 			session_end(s, END_CLOSED);
 		} else if (r == -EPROTONOSUPPORT) {
+			s->peer_version = m.head.version;
 			session_refuse(s, -EPROTONOSUPPORT,
 				       "gbpfd speaks session protocol %u and this program's gBPF "
-				       "speaks %u: start the "
-				       "program again with the gBPF that gbpfd belongs to",
+				       "speaks %u: start the program with the gBPF that gbpfd "
+				       "belongs to, or gbpfd anew (gbpf shutdown)",
 				       WIRE_VERSION, m.head.version);
 		} else {
 			s->d->counters.garbage++;

@@ -40,6 +40,7 @@ struct session {
 	uint32_t class_id, weight, gpus, gpu_mask;
 	uint32_t told_class, told_weight; /* what the process knows */
 	uint32_t gpu_index[WIRE_GPUS];	  /* number of gbpfd by the process's ordinal */
+	uint32_t peer_version;		  /* of the protocol, where it is not ours */
 	uint32_t asked_mask;		  /* GPUs for which admit has been asked */
 	/* What admit decided, of what the process can take. */
 	uint32_t lane, lanes, slice_us, sm_percent;

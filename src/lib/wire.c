@@ -39,11 +39,13 @@ static size_t size_of(uint32_t type)
 int wire_send(int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds)
 {
 	size_t bytes = size_of(type);
+	uint32_t theirs = type == WIRE_REFUSED ? m->head.version : 0;
 
 	if (!bytes || nfds > FD_PASS_MAX) {
 		return -EINVAL;
 	}
-	m->head = (struct wire_head){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)bytes };
+	m->head = (struct wire_head){ WIRE_MAGIC, theirs ? theirs : WIRE_VERSION, type,
+				      (uint32_t)bytes };
 	return msg_send(sock, m, bytes, fds, nfds);
 }
 
@@ -123,7 +125,7 @@ static int check(union wire_message *m, size_t len, int truncated, int *fds, uns
 	if (len < sizeof(m->head) || m->head.magic != WIRE_MAGIC) {
 		return -EPROTO;
 	}
-	if (m->head.version != WIRE_VERSION) {
+	if (m->head.version != WIRE_VERSION && m->head.type != WIRE_REFUSED) {
 		return -EPROTONOSUPPORT; /* nothing else of it can be judged */
 	}
 	if (truncated || len != size_of(m->head.type) || m->head.bytes != len) {

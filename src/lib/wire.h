@@ -15,9 +15,9 @@
 #include <sys/types.h>
 
 #define WIRE_MAGIC 0x53706267u
-#define WIRE_VERSION                                                                               \
-	2u /* of the protocol; a peer of another version is refused with both numbers in the       \
-	      message */
+/* Of the protocol: a new number with each change of a message's form and each new message that
+ * gbpfd sends. A peer of another version is refused with both numbers in the text. */
+#define WIRE_VERSION 3u
 #define WIRE_NAME 64
 #define WIRE_TEXT 256
 #define WIRE_GPUS 16
@@ -105,9 +105,10 @@ struct wire_flag { /* FLAG (gpu: device ordinal), FLAG_ADD, FLAG_REMOVE */
 };
 #define WIRE_FLAGS 256u /* pages that one process raises leases on */
 
+/* The same in every version: who speaks another one is told so in his own, and reads it in any. */
 struct wire_refused {
-	struct wire_head head;
-	int32_t error; /* errno */
+	struct wire_head head; /* set before sending: the version of who is refused, 0: ours */
+	int32_t error;	       /* errno */
 	char text[WIRE_TEXT];
 };
 
@@ -156,13 +157,14 @@ union wire_message {
 	struct wire_flag flag;
 };
 
-/* Fills the head for its type and sends. 0, -EAGAIN (peer's buffer is full), -EPIPE, -errno. */
+/* Fills the head for its type (REFUSED: see there) and sends. 0, -EAGAIN (peer's buffer is full),
+ * -EPIPE, -errno. */
 int wire_send(int sock, union wire_message *m, enum wire_type type, const int *fds, unsigned nfds);
 
 /* Receives one message and checks magic, version, type and exact size, terminates every text, and
  * closes descriptors that the type does not allow. 1: received; 0: peer closed; -EAGAIN; -EPROTO
- * (garbage); -EPROTONOSUPPORT (other version: m->head.version says which). Descriptors are the
- * caller's. */
+ * (garbage); -EPROTONOSUPPORT (other version, and not REFUSED: m->head.version says which).
+ * Descriptors are the caller's. */
 int wire_recv(int sock, union wire_message *m, int fds[8], unsigned *nfds);
 
 #endif

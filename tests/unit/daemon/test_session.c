@@ -335,6 +335,7 @@ static void another_protocol_version_is_refused_with_both_numbers(void **state)
 	assert_int_equal(msg_send(f.sock, &h, sizeof(h), NULL, 0), 0);
 	fake_expect(&f, &m, WIRE_REFUSED);
 	assert_int_equal(m.refused.error, EPROTONOSUPPORT);
+	assert_int_equal(m.head.version, 9); /* which that one can read */
 	snprintf(ours, sizeof(ours), "protocol %u", WIRE_VERSION);
 	assert_non_null(strstr(m.refused.text, ours));
 	assert_non_null(strstr(m.refused.text, "speaks 9"));

@@ -205,6 +205,24 @@ static void another_version_is_told_from_garbage(void **state)
 	assert_int_equal(m.head.version, 7);
 }
 
+/* Who speaks another version reads why. */
+static void a_refusal_is_read_in_any_version(void **state)
+{
+	union wire_message m = make(WIRE_REFUSED);
+
+	(void)state;
+	m.head.version = 7;
+	assert_int_equal(wire_send(pair[0], &m, WIRE_REFUSED, NULL, 0), 0);
+	memset(&m, 0, sizeof(m));
+	assert_int_equal(receive(&m), 1);
+	assert_int_equal(m.head.version, 7);
+	assert_int_equal(m.head.type, WIRE_REFUSED);
+	m.head.version = 7; /* others go in ours only */
+	assert_int_equal(wire_send(pair[0], &m, WIRE_QUEUED, NULL, 0), 0);
+	assert_int_equal(receive(&m), 1);
+	assert_int_equal(m.head.version, WIRE_VERSION);
+}
+
 static void wrong_magic_type_or_size_is_refused(void **state)
 {
 	struct wire_head h = { WIRE_MAGIC + 1, WIRE_VERSION, WIRE_BOARD_MAPPED, sizeof(h) };
@@ -375,6 +393,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_full_buffer_is_eagain, setup, teardown),
 		cmocka_unit_test_setup_teardown(another_version_is_told_from_garbage, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_refusal_is_read_in_any_version, setup, teardown),
 		cmocka_unit_test_setup_teardown(wrong_magic_type_or_size_is_refused, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(texts_are_terminated, setup, teardown),

@@ -122,6 +122,27 @@ static void a_refusal_reaches_the_program(void)
 	CHECK(init(0) == CUDA_ERROR_NOT_PERMITTED);
 }
 
+/* One from before or after: what it says of the two versions is shown. */
+static void a_gbpfd_of_another_version_reaches_the_program(void)
+{
+	union wire_message m = { 0 };
+	CUresult r = CUDA_SUCCESS;
+	char text[WIRE_TEXT] = { 0 };
+	int told[2];
+	pthread_t t = start_init(&r);
+
+	accept_hello();
+	m.refused.error = EPROTONOSUPPORT;
+	m.head.version = WIRE_VERSION - 1;
+	snprintf(m.refused.text, sizeof(m.refused.text), "one speaks 2 and the other 3");
+	CHECK(pipe(told) == 0 && dup2(told[1], 2) == 2);
+	CHECK(wire_send(d.sock, &m, WIRE_REFUSED, NULL, 0) == 0);
+	pthread_join(t, NULL);
+	CHECK(read(told[0], text, sizeof(text) - 1) > 0);
+	CHECK(strstr(text, "one speaks 2 and the other 3"));
+	CHECK(r == CUDA_ERROR_NOT_PERMITTED);
+}
+
 static void the_shared_lane_is_in_the_environment_of_the_driver(void)
 {
 	CUresult r = CUDA_ERROR_UNKNOWN;
@@ -343,6 +364,7 @@ CASE(runs_under_the_policy_from_the_first_launch)
 CASE(a_latency_program_opens_requests)
 CASE(a_killed_program_is_marked_dead_before_its_socket_closes)
 CASE(a_refusal_reaches_the_program)
+CASE(a_gbpfd_of_another_version_reaches_the_program)
 CASE(the_shared_lane_is_in_the_environment_of_the_driver)
 CASE(the_process_lane_has_no_pipes_of_gbpfd)
 CASE(an_own_mps_is_left_alone)
@@ -365,6 +387,7 @@ static int run(void)
 		cmocka_unit_test(test_a_latency_program_opens_requests),
 		cmocka_unit_test(test_a_killed_program_is_marked_dead_before_its_socket_closes),
 		cmocka_unit_test(test_a_refusal_reaches_the_program),
+		cmocka_unit_test(test_a_gbpfd_of_another_version_reaches_the_program),
 		cmocka_unit_test(test_the_shared_lane_is_in_the_environment_of_the_driver),
 		cmocka_unit_test(test_the_process_lane_has_no_pipes_of_gbpfd),
 		cmocka_unit_test(test_an_own_mps_is_left_alone),
