@@ -39,46 +39,51 @@ static bool try_folder(char out[PTXAS_PATH], const char *dir, size_t len, const 
 	return false;
 }
 
-/* Beside a library of Triton or XLA, as their packages lay it out. */
-static bool try_library(char out[PTXAS_PATH], const char *path, const char *name)
-{
-	static const struct {
-		const char *part, *below;
-	} places[] = {
-		{ "/triton/_C/libtriton", "/triton/backends/nvidia/bin" },
-		{ "/jaxlib/", "/nvidia/cu13/bin" },
-		{ "/jaxlib/", "/nvidia/cuda_nvcc/bin" },
-		{ "/tensorflow/", "/nvidia/cuda_nvcc/bin" },
-	};
+/* Beside a library of Triton or XLA, as their packages lay it out. Of a program with both in it
+ * Triton's counts, wherever the two are mapped: gbpf run puts this in front of that one only. */
+static const struct {
+	const char *part, *below;
+} places[] = {
+	{ "/triton/_C/libtriton", "/triton/backends/nvidia/bin" },
+	{ "/jaxlib/", "/nvidia/cu13/bin" },
+	{ "/jaxlib/", "/nvidia/cuda_nvcc/bin" },
+	{ "/tensorflow/", "/nvidia/cuda_nvcc/bin" },
+};
 
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+/* The first of the places before n that this library is at; n: none. */
+static size_t try_library(char out[PTXAS_PATH], const char *path, const char *name, size_t n)
+{
+	char found[PTXAS_PATH];
+
+	for (size_t i = 0; i < n; i++) {
 		const char *part = strstr(path, places[i].part);
 
-		if (part && try_folder(out, path, (size_t)(part - path), places[i].below, name)) {
-			return true;
+		if (part && try_folder(found, path, (size_t)(part - path), places[i].below, name)) {
+			memcpy(out, found, PTXAS_PATH);
+			return i;
 		}
 	}
-	return false;
+	return n;
 }
 
 /* Of the program that has started us. */
 static bool try_parent(char out[PTXAS_PATH], const char *name)
 {
 	char file[64], line[PTXAS_PATH + 128];
-	bool found = false;
+	size_t best = ARRAY_SIZE(places);
 	FILE *f;
 
 	snprintf(file, sizeof(file), "/proc/%d/maps", (int)getppid());
 	f = fopen(file, "re");
-	for (unsigned i = 0; f && i < MAPS_MAX && !found && fgets(line, sizeof(line), f); i++) {
+	for (unsigned i = 0; f && i < MAPS_MAX && best && fgets(line, sizeof(line), f); i++) {
 		const char *path = strchr(line, '/');
 
-		found = path && try_library(out, path, name);
+		best = path ? try_library(out, path, name, best) : best;
 	}
 	if (f) {
 		fclose(f);
 	}
-	return found;
+	return best < ARRAY_SIZE(places);
 }
 
 static bool try_path(char out[PTXAS_PATH], const char *name)
@@ -96,9 +101,9 @@ static bool try_path(char out[PTXAS_PATH], const char *name)
 
 bool ptxas_find(char out[PTXAS_PATH], const char *name)
 {
-	static const char *const places[] = { "/usr/local/cuda/bin", "/opt/cuda/bin",
-					      "/usr/lib/cuda/bin",
-					      "/usr/lib/nvidia-cuda-toolkit/bin" };
+	static const char *const usual[] = { "/usr/local/cuda/bin", "/opt/cuda/bin",
+					     "/usr/lib/cuda/bin",
+					     "/usr/lib/nvidia-cuda-toolkit/bin" };
 	const char *given = getenv("GBPF_PTXAS"), *home = getenv("CUDA_HOME");
 
 	if (given && given[0]) {
@@ -109,8 +114,8 @@ bool ptxas_find(char out[PTXAS_PATH], const char *name)
 	    (home && try_folder(out, home, strlen(home), "/bin", name))) {
 		return true;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		if (try_folder(out, places[i], strlen(places[i]), "", name)) {
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+		if (try_folder(out, usual[i], strlen(usual[i]), "", name)) {
 			return true;
 		}
 	}
