@@ -375,19 +375,19 @@ static void check_controls(struct doctor *d, struct gbpf *g)
 	json_decref(result);
 }
 
-/* From a container with process numbers of its own gbpfd's cannot be seen, nor watched. */
-static void check_namespace(struct doctor *d, int pid)
+/* From a container with process numbers of its own gbpfd's cannot be seen, nor watched: the kernel
+ * gives who listens another number there, or 0. (/proc may hide others' processes.) */
+static void check_namespace(struct doctor *d, const struct gbpf *g, int pid)
 {
-	char path[64];
-	struct buf comm = { 0 };
+	int sock = unix_connect(gbpf_socket_path(g), SOCK_STREAM);
+	struct peer peer;
 
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	if (buf_read_file(&comm, path, 64) < 0 || strncmp(buf_text(&comm), "gbpfd", 5) != 0) {
+	if (sock >= 0 && fd_peer(sock, &peer) == 0 && peer.pid != pid) {
 		doctor_find(d, DOCTOR_NOTE, "namespace", NULL,
 			    "gbpfd runs in another process namespace: ps and events show its "
 			    "numbers, and only a program's agent notices its death");
 	}
-	buf_finish(&comm);
+	fd_close(sock);
 }
 
 void doctor_check_daemon(struct doctor *d)
@@ -401,7 +401,7 @@ void doctor_check_daemon(struct doctor *d)
 		doctor_find(d, DOCTOR_OK, "daemon", NULL,
 			    "gbpfd %s, PID %d, device %s, protocol %d%s", h->version, h->pid,
 			    h->device, h->protocol, h->off ? "; it is switched off" : "");
-		check_namespace(d, h->pid);
+		check_namespace(d, g, h->pid);
 		check_controls(d, g);
 	} else if (e->exit == GBPF_EXIT_UNREACHABLE && err != -EPROTONOSUPPORT &&
 		   err != -ETIMEDOUT) {
