@@ -203,6 +203,7 @@ struct outlook {
 	bool may_run; /* no request of others, none just ahead */
 	bool seen;    /* there was a request since the last look */
 	uint64_t period_ns;
+	uint64_t due_ns; /* the open request is hardly over before; 0: not known */
 };
 
 /* Of the requests that ended lately; inside a pin. */
@@ -222,6 +223,31 @@ static uint64_t shortest_request(struct sched *s, uint32_t index, uint64_t now)
 	return shortest;
 }
 
+/* The newest of the open requests; inside a pin. */
+static uint64_t opened_last(struct sched *s, uint32_t index, uint64_t now)
+{
+	uint64_t opened = 0;
+
+	for (uint32_t i = 0; i < load_acquire(&s->n_boards); i++) {
+		const struct sched_board *b = load_acquire(&s->boards[i].board);
+
+		if (b && sched_board_open(b, index, now)) {
+			opened = MAX(opened, load_relaxed(&b->gpu[index].opened_ns));
+		}
+	}
+	return opened;
+}
+
+/* What requests last at least, lately: a shorter one counts at once, longer ones slowly. */
+static void learn_request(struct sched_queue *q, uint64_t shortest)
+{
+	uint64_t old = q->request_ns;
+
+	if (shortest != UINT64_MAX) {
+		q->request_ns = shortest > old ? old + (shortest - old) / 8 : shortest;
+	}
+}
+
 /* A request that stops the chain is to be found before it ends: within half of what the last ones
  * took. The longer there has been none, the less it matters to be late once. */
 static uint64_t while_quiet(uint64_t shortest, uint64_t idle)
@@ -235,7 +261,7 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 {
 	struct sched *s = q->s;
 	uint32_t index = load_relaxed(&s->gpu_index[q->gpu]), open = 0;
-	uint64_t idle = UINT64_MAX, next = UINT64_MAX, shortest = 0;
+	uint64_t idle = UINT64_MAX, next = UINT64_MAX, shortest = UINT64_MAX, opened = 0;
 	struct ask a = { .word = NULL };
 	struct pin_slot *pin;
 	bool others;
@@ -245,9 +271,15 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 	others = index < SCHED_MAX_GPUS && load_acquire(&s->n_boards);
 	if (others) {
 		open = boards_scan(s, index, now, &a, &idle, &next);
-		shortest = open ? 0 : shortest_request(s, index, now);
+		if (open) {
+			opened = opened_last(s, index, now);
+		} else {
+			shortest = shortest_request(s, index, now);
+		}
 	}
 	pin_leave(pin);
+	learn_request(q, shortest);
+	o->due_ns = open ? opened + MIN(q->request_ns, CHAIN_RECENT_NS) / 4 * 3 : 0;
 	o->period_ns = open || next <= lead_ns(s) ? CHAIN_OPEN_NS
 		       : !others		  ? CHAIN_QUIET_NS
 						  : while_quiet(shortest, idle);
@@ -317,16 +349,18 @@ static bool nothing_to_do(struct sched_queue *q, const struct sched_chain *c,
 }
 
 /* How long until the next look at a stopped chain: its blocks should come again as soon as the
- * request ends, but nobody is to spin for long. */
+ * request ends, but nobody is to spin for long, nor before that may be. */
 static uint64_t while_stopped(const struct sched_queue *q, const struct outlook *o, uint64_t now,
 			      uint64_t ns)
 {
 	if (o->may_run) {
 		return ns;
 	}
-	return now - q->stopped_ns >= CHAIN_SPIN_MOST_NS ? CHAIN_HELD_NS
-	       : q->s->few_cpus				 ? CHAIN_FEW_NS
-							 : CHAIN_SPIN_NS;
+	if (now - q->stopped_ns >= CHAIN_SPIN_MOST_NS) {
+		return CHAIN_HELD_NS;
+	}
+	ns = q->s->few_cpus ? CHAIN_FEW_NS : CHAIN_SPIN_NS;
+	return MAX(ns, MIN(since_ns(now, o->due_ns), (uint64_t)CHAIN_HELD_NS));
 }
 
 uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)

@@ -169,6 +169,7 @@ struct sched_queue {
 	uint64_t step_ns, stepped_ns;	    /* under issue_lock: nor the device; its last look */
 	uint64_t looked_ns;		    /* under issue_lock: the last look at others */
 	uint64_t doubt_ns, doubt_done;	    /* under issue_lock: a request came; see chain.c */
+	uint64_t request_ns;		    /* under issue_lock: what those last at least, lately */
 	uint64_t stopped_ns, held_since_ns; /* under issue_lock: stopped since; share counts from */
 	uint32_t interruptions;		    /* under issue_lock: of the chain, as counted */
 	int error; /* [atomic] first of the deferred calls since the last flush */

@@ -248,7 +248,8 @@ static struct cost cost_of(const struct shape *s, uint64_t ns, uint64_t seed, ui
 
 /* Requests of others that last so long come each 1 to 4 ms. What is lost for each of them beyond
  * its own time, of what there was before. */
-static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t seed)
+static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t seed,
+			 double *ret_looks)
 {
 	uint64_t begin, held = 0, plain, rate_ns, n = 0;
 	struct world w;
@@ -265,11 +266,13 @@ static uint64_t lost_for(const struct shape *s, uint64_t request_ns, uint64_t se
 	}
 	begin = waves.now_ns;
 	plain = waves.blocks;
+	w.looks = 0;
 	for (; n < 60; n++) {
 		go_on(&w, waves.now_ns + late(&w, 1000000, 4000000), false);
 		held += request(&w, request_ns);
 	}
 	begin = waves.now_ns - begin - held;
+	*ret_looks = (double)w.looks * 1e6 / (double)(begin + held);
 	plain = (waves.blocks - plain) * rate_ns / 1000;
 	world_finish(&w);
 	return begin > plain ? (begin - plain) / n : 0;
@@ -314,13 +317,16 @@ static void little_is_lost_beside_requests(void **state)
 		{ 1056, 100, 3000, 2 }, { 1056, 30, 100, 16 },
 	};
 	static const uint64_t requests_us[] = { 40, 340, 680 };
+	double looks;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++) {
 		const struct shape *s = &shapes[i];
 
 		for (unsigned k = 0; k < ARRAY_SIZE(requests_us); k++) {
-			assert_in_range(lost_for(s, requests_us[k] * 1000, i * 3 + k + 1), 0,
-					40000);
+			uint64_t ns = requests_us[k] * 1000, seed = i * 3 + k + 1;
+
+			assert_in_range(lost_for(s, ns, seed, &looks), 0, 40000);
+			assert_true(looks < (k ? 14 : 25)); /* of short ones none is to be missed */
 		}
 	}
 }
