@@ -91,7 +91,7 @@ static int parse_since(struct cli *c, struct walk *w)
 	if (cli_parse_duration(since, 0, &ns) < 0) {
 		return cli_fail(c, CLI_USAGE, "usage",
 				"Give an event's number, or a time such as 90s, 5m, 2h, 3d",
-				"events: --since: '%s' is neither", since);
+				"events: --since: '%s' is no number and no time", since);
 	}
 	w->not_before_ns = clock_wall_ns() > ns ? clock_wall_ns() - ns : 0;
 	return CLI_OK;

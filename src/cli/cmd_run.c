@@ -350,15 +350,15 @@ static int check_hint(struct cli *c)
 	if (!hint || strcmp(hint, "off") == 0) {
 		return CLI_OK;
 	}
+	if (strcmp(hint, "auto") != 0 && strncmp(hint, "period:", 7) != 0) {
+		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
+				"run: --hint: there is no '%s'", hint);
+	}
 	if (!class_name || strcmp(class_name, "latency") != 0) {
 		cli_note(c, "gbpf: run: --hint does nothing while the class is not latency");
 	}
 	if (strcmp(hint, "auto") == 0) {
 		return CLI_OK;
-	}
-	if (strncmp(hint, "period:", 7) != 0) {
-		return cli_fail(c, CLI_USAGE, "usage", "Use auto, off or period:MICROSECONDS",
-				"run: --hint: there is no '%s'", hint);
 	}
 	return cli_number(c, "--hint period", hint + 7, 2000, 10000000, &us);
 }

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,35 +15,45 @@
 
 #define SUFFIX ".bpf.o"
 
-/* Installed policies that are spelt like name. best is written when there is one. */
-static bool nearest_policy(const char *name, char *best, size_t cap)
+static int is_policy(const struct dirent *e)
 {
-	char dir[PATH_MAX], word[64];
-	struct nearest n;
-	struct dirent *e;
-	bool any = false;
-	DIR *d;
+	size_t len = strlen(e->d_name), suffix = strlen(SUFFIX);
 
-	if (path_lib(dir, sizeof(dir), "policies") < 0 || !(d = opendir(dir))) {
-		return false;
-	}
-	while ((e = readdir(d))) {
-		size_t len = strlen(e->d_name);
+	return len > suffix && strcmp(e->d_name + len - suffix, SUFFIX) == 0;
+}
 
-		if (len <= strlen(SUFFIX) || len >= sizeof(word) ||
-		    strcmp(e->d_name + len - strlen(SUFFIX), SUFFIX) != 0) {
-			continue;
+/* The installed policies: the one that is spelt most like name, or else all. */
+static void hint_at_policies(const char *name, char *hint, size_t cap)
+{
+	char dir[PATH_MAX], best[64] = "";
+	struct dirent **list = NULL;
+	struct buf all = { 0 };
+	int n = path_lib(dir, sizeof(dir), "policies") < 0
+			? 0
+			: scandir(dir, &list, is_policy, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		struct nearest near;
+		char word[64];
+
+		snprintf(word, sizeof(word), "%.*s",
+			 (int)(strlen(list[i]->d_name) - strlen(SUFFIX)), list[i]->d_name);
+		nearest_init(&near, name);
+		nearest_offer(&near, word);
+		if (nearest_best(&near)) {
+			snprintf(best, sizeof(best), "%s", word);
 		}
-		snprintf(word, sizeof(word), "%.*s", (int)(len - strlen(SUFFIX)), e->d_name);
-		nearest_init(&n, name);
-		nearest_offer(&n, word);
-		if (nearest_best(&n)) {
-			snprintf(best, cap, "%s", word);
-			any = true;
-		}
+		buf_printf(&all, "%s%s", i ? ", " : "", word);
+		free(list[i]);
 	}
-	closedir(d);
-	return any;
+	free(list);
+	if (best[0]) {
+		snprintf(hint, cap, "Did you mean '%s'?", best);
+	} else if (n > 0) {
+		snprintf(hint, cap, "There are %s; or give the path of a .bpf.o file",
+			 buf_text(&all));
+	}
+	buf_finish(&all);
 }
 
 static bool installed(const char *name, char *path, size_t cap)
@@ -67,7 +78,7 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 	bool source = len > 2 && strcmp(name + len - 2, ".c") == 0;
 	bool is_file =
 		!source && (strchr(name, '/') || (len > 2 && strcmp(name + len - 2, ".o") == 0));
-	char leaf[128], best[64], hint[128];
+	char leaf[128], hint[512];
 
 	if (is_file) {
 		snprintf(path, cap, "%s", name);
@@ -81,16 +92,15 @@ int cli_policy_find(struct cli *c, const char *what, const char *name, char *pat
 		return CLI_OK;
 	}
 	snprintf(leaf, sizeof(leaf), "%.60s" SUFFIX, name);
-	snprintf(hint, sizeof(hint),
-		 "Give an installed policy's name or the path of a .bpf.o file");
+	snprintf(hint, sizeof(hint), "Give the path of a .bpf.o file");
 	if (source) {
 		snprintf(hint, sizeof(hint), "Build it first: gbpf policy build %.80s", name);
 	} else if (access(leaf, R_OK) == 0) {
 		snprintf(hint, sizeof(hint), "Did you mean the file '%.70s'?", leaf);
 	} else if (access(name, R_OK) == 0) {
 		snprintf(hint, sizeof(hint), "Did you mean the file './%.80s'?", name);
-	} else if (nearest_policy(name, best, sizeof(best))) {
-		snprintf(hint, sizeof(hint), "Did you mean '%s'?", best);
+	} else {
+		hint_at_policies(name, hint, sizeof(hint));
 	}
 	if (source) {
 		bool there = access(name, R_OK) == 0;

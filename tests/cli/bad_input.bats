@@ -46,6 +46,24 @@ needs_mount() {
 	[[ "$output" == *"✗ runtime directory"*"shorter path"* ]]
 }
 
+@test "a policy that is not installed: the nearest is named, or all of them" {
+	run "$GBPF" policy swap lcfirst
+	[ "$status" -eq 5 ]
+	[ "$output" = "gbpf: policy swap: no policy 'lcfirst' is installed. Did you mean 'lc_first'?" ]
+	run "$GBPF" policy swap nosuch
+	[ "$status" -eq 5 ]
+	[[ "$output" == *" is installed. There are auto, cfs, "*", shares; or give the path of a .bpf.o file" ]]
+	for f in "$GBPF_PREFIX"/lib/gbpf/policies/*.bpf.o; do
+		[[ "$output" == *[\ ]"$(basename "$f" .bpf.o)"[,\;]* ]]
+	done
+}
+
+@test "a hint that is none is all that is said" {
+	run "$GBPF" run --hint often -- true
+	[ "$status" -eq 125 ]
+	[ "$output" = "gbpf: run: --hint: there is no 'often'. Use auto, off or period:MICROSECONDS" ]
+}
+
 @test "a second gbpfd names the first and what to do" {
 	daemon
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
