@@ -29,8 +29,11 @@ static struct use {
 static unsigned n_events, sweep_at = SWEEP_FIRST;
 static struct event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
 static uint64_t n_calls;			       /* events_mutex: ever */
-static CUevent doomed[MAX_DOOMED];		       /* events_mutex */
-static unsigned n_doomed;			       /* atomic: changed under events_mutex */
+static struct doomed {
+	CUevent event;
+	bool graph;	  /* it is a CUgraphExec */
+} doomed[MAX_DOOMED];	  /* events_mutex */
+static unsigned n_doomed; /* atomic: changed under events_mutex */
 
 static unsigned place_of(CUevent event, const struct shim_queue *q)
 {
@@ -121,42 +124,51 @@ static bool in_use(CUevent event)
 	return false;
 }
 
-/* Events that the program destroyed while calls with them were kept, and are used no more. */
+/* Events, and graphs, that the program destroyed while calls with them were kept, and are used no
+ * more. */
 static void destroy_doomed(void)
 {
 	while (unlikely(load_relaxed(&n_doomed))) {
-		CUevent event = NULL;
+		struct doomed d = { .event = NULL };
 
 		pthread_mutex_lock(&events_mutex);
-		for (unsigned i = 0; i < n_doomed && !event; i++) {
-			if (!in_use(doomed[i])) {
-				event = doomed[i];
+		for (unsigned i = 0; i < n_doomed && !d.event; i++) {
+			if (!in_use(doomed[i].event)) {
+				d = doomed[i];
 				doomed[i] = doomed[n_doomed - 1];
 				store_relaxed(&n_doomed, n_doomed - 1);
 			}
 		}
 		pthread_mutex_unlock(&events_mutex);
-		if (!event) {
+		if (!d.event) {
 			return;
 		}
-		(void)shim_real.cuEventDestroy_v2(event);
+		if (d.graph) {
+			(void)shim_real.cuGraphExecDestroy((CUgraphExec)(void *)d.event);
+		} else {
+			(void)shim_real.cuEventDestroy_v2(d.event);
+		}
 	}
 }
 
-/* The event is destroyed later, when no kept call needs it: until then no other one gets its
- * handle. */
-static bool doom(CUevent event)
+/* It is destroyed later, when no kept call needs it: until then no other one gets its handle. */
+static bool doom(CUevent event, bool graph)
 {
 	bool later = false;
 
 	pthread_mutex_lock(&events_mutex);
 	if (event && n_doomed < MAX_DOOMED && in_use(event)) {
-		doomed[n_doomed] = event;
+		doomed[n_doomed] = (struct doomed){ .event = event, .graph = graph };
 		store_relaxed(&n_doomed, n_doomed + 1);
 		later = true;
 	}
 	pthread_mutex_unlock(&events_mutex);
 	return later;
+}
+
+bool event_doom_graph(CUgraphExec exec)
+{
+	return doom((CUevent)(void *)exec, true);
 }
 
 bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use)
@@ -367,7 +379,7 @@ static bool destroying(CUevent event)
 	if (likely(!shim_pending())) {
 		return false;
 	}
-	if (doom(event)) {
+	if (doom(event, false)) {
 		return true;
 	}
 	event_settle(event, EVENT_AWAIT, NULL);

@@ -35,6 +35,8 @@ CUresult event_record(struct event_call *c);
 bool event_used(CUevent event, enum event_use use, const struct shim_queue *but);
 /* Waits until no queue but that one uses the event so; EVENT_AWAIT: in any way. */
 void event_settle(CUevent event, enum event_use use, const struct shim_queue *but);
+/* True: kept launches use the graph, so it is destroyed behind the last of them. */
+bool event_doom_graph(CUgraphExec exec);
 /* The queue is about to be closed, with its chain. */
 void event_forget_queue(const struct shim_queue *q);
 

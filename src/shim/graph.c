@@ -1,11 +1,12 @@
 /* When a graph is made ready to run its nodes are looked at once. What the table of kept events
  * (event.c) cannot know of, launches of such graphs, then goes without being kept, after everything
- * that is. */
+ * that is. A graph that is destroyed ends behind its kept launches. */
 #include "shim/graph.h"
 
 #include <stdlib.h>
 
 #include "cuabi/api.h"
+#include "shim/event.h"
 
 #define MAX_NODES (1u << 20)
 #define MAX_NESTING 8u
@@ -88,4 +89,20 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *ret, CUgraph g,
 					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
 	return ready(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), g);
+}
+
+void graph_settle(CUgraphExec exec)
+{
+	event_settle((CUevent)(void *)exec, EVENT_AWAIT, NULL);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	if (unlikely(shim_pending())) {
+		if (event_doom_graph(exec)) {
+			return CUDA_SUCCESS;
+		}
+		graph_settle(exec);
+	}
+	return shim_real.cuGraphExecDestroy(exec);
 }

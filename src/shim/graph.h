@@ -1,9 +1,10 @@
-/* Graphs whose nodes record events or wait for them. */
+/* Graphs whose nodes record events or wait for them; changes to graphs that are kept. */
 #ifndef GBPF_SHIM_GRAPH_H
 #define GBPF_SHIM_GRAPH_H
 
 #include <stdbool.h>
 
+#include "cuabi/types.h"
 #include "shim/shim.h"
 
 extern uint32_t graph_events; /* some graph of the process has such nodes (relaxed) */
@@ -14,5 +15,8 @@ static inline bool graph_has_events(void)
 {
 	return unlikely(load_relaxed(&graph_events) != 0);
 }
+
+/* Something is kept: waits until no launch of that graph is, which is about to be changed. */
+void graph_settle(CUgraphExec exec);
 
 #endif

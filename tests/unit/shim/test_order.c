@@ -165,6 +165,30 @@ static void launches_of_a_graph_follow_kept_ones(void **state)
 		    (uintptr_t)named);
 }
 
+/* Who changes a graph waits for its own launches, who destroys it for nothing. */
+static void graphs_change_and_end_after_their_kept_launches(void **state)
+{
+	CUgraphExec exec = (CUgraphExec)(uintptr_t)0x5000, idle = (CUgraphExec)(uintptr_t)0x6000;
+	CUgraphExecUpdateResultInfo info;
+
+	fixture_defer_one(named);
+	assert_int_equal(cuGraphLaunch(exec, named), CUDA_SUCCESS);
+	assert_int_equal(cuGraphExecUpdate_v2(idle, NULL, &info), CUDA_SUCCESS);
+	assert_int_equal(cuGraphExecDestroy(idle), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuGraphExecDestroy), 1);
+	assert_int_equal(double_kept(), 2);
+	assert_int_equal(cuGraphExecUpdate_v2(exec, NULL, &info), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+	fixture_defer_one(named);
+	assert_int_equal(cuGraphLaunch(exec, named), CUDA_SUCCESS);
+	assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	assert_int_equal(fixture_count(CUABI_IDX_cuGraphExecDestroy), 0);
+	assert_int_equal(double_kept(), 2);
+	double_issue();
+	assert_true(fixture_find(CUABI_IDX_cuGraphLaunch) <
+		    fixture_find(CUABI_IDX_cuGraphExecDestroy));
+}
+
 /* Streams that are not ordered with it do not wait. */
 static void other_streams_go_on(void **state)
 {
@@ -419,6 +443,7 @@ int main(void)
 		TEST(waits_mean_the_record_before),
 		TEST(calls_count_in_the_order_of_their_queue),
 		TEST(launches_of_a_graph_follow_kept_ones),
+		TEST(graphs_change_and_end_after_their_kept_launches),
 		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
 		TEST(captures_are_left_alone),
