@@ -412,12 +412,15 @@ int GBPF_PROG(auto_preempt, preempt)
 	if (!hold_pays && !no_slices) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* What will have left before a control takes effect (a millisecond) is left alone, and so is who starves. */
+	/* Who starves is left alone, and what will have left before a control takes effect (a millisecond). As a request opens
+	 * that is not known: the statistics are some milliseconds old. */
 	x = bpf_map_lookup_elem(&tenants, &number);
 	lc = bpf_map_lookup_elem(&tenants, &for_tenant);
 	ctx->at_open = lc && lc->at_once;
-	if ((waited < patience_ns && !ctx->at_open) || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns) ||
-	    (x && x->hungry)) {
+	if (x && x->hungry) {
+		return GBPF_LEVEL_NONE;
+	}
+	if (!ctx->at_open && (waited < patience_ns || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns))) {
 		return GBPF_LEVEL_NONE;
 	}
 	/* What has been stopped between blocks still counts as in flight, but is not on the GPU. */
@@ -492,6 +495,15 @@ static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
 	int short_is_right = lane == GBPF_LANE_SHARED || (x->whole && x->syncs16 && x->syncs16 < often_syncs);
 
 	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
+}
+
+/* Who is served so keeps it with a margin: averages of few requests scatter. */
+static __always_inline u32 at_once(const struct tenant *x)
+{
+	u64 least = x->at_once ? at_once_ns / 4 * 3 : at_once_ns;
+	u64 pause = x->at_once ? at_once_pause_ns / 4 * 3 : at_once_pause_ns;
+
+	return x->drains && x->mean_ns >= least && x->gap_ns >= x->mean_ns + pause;
 }
 
 /* Few are measured; what they take says what all take. Where none was, nothing is said. */
@@ -785,7 +797,7 @@ int GBPF_PROG(auto_tick, tick)
 
 			learn_latency(x, t, lane, l->now_ns);
 			linger_floor_ns[t & 1023] = least_linger(x, lane);
-			x->at_once = x->drains && x->mean_ns >= at_once_ns && x->gap_ns >= x->mean_ns + at_once_pause_ns;
+			x->at_once = at_once(x);
 			bound = bound_for(x);
 			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
 			l->latency++;
