@@ -317,12 +317,13 @@ void block_prepare_queue(struct shim_queue *q)
 {
 	CUcontext popped;
 
-	q->prepared = true;
 	if (device_gpu() && shim_real.cuCtxPushCurrent_v2(q->dev.ctx) == CUDA_SUCCESS) {
 		block_prepare();
 		gpu_chain_prepare(device_gpu(), &q->dev);
 		shim_real.cuCtxPopCurrent_v2(&popped);
 	}
+	/* Not before: another thread's launch would make it, with its queue held. */
+	store_relaxed(&q->prepared, true);
 }
 
 void block_context_gone(CUcontext ctx)

@@ -93,7 +93,7 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 
 	l->may_hold = !t->host_function;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
-	if (unlikely(l->block_ok && !q->prepared)) {
+	if (unlikely(l->block_ok && !load_relaxed(&q->prepared))) {
 		block_prepare_queue(q);
 	}
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {

@@ -17,7 +17,7 @@ struct shim_queue {
 	struct gpu_queue dev;	   /* stream and context */
 	enum queue_kind kind;
 	bool doomed;	     /* its stream is destroyed when nothing is left */
-	bool prepared;	     /* block.c: its context has what chains need, or not yet */
+	bool prepared;	     /* [atomic] block.c: its context has what chains need, or not yet */
 	uint32_t launches;   /* [atomic] block.c: at block level, times 2 */
 	uint32_t unfinished; /* [atomic] block.c: the last of them that may be unfinished, or 0 */
 	uint32_t told;	     /* [atomic] last error of a kept call: remembered already */

@@ -1,7 +1,9 @@
-/* Streams that come and go. */
+/* Streams that come and go, and change. */
 #include "cuabi/api.h"
+#include "shim/gates.h"
 #include "shim/green.h"
 #include "shim/queue.h"
+#include "shim/wait.h"
 
 static CUresult created(CUresult r, CUstream *stream)
 {
@@ -55,4 +57,47 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
 	return destroying(stream) ? CUDA_SUCCESS : shim_real.cuStreamDestroy_v2(stream);
+}
+
+/* What the stream keeps goes with the attributes of before. */
+static void changing(CUstream stream, bool per_thread)
+{
+	struct shim_thread *t;
+	struct shim_queue *q;
+
+	if (likely(!shim_pending())) {
+		return;
+	}
+	t = thread_self();
+	q = t ? queue_of(t, stream, per_thread) : NULL;
+	if (q) {
+		wait_settle(q);
+	} else {
+		shim_settle_all();
+	}
+}
+
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID what, const CUstreamAttrValue *value)
+{
+	changing(stream, false);
+	return shim_real.cuStreamSetAttribute(stream, what, value);
+}
+
+CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID what,
+				   const CUstreamAttrValue *value)
+{
+	changing(stream, true);
+	return shim_real.cuStreamSetAttribute_ptsz(stream, what, value);
+}
+
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
+{
+	changing(to, false);
+	return shim_real.cuStreamCopyAttributes(to, from);
+}
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from)
+{
+	changing(to, true);
+	return shim_real.cuStreamCopyAttributes_ptsz(to, from);
 }

@@ -189,6 +189,22 @@ static void graphs_change_and_end_after_their_kept_launches(void **state)
 		    fixture_find(CUABI_IDX_cuGraphExecDestroy));
 }
 
+static void attributes_wait_for_their_own_stream(void **state)
+{
+	CUstreamAttrValue value;
+
+	memset(&value, 0, sizeof(value));
+	fixture_defer_one(named);
+	assert_int_equal(cuStreamSetAttribute(other, 1, &value), CUDA_SUCCESS);
+	assert_int_equal(cuStreamCopyAttributes(other, named), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 1);
+	assert_int_equal(cuStreamSetAttribute(named, 1, &value), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+	fixture_defer_one(named);
+	assert_int_equal(cuStreamCopyAttributes(named, other), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 0);
+}
+
 /* Streams that are not ordered with it do not wait. */
 static void other_streams_go_on(void **state)
 {
@@ -444,6 +460,7 @@ int main(void)
 		TEST(calls_count_in_the_order_of_their_queue),
 		TEST(launches_of_a_graph_follow_kept_ones),
 		TEST(graphs_change_and_end_after_their_kept_launches),
+		TEST(attributes_wait_for_their_own_stream),
 		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
 		TEST(captures_are_left_alone),
