@@ -18,7 +18,7 @@
  *    lease comes must all begin and leave, 0.3 us a thousand (H200), and that much later than
  *    needed a request begins.
  * The next piece or launch comes when what is there will be done in 300 us (200 where pieces are
- * long): the host takes 30 to 60 us to react and looks when 100 are left, so it looks some four
+ * long): the host takes 30 to 60 us to react and looks when 80 are left, so it looks some four
  * times a millisecond; what comes earlier would only have to be dropped. Where durations are not
  * known, and above that, a budget of blocks counts. */
 #define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
@@ -26,7 +26,7 @@
 #define CHAIN_AHEAD_NS 300000u
 #define CHAIN_LONG_NS 400000u
 #define CHAIN_AHEAD_LONG_NS 200000u
-#define CHAIN_RESERVE_NS 100000u
+#define CHAIN_RESERVE_NS 80000u
 #define CHAIN_SMALL 4096u /* each chain may have so many, however many others there are */
 #define CHAIN_WAVES 24u
 #define CHAIN_PIECE_NS 240000u
