@@ -185,6 +185,14 @@ int rig_begin_small(void **state)
 	return 0;
 }
 
+int rig_begin_tight(void **state)
+{
+	(void)state;
+	rig_open();
+	rig_start((const char *const[]){ "--mem", "64M", NULL });
+	return 0;
+}
+
 int rig_end(void **state)
 {
 	(void)state;
@@ -222,17 +230,25 @@ int rig_run(void (*fn)(void *), void *arg)
 	return rig_wait(rig_spawn(fn, arg));
 }
 
+int rig_connect(void)
+{
+	char path[96];
+	int sock;
+
+	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
+	sock = unix_connect(path, SOCK_SEQPACKET);
+	assert_true(sock >= 0);
+	return sock;
+}
+
 struct soft_stats rig_stats(void)
 {
 	struct soft_request q = { .op = SOFT_REQ_STATS };
 	static struct soft_reply r;
 	int fds[FD_PASS_MAX], sock;
 	unsigned nfds;
-	char path[96];
 
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(sock >= 0);
+	sock = rig_connect();
 	assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
 	assert_true(msg_recv(sock, &r, sizeof(r), fds, &nfds) >= (ssize_t)SOFT_REPLY_MIN);
 	close(sock);

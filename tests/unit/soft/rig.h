@@ -23,10 +23,14 @@ void rig_stop(int signal);
 int rig_end(void **state);
 /* The set-up of most groups: a soft GPU of 256 MiB with two SMs and two workers. */
 int rig_begin_small(void **state);
+/* That of groups which fill its memory: 64 MiB. */
+int rig_begin_tight(void **state);
 /* Runs fn in a child; its exit code (128 + signal when killed). */
 int rig_run(void (*fn)(void *), void *arg);
 pid_t rig_spawn(void (*fn)(void *), void *arg);
 int rig_wait(pid_t pid);
+/* A bare connection to the server. */
+int rig_connect(void);
 struct soft_stats rig_stats(void);
 /* Statistics once the server has no client but the one that asks. */
 struct soft_stats rig_settled(void);

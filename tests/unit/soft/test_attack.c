@@ -55,12 +55,9 @@ static void raw_open(struct raw *c, unsigned contexts)
 {
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
 	int fds[FD_PASS_MAX];
-	char path[96];
 
 	memset(c, 0, sizeof(*c));
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	c->sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(c->sock >= 0);
+	c->sock = rig_connect();
 	assert_true(ask(c, &q, fds));
 	c->shared = shm_map(fds[0], sizeof(*c->shared), 1);
 	assert_non_null(c->shared);
@@ -269,16 +266,14 @@ static void the_last_client_of_too_many(void **state)
 	struct soft_request q = { .op = SOFT_REQ_HELLO, .object = SOFT_VERSION };
 	struct raw c[SOFT_MAX_CLIENTS], more = { 0 };
 	int fds[FD_PASS_MAX];
-	char path[96];
 
 	(void)state;
 	rig_settled();
 	for (unsigned i = 0; i < SOFT_MAX_CLIENTS; i++) {
 		raw_open(&c[i], 0);
 	}
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	more.sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(more.sock >= 0 && ask(&more, &q, fds));
+	more.sock = rig_connect();
+	assert_true(ask(&more, &q, fds));
 	assert_int_equal(more.r.result, CUDA_ERROR_OUT_OF_MEMORY);
 	q = (struct soft_request){ .op = SOFT_REQ_CONTEXT_CREATE };
 	assert_true(ask(&more, &q, fds));
@@ -345,7 +340,6 @@ static void descriptors_that_linger_hold_nobody(void **state)
 	struct soft_notice n = { .op = SOFT_NOTICE_HOST_DONE };
 	int peer[3], sock[REFUSED];
 	struct raw c;
-	char path[96];
 
 	(void)state;
 	rig_settled();
@@ -364,10 +358,8 @@ static void descriptors_that_linger_hold_nobody(void **state)
 		}
 		raw_close(&c);
 		assert_int_equal(rig_settled().contexts, 0);
-		snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
 		for (unsigned k = 0; k < REFUSED; k++) {
-			sock[k] = unix_connect(path, SOCK_SEQPACKET);
-			assert_true(sock[k] >= 0);
+			sock[k] = rig_connect();
 			if (k >= SOFT_MAX_CONNECTIONS) {
 				msg_send(sock[k], &q, SOFT_REQUEST_MIN + 1, &fd, 1);
 			}

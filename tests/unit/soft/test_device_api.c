@@ -155,11 +155,8 @@ static struct soft_reply *question(struct soft_request q)
 	static struct soft_reply r;
 	int fds[FD_PASS_MAX], sock;
 	unsigned n;
-	char path[96];
 
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(sock >= 0);
+	sock = rig_connect();
 	memset(&r, 0, sizeof(r));
 	assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
 	assert_true(msg_recv(sock, &r, sizeof(r), fds, &n) >= (ssize_t)SOFT_REPLY_MIN);

@@ -246,11 +246,8 @@ static int connect_raw(struct soft_shared **ret, int *ret_bell)
 	struct soft_reply r;
 	int fds[FD_PASS_MAX], none[FD_PASS_MAX], sock;
 	unsigned n;
-	char path[96];
 
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(sock >= 0);
+	sock = rig_connect();
 	assert_int_equal(msg_send(sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
 	assert_true(msg_recv(sock, &r, sizeof(r), fds, &n) > 0);
 	assert_int_equal(n, 3);
@@ -316,7 +313,6 @@ static void garbage_requests_drop_only_their_sender(void **state)
 	(void)state;
 	for (int i = 0; i < 50; i++) {
 		unsigned char junk[3000];
-		char path[96];
 		int sock;
 
 		for (size_t k = 0; k < sizeof(junk); k += 8) {
@@ -325,9 +321,7 @@ static void garbage_requests_drop_only_their_sender(void **state)
 			x ^= x << 17;
 			memcpy(junk + k, &x, 8);
 		}
-		snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-		sock = unix_connect(path, SOCK_SEQPACKET);
-		assert_true(sock >= 0);
+		sock = rig_connect();
 		(void)msg_send(sock, junk, 1 + (x % sizeof(junk)), &sock, i % 2);
 		close(sock);
 	}

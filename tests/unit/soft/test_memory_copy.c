@@ -498,16 +498,6 @@ static void wild_copies_are_refused(void **state)
 	assert_int_equal(rig_run(wild, NULL), 0);
 }
 
-static int open_server(void **state)
-{
-	static const char *const args[] = { "--mem", "64M", NULL };
-
-	(void)state;
-	rig_open();
-	rig_start(args);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -521,5 +511,5 @@ int main(void)
 		cmocka_unit_test(wild_copies_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, rig_end);
+	return cmocka_run_group_tests(tests, rig_begin_tight, rig_end);
 }

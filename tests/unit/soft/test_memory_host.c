@@ -363,16 +363,6 @@ static void pointers_tell_what_they_are(void **state)
 	assert_int_equal(rig_run(ask_pointers, NULL), 0);
 }
 
-static int open_server(void **state)
-{
-	static const char *const args[] = { "--mem", "64M", NULL };
-
-	(void)state;
-	rig_open();
-	rig_start(args);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -385,5 +375,5 @@ int main(void)
 		cmocka_unit_test(pointers_tell_what_they_are),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, rig_end);
+	return cmocka_run_group_tests(tests, rig_begin_tight, rig_end);
 }

@@ -324,16 +324,6 @@ static void pools_reach_other_processes(void **state)
 	rig_nothing_shared();
 }
 
-static int open_server(void **state)
-{
-	static const char *const args[] = { "--mem", "64M", NULL };
-
-	(void)state;
-	rig_open();
-	rig_start(args);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,5 +335,5 @@ int main(void)
 		cmocka_unit_test(pools_reach_other_processes),
 	};
 
-	return cmocka_run_group_tests(tests, open_server, rig_end);
+	return cmocka_run_group_tests(tests, rig_begin_tight, rig_end);
 }

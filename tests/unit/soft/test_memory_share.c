@@ -546,11 +546,8 @@ static void connect_peer(struct peer_client *c)
 	static struct soft_reply r;
 	int fds[FD_PASS_MAX];
 	unsigned n;
-	char path[96];
 
-	snprintf(path, sizeof(path), "%s/softgpu.sock", rig_dir);
-	c->sock = unix_connect(path, SOCK_SEQPACKET);
-	assert_true(c->sock >= 0);
+	c->sock = rig_connect();
 	assert_int_equal(msg_send(c->sock, &q, SOFT_REQUEST_MIN + 1, NULL, 0), 0);
 	assert_true(msg_recv(c->sock, &r, sizeof(r), fds, &n) > 0);
 	assert_int_equal(n, 3);
