@@ -240,6 +240,9 @@ void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64
 		(void)drv.cuEventCreate(&x->event, 0);
 	}
 	gpu_chain_prepare(w->d, &w->line[0].dev);
+	while (drv_run(100)) { /* what that has begun, */
+	}
+	gpu_chain_prepare(w->d, &w->line[0].dev); /* and now is there: no launch goes without */
 	gpu_chain_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 4);
 	rig_start_agent(&w->r);
 	drv_start();
