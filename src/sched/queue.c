@@ -133,6 +133,7 @@ void sched_queue_close(struct sched_queue *q)
 	}
 	while (load_acquire(&q->deferred)) {
 		(void)sched_flush(s, q);
+		(void)chain_try_end(q); /* it is through; there may be no agent any more */
 	}
 	hook_queue_destroy(q, ACC_COUNT(tally_sum(&q->total)));
 	store_seqcst(&q->closing, 1u);

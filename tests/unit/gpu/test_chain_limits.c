@@ -69,6 +69,26 @@ static void a_flush_helps_itself(void **state)
 	world_finish(w);
 }
 
+/* Its chain is through, but nobody has looked since. */
+static void a_queue_closes_without_an_agent(void **state)
+{
+	struct world *w = begin(2, 60000 * MS);
+	struct line *x = &w->line[1];
+	struct work *a;
+
+	rig_stop_agent(&w->r);
+	a = launch(w, x, 50, true, true, 0);
+	while (!drv_done(a)) {
+		usleep(100);
+	}
+	sched_queue_close(x->q);
+	gpu_chain_close(w->d, &x->dev);
+	pthread_mutex_destroy(&x->lock);
+	free(a);
+	w->n = 1;
+	world_finish(w);
+}
+
 /* A request that never ends: one piece after the limit, then by the minimum share. */
 static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **state)
 {
@@ -274,6 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_follows_a_stopped_launch_is_deferred),
 		cmocka_unit_test(a_flush_helps_itself),
+		cmocka_unit_test(a_queue_closes_without_an_agent),
 		cmocka_unit_test(a_request_that_never_ends_does_not_stop_a_launch_for_ever),
 		cmocka_unit_test(leases_that_no_board_shows_do_not_stop_a_launch_for_ever),
 		cmocka_unit_test(off_finishes_what_is_stopped),
