@@ -1,8 +1,8 @@
 /* loads HOW SEED ROUNDS: kernels that come and go amid chains. `modules` loads one in a random way
  * (its image is unmapped at once, a linker is ended), puts some launches of it on a stream, and
  * unloads it without waiting; `contexts` makes a context for that and ends it amid launches;
- * `primary` retains the primary one and releases or resets it. Each kernel computes something else,
- * so one that is taken for another, by its handle say, is seen. */
+ * `primary` retains the primary one and resets or releases it in turn. Each kernel computes
+ * something else, so one that is taken for another, by its handle say, is seen. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +175,7 @@ static void module_round(void)
 	}
 }
 
-static void context_round(bool primary)
+static void context_round(bool primary, bool reset)
 {
 	uint64_t begin = program_ns();
 	struct kernel k;
@@ -199,7 +199,7 @@ static void context_round(bool primary)
 	}
 	if (!primary) {
 		CU(cuCtxDestroy(ctx));
-	} else if (below(2)) {
+	} else if (reset) {
 		CU(cuDevicePrimaryCtxReset_v2(0));
 	} else {
 		CU(cuDevicePrimaryCtxRelease_v2(0));
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 		if (modules) {
 			module_round();
 		} else {
-			context_round(strcmp(argv[1], "primary") == 0);
+			context_round(strcmp(argv[1], "primary") == 0, i % 2 == 0);
 		}
 	}
 	if (modules) {
