@@ -88,8 +88,9 @@ static json_t *models_json(const struct disb *b)
 
 static void print_models(const struct disb *b)
 {
-	printf("%s, policy %s, %g s a measurement, %u rounds, batch %s. %s alone:", b->device,
-	       b->policy_name, b->seconds, b->rounds, b->periodic ? "periodic" : "in closed loops",
+	printf("%s, policy %s, %g s a measurement, %u round%s, batch %s. %s alone:", b->device,
+	       b->policy_name, b->seconds, b->rounds, PLURAL(b->rounds),
+	       b->periodic ? "periodic" : "in closed loops",
 	       b->graphs  ? "PyTorch's networks as CUDA graphs"
 	       : b->torch ? "PyTorch's networks"
 			  : "Models");
