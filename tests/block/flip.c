@@ -39,6 +39,7 @@
 #define VERSION 7u
 #define SLOT 5u
 #define MAX_PAGES 64u
+#define ALL UINT32_MAX
 #define MOST_NS 60000000u
 
 #define CHECK(x)                                                                                   \
@@ -62,7 +63,8 @@ static int dir_fd, other_fd;
 static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	struct gpu_lease_page page;
-	int owner;  /* its socket; -1: free */
+	int owner; /* its socket; -1: free */
+	uint32_t gpu;
 } pages[MAX_PAGES]; /* pages_mutex */
 
 static uint32_t sessions;						  /* atomic: open */
@@ -128,11 +130,12 @@ static bool next(int sock, union wire_message *m, int fds[8], unsigned *n)
 	return r == 1;
 }
 
-static void drop_pages(int sock)
+/* Of one GPU, or of all. */
+static void drop_pages(int sock, uint32_t gpu)
 {
 	pthread_mutex_lock(&pages_mutex);
 	for (unsigned i = 0; i < MAX_PAGES; i++) {
-		if (pages[i].owner == sock) {
+		if (pages[i].owner == sock && (gpu == ALL || pages[i].gpu == gpu)) {
 			gpu_lease_unmap(&pages[i].page);
 			pages[i].owner = -1;
 		}
@@ -140,13 +143,14 @@ static void drop_pages(int sock)
 	pthread_mutex_unlock(&pages_mutex);
 }
 
-static void take_page(int sock, int fd)
+static void take_page(int sock, uint32_t gpu, int fd)
 {
 	pthread_mutex_lock(&pages_mutex);
 	for (unsigned i = 0; i < MAX_PAGES; i++) {
 		if (pages[i].owner < 0) {
 			CHECK(gpu_lease_map(&pages[i].page, fd) == 0);
 			pages[i].owner = sock;
+			pages[i].gpu = gpu;
 			break;
 		}
 	}
@@ -207,9 +211,9 @@ static void handle(struct session *s, union wire_message *m, int fds[8], unsigne
 		CHECK(m->version.status == 0);
 		break;
 	case WIRE_FLAG:
-		drop_pages(s->sock);
+		drop_pages(s->sock, m->flag.gpu);
 		if (n) {
-			take_page(s->sock, fds[0]);
+			take_page(s->sock, m->flag.gpu, fds[0]);
 		}
 		break;
 	case WIRE_NOTE:
@@ -233,7 +237,7 @@ static void *serve(void *arg)
 			close(fds[i]);
 		}
 	}
-	drop_pages(s.sock);
+	drop_pages(s.sock, ALL);
 	if (s.stats) {
 		(void)add_relaxed(&block_launches, load_relaxed(&s.stats->block_launches));
 		(void)add_relaxed(&interruptions, load_relaxed(&s.stats->interruptions));
