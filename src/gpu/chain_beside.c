@@ -5,10 +5,11 @@
  *
  * Blocks of the launch that have not begun may still come (it may only be slow), and launches
  * behind it must not begin before the blocks beside have ended. So first the counter is taken, by
- * one atomic exchange, to a value before all tickets of the chain: from then on whatever comes on
- * the stream leaves. The blocks beside draw from a counter of their own, which goes on where the
- * other was. When both streams are empty the counter is put back to the end of the launch, and what
- * is behind it is put again. Each ticket is given once, however wrong the suspicion was. */
+ * one atomic exchange, to a value before all tickets of the chain: from then on whatever draws one
+ * gets none of the launch's, and leaves. The blocks beside draw from a counter of their own, which
+ * goes on where the other was. When both streams are empty the counter, and the word behind it, are
+ * put back to the end of the launch, and what is behind it is put again. Each ticket is given once,
+ * however wrong the suspicion was. */
 #include "gpu/chain_int.h"
 
 #include <string.h>
@@ -41,6 +42,7 @@ static const char ptx[] =
 	"ld.param.u32 %r1, [value];\n"
 	"atom.global.exch.b32 %r2, [%rd1], %r1;\n"
 	"st.volatile.global.u32 [%rd2], %r2;\n"
+	"st.volatile.global.u32 [%rd2+32768], %r2;\n"
 	"st.volatile.global.u32 [%rd3], %r2;\n"
 	"ret;\n"
 	"}\n";
@@ -244,8 +246,11 @@ static void watch(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
 /* Nothing of the chain is on the device any more. */
 static void put_back(struct gpu_chain *c)
 {
-	CUresult e = c->d->real->cuMemsetD32Async(c->counter, c->put_back, 1, c->home->io);
+	const struct cuabi_table *real = c->d->real;
+	CUresult e = real->cuMemsetD32Async(c->counter, c->put_back, 1, c->home->io);
 
+	e = e ? e
+	      : real->cuMemsetD32Async(c->counter + PTX_BLOCK_READY, c->put_back, 1, c->home->io);
 	if (e) {
 		chain_die(c, e);
 		return;

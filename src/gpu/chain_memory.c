@@ -1,6 +1,7 @@
-/* Where chains have their words: for each context slabs of device memory (ticket counters) and of
- * pinned host memory (how far the chain is), a line of each for one chain. A line that comes back
- * is used again where its counter stands, so nothing is ever reset. */
+/* Where chains have their words: for each context slabs of device memory (ticket counters, and
+ * behind all of them how far launches are: PTX_BLOCK_READY) and of pinned host memory (how far the
+ * chain is), a line of each for one chain. A line that comes back is used again where its counter
+ * stands, so nothing is ever reset. */
 #include "gpu/chain_int.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
 #define SET_NS 20000000u
 #define SET_POLL_NS 20000u
+_Static_assert(SLAB_BYTES == PTX_BLOCK_READY, "the second half of the device's memory");
 
 struct gpu_chains *chains_of(struct gpu_device *d)
 {
@@ -83,8 +85,8 @@ static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_sl
 
 	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
 	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
-	e = e ? e : real->cuMemAlloc_v2(&s->counters, SLAB_BYTES);
-	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, SLAB_BYTES / 4, stream);
+	e = e ? e : real->cuMemAlloc_v2(&s->counters, 2 * SLAB_BYTES);
+	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
 	if (e) {
 		if (s->counters) {
 			(void)real->cuMemFree_v2(s->counters);

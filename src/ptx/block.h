@@ -1,11 +1,11 @@
 /* The block level's pass: beside each entry f that allows it, a second entry f$gbpf, its twin,
  * whose blocks draw tickets. The first thing that a block of the twin does: its first thread reads
- * the leases and the ticket counter; if a lease is in force, or the counter has not reached this
- * launch's first ticket (the launch before it in the chain was interrupted), the block leaves at
- * once; else it draws a ticket, which becomes its block index. The block that draws the last ticket
- * stores the launch's number to a word in host memory. Everything else means what it means in f:
- * each block of the grid runs once, whole. Both entries lie in one module, so globals and constants
- * exist once. docs/PREEMPTION.md has the argument. */
+ * the leases and how far the launches before are; if a lease is in force, or that has not reached
+ * this launch's first ticket (the launch before it in the chain was interrupted), the block leaves
+ * at once; else it draws a ticket, which becomes its block index. The block that draws the last
+ * ticket says how far they are now, and stores the launch's number to a word in host memory.
+ * Everything else means what it means in f: each block of the grid runs once, whole. Both entries
+ * lie in one module, so globals and constants exist once. docs/PREEMPTION.md has the argument. */
 #ifndef GBPF_PTX_BLOCK_H
 #define GBPF_PTX_BLOCK_H
 
@@ -21,12 +21,18 @@
 
 /* What a twin expects of its launch: this struct, PTX_BLOCK_SMEM, the meaning of leases and
  * tickets. Raised with each change of them, since twins are kept in machine code (block_mark.h). */
-#define PTX_BLOCK_ABI 1u
+#define PTX_BLOCK_ABI 2u
+
+/* From the counter to the word that is read instead of it. In a line of its own, which others do
+ * not write: a load of the counter would wait behind their additions. */
+#define PTX_BLOCK_READY 32768u
 
 /* The last parameter of a twin, by value, aligned to 8, behind f's own parameters. */
 struct ptx_block_arg {
 	uint64_t leases;  /* device address of lease words, 16-byte aligned */
-	uint64_t tickets; /* device address of the chain's u32 counter; it never falls */
+	uint64_t tickets; /* device address of the chain's u32 counter; it never falls. At
+			     PTX_BLOCK_READY behind it: the end of the launches whose tickets have
+			     all been drawn, which a launch's `first` is compared with */
 	uint64_t done;	  /* address, as kernels see it, of a u32 in pinned host memory */
 	uint32_t first;	  /* the launch's first ticket */
 	uint32_t total;	  /* its blocks: tickets first .. first + total - 1, modulo 2^32 */

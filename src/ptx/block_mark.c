@@ -16,7 +16,8 @@ enum { H_MAGIC, H_ABI, H_WORDS, H_CHECK, H_ENTRIES, HEAD };
 enum { E_WHY, E_LINE, E_PARAMS, E_ARG, E_THREADS, E_NAME_BYTES, ENTRY };
 
 /* A change of what a twin expects is a change of PTX_BLOCK_ABI. */
-_Static_assert(PTX_BLOCK_ABI == 1 && sizeof(struct ptx_block_arg) == 56, "PTX_BLOCK_ABI");
+_Static_assert(PTX_BLOCK_ABI == 2 && PTX_BLOCK_READY == 32768 && sizeof(struct ptx_block_arg) == 56,
+	       "PTX_BLOCK_ABI");
 
 /* ---- writing ---- */
 

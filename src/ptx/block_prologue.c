@@ -1,6 +1,7 @@
 /* What a twin's blocks do first. The text is short because it is paid by every block: two round
- * trips to the second-level cache (leases and counter together, then the ticket) and one barrier.
- * Everything is read past the first-level cache, which no other writer updates. */
+ * trips to the second-level cache (leases and how far the tickets are together, then the ticket)
+ * and one barrier. Everything is read past the first-level cache, which no other writer updates;
+ * and the counter itself is not read: a load waits there for the additions of all other blocks. */
 #include "ptx/block_int.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "setp.ne.u32 %~p, %~a, 0;\n"
 				 "@%~p bra $~wait;\n"
 				 "ld.param.u64 %~l, [~arg+8];\n"
-				 "ld.volatile.global.u32 %~v, [%~l];\n"
+				 "ld.volatile.global.u32 %~v, [%~l+32768];\n"
 				 "ld.param.u64 %~m, [~arg];\n"
 				 "ld.param.u32 %~n, [~arg+36];\n"
 				 "mov.u32 %~a, 0;\n"
@@ -64,11 +65,10 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "ld.param.u32 %~n, [~arg+28];\n"
 				 "setp.ge.u32 %~p, %~v, %~n;\n"
 				 "@%~p bra $~store;\n"
-				 "ld.param.u64 %~m, [~arg+16];\n"
-				 "ld.param.u32 %~t, [~arg+32];\n"
 				 "add.u32 %~n, %~n, 4294967295;\n"
 				 "setp.eq.u32 %~p, %~v, %~n;\n"
-				 "@%~p st.volatile.global.u32 [%~m], %~t;\n"
+				 "@%~p bra $~last;\n"
+				 "$~drawn:\n"
 				 "setp.ne.u32 %~p, %~e, 65537;\n"
 				 "@%~p bra $~cube;\n"
 				 "mov.u32 %~x, %~v;\n"
@@ -83,7 +83,8 @@ static const char entry_text[] = ".reg .pred %~p;\n"
 				 "and.b32 %~y, %~y, 65535;\n"
 				 "}\n";
 
-/* Leases that are there, and further groups of them; grids of more than one line. */
+/* Leases that are there, and further groups of them; the last ticket; grids of more than one line.
+ * Whoever has seen the word in host memory must not find the other one old. */
 static const char behind_text[] = "ret;\n"
 				  "$~look:\n"
 				  "{\n"
@@ -116,6 +117,15 @@ static const char behind_text[] = "ret;\n"
 				  "ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
 				  "bra $~group;\n"
 				  "}\n"
+				  "$~last:\n"
+				  "add.u32 %~t, %~t, %~v;\n"
+				  "add.u32 %~t, %~t, 1;\n"
+				  "st.volatile.global.u32 [%~l+32768], %~t;\n"
+				  "membar.sys;\n"
+				  "ld.param.u64 %~m, [~arg+16];\n"
+				  "ld.param.u32 %~t, [~arg+32];\n"
+				  "st.volatile.global.u32 [%~m], %~t;\n"
+				  "bra $~drawn;\n"
 				  "$~cube:\n"
 				  "div.u32 %~t, %~v, %~gx;\n"
 				  "mul.lo.u32 %~x, %~t, %~gx;\n"
@@ -147,7 +157,8 @@ _Static_assert(sizeof(struct ptx_block_arg) == 56 && offsetof(struct ptx_block_a
 		       offsetof(struct ptx_block_arg, total) == 28 &&
 		       offsetof(struct ptx_block_arg, number) == 32 &&
 		       offsetof(struct ptx_block_arg, groups) == 36 &&
-		       offsetof(struct ptx_block_arg, grid_x) == 40 && PTX_LEASE_SHIFT == 16,
+		       offsetof(struct ptx_block_arg, grid_x) == 40 && PTX_LEASE_SHIFT == 16 &&
+		       PTX_BLOCK_READY == 32768,
 	       "the text above says so");
 
 static void forget_lines(struct ptx_list *list)

@@ -52,7 +52,7 @@ static void begin(struct setting *s)
 	need(cuCtxCreate_v2(&context, 0, device), "cuCtxCreate");
 	need(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, STACK_BYTES), "stack");
 	need(cuMemAlloc_v2(&s->leases, 4096), "memory");
-	need(cuMemAlloc_v2(&s->counter, 4096), "memory");
+	need(cuMemAlloc_v2(&s->counter, PTX_BLOCK_READY + 4096), "memory");
 	need(cuMemHostAlloc(&p, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory");
 	need(cuMemHostGetDevicePointer_v2(&s->done, p, 0), "its address");
 	s->host = p;
@@ -133,6 +133,7 @@ static struct ptx_block_arg argument(struct setting *s, const uint32_t *grid)
 
 	*(volatile uint32_t *)s->host = 0;
 	need(cuMemcpyHtoD_v2(s->counter, &a.first, sizeof(a.first)), "copy");
+	need(cuMemcpyHtoD_v2(s->counter + PTX_BLOCK_READY, &a.first, sizeof(a.first)), "copy");
 	return a;
 }
 
@@ -176,6 +177,10 @@ static const char *run_twin(struct setting *s, const struct ptxt_case *c, CUfunc
 		}
 		if ((now == a.total) != (*(volatile uint32_t *)s->host == a.number)) {
 			return "the word in host memory is wrong";
+		}
+		if (word_at(s->counter + PTX_BLOCK_READY) !=
+		    a.first + (now == a.total ? a.total : 0)) {
+			return "what later launches look at is wrong";
 		}
 		drawn = now;
 	}

@@ -17,17 +17,17 @@
 #define LEAVING 100000u
 #define PARAMS 16u /* bytes before the argument */
 
-enum way { PLAIN, BARRIER, LEASE, TICKET, ORDERED, PASS, TOGETHER, WAYS };
+enum way { PLAIN, BARRIER, LEASE, TICKET, COUNTER, PASS, TOGETHER, WAYS };
 static const char *const way_name[WAYS] = { "plain",   "barrier", "lease",   "ticket",
-					    "ordered", "pass",	  "together" };
+					    "counter", "pass",	  "together" };
 static const char way_text[] =
-	"barrier: one word through shared memory, the hardware's index; lease: that, and the lease "
-	"is "
-	"read;\nticket: instead, a ticket is drawn, nothing else is read; ordered: lease and a "
-	"word "
-	"that nobody adds to,\nthen the ticket; pass: what twins do (lease and counter, then the "
-	"ticket); together: lease and ticket at\nthe same time, who sees a lease closes the "
-	"counter\n";
+	"barrier: one word through shared memory, the hardware's index; lease: that, behind the "
+	"lease;\nticket: instead behind a drawn ticket, nothing is read; counter: lease and "
+	"counter "
+	"are read, then the\nticket is drawn; pass: what twins do, the same with a word that "
+	"nobody "
+	"adds to for the counter;\ntogether: lease and ticket at the same time, who sees a lease "
+	"closes the counter\n";
 
 /* ~x is a register or label of the beginning's own. Thread 0 leaves x in shared memory. */
 static const char head[] =
@@ -39,7 +39,7 @@ static const char head[] =
 	"ld.param.u32 %t, [arg+24]; ld.param.u32 %n, [arg+36];\n"
 	"setp.ne.u32 %q, %n, 0;\n";
 static const char load_lease[] = "@%q ld.volatile.global.v4.u32 {%a, %b, %c, %d}, [%m];\n";
-static const char load_word[] = "ld.volatile.global.u32 %v, [%l+256];\n";
+static const char load_word[] = "ld.volatile.global.u32 %v, [%l];\n";
 static const char any_lease[] = "or.b32 %a, %a, %b; or.b32 %c, %c, %d; or.b32 %a, %a, %c;\n";
 static const char wait_lease[] = "setp.ne.u32 %p, %a, 0; @%p bra $store;\n";
 static const char wait_word[] = "sub.u32 %v, %v, %t; setp.lt.s32 %p, %v, 0; @%p bra $store;\n";
@@ -127,7 +127,7 @@ static void beginning(struct buf *b, enum way way)
 	case TICKET:
 		put(b, 4, head, draw, use_ticket, hand_over);
 		break;
-	case ORDERED:
+	case COUNTER:
 		put(b, 9, head, load_word, load_lease, any_lease, wait_lease, wait_word, draw,
 		    use_ticket, hand_over);
 		break;
@@ -207,7 +207,7 @@ struct shape {
 static float time_of(struct world *w, CUfunction f, enum way way, const struct shape *s)
 {
 	static uint8_t params[PARAMS + sizeof(struct ptx_block_arg)];
-	uint32_t words[128] = { 0 }, leases[4] = { 0 };
+	uint32_t words[2] = { 0 }, leases[4] = { 0 };
 	struct ptx_block_arg a = { .leases = w->leases,
 				   .tickets = w->counter,
 				   .done = w->done,
@@ -228,6 +228,7 @@ static float time_of(struct world *w, CUfunction f, enum way way, const struct s
 		leases[1] = 0xa0000000;
 	}
 	need(cuMemcpyHtoD_v2(w->counter, words, sizeof(words)), "copy");
+	need(cuMemcpyHtoD_v2(w->counter + PTX_BLOCK_READY, words, sizeof(words)), "copy");
 	need(cuMemcpyHtoD_v2(w->leases, leases, sizeof(leases)), "copy");
 	memcpy(params, &w->memory, 8);
 	memcpy(params + 8, &s->turns, 4);
@@ -377,7 +378,8 @@ int main(void)
 	need(cuMemAlloc_v2(&w.memory, 2 * STREAM_BYTES), "memory");
 	need(cuMemsetD8_v2(w.memory, 0, 2 * STREAM_BYTES), "set");
 	need(cuMemAlloc_v2(&w.leases, 4096), "memory");
-	need(cuMemAlloc_v2(&w.counter, 4096), "memory");
+	need(cuMemAlloc_v2(&w.counter, PTX_BLOCK_READY + 4096), "memory");
+	need(cuMemsetD8_v2(w.counter, 0, PTX_BLOCK_READY + 4096), "set");
 	need(cuMemHostAlloc(&p, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory");
 	need(cuMemHostGetDevicePointer_v2(&w.done, p, 0), "its address");
 	w.word = p;

@@ -21,7 +21,7 @@ struct play {
 	struct ptx_block_arg arg;
 	uint8_t params[TWIN_PARAMS_MAX];
 	uint32_t arg_offset;
-	volatile uint32_t *counter, *done, *leases;
+	volatile uint32_t *counter, *ready, *done, *leases; /* ready: at PTX_BLOCK_READY */
 	unsigned mode;
 	uint64_t random;
 	const char *broken;
@@ -194,6 +194,8 @@ static enum exec_status play(struct play *p)
 			p->broken = "more tickets than blocks";
 		} else if ((drawn == total) != (*p->done == p->arg.number)) {
 			p->broken = "the last ticket is not what the word says";
+		} else if (*p->ready != p->arg.first + (drawn == total ? total : 0)) {
+			p->broken = "what later launches look at is wrong";
 		}
 		if (p->broken || drawn == total) {
 			break;
@@ -219,7 +221,8 @@ static void prepare(struct play *p, const struct engine_launch *l, const char *t
 	struct engine *e = p->e;
 
 	p->leases = engine_take(e, LEASE_WORDS * sizeof(uint32_t), &leases);
-	p->counter = engine_take(e, sizeof(uint32_t), &counter);
+	p->counter = engine_take(e, PTX_BLOCK_READY + sizeof(uint32_t), &counter);
+	p->ready = p->counter + PTX_BLOCK_READY / sizeof(*p->counter);
 	p->done = engine_take(e, sizeof(uint32_t), &done);
 	p->arg = (struct ptx_block_arg){
 		.leases = leases,
@@ -233,7 +236,7 @@ static void prepare(struct play *p, const struct engine_launch *l, const char *t
 		.grid_y = l->grid[1],
 		.grid_z = l->grid[2],
 	};
-	*p->counter = p->arg.first;
+	*p->counter = *p->ready = p->arg.first;
 	engine_host(e, &p->host);
 	p->launch = (struct exec_launch){
 		.function = exec_module_function(e->module, twin),

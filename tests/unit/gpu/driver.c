@@ -112,21 +112,29 @@ static bool begin_twin(struct op *o)
 {
 	const struct ptx_block_arg *a = &o->arg;
 	uint32_t *tickets = (uint32_t *)(uintptr_t)a->tickets, ticket;
+	uint32_t *ready = tickets + PTX_BLOCK_READY / sizeof(*tickets);
 
 	for (uint32_t i = 0; i < 4 * a->groups; i++) {
 		if (load_relaxed(&((uint32_t *)(uintptr_t)a->leases)[i])) {
 			return false;
 		}
 	}
-	if ((int32_t)(load_relaxed(tickets) - a->first) < 0) {
+	if ((int32_t)(load_relaxed(ready) - a->first) < 0) {
 		return false;
 	}
 	ticket = add_relaxed(tickets, 1u) - a->first;
+	if ((int32_t)ticket < 0) {
+		return false; /* the counter was taken */
+	}
 	if (ticket >= a->total) {
 		fail_test("more blocks than tickets");
 	}
 	begin_work(o->work, ticket);
 	if (ticket == a->total - 1) {
+		if ((int32_t)(a->first + a->total - load_relaxed(ready)) < 0) {
+			fail_test("what says how far launches are falls");
+		}
+		store_release(ready, a->first + a->total);
 		store_release((uint32_t *)(uintptr_t)a->done, a->number);
 	}
 	return true;
@@ -173,6 +181,7 @@ static bool do_once(struct op *o)
 	case OP_TAKE:
 		o->value = xchg_acqrel((uint32_t *)(uintptr_t)o->take[0], o->value);
 		store_release((uint32_t *)(uintptr_t)o->take[1], o->value);
+		store_release((uint32_t *)(uintptr_t)(o->take[1] + PTX_BLOCK_READY), o->value);
 		store_release((uint32_t *)(uintptr_t)o->take[2], o->value);
 		return true;
 	case OP_RECORD:

@@ -58,9 +58,10 @@ static bool leased(const struct op *o)
 static void wave(struct op *o)
 {
 	uint32_t *tickets = (uint32_t *)(uintptr_t)o->arg.tickets;
+	uint32_t *ready = tickets + PTX_BLOCK_READY / sizeof(*tickets);
 	uint32_t n = MIN(o->to_begin, waves.resident);
 
-	if (leased(o) || (int32_t)(*tickets - o->arg.first) < 0) {
+	if (leased(o) || (int32_t)(*ready - o->arg.first) < 0) {
 		o->next_ns += (uint64_t)o->to_begin * DROP_PS / 1000;
 		o->to_begin = 0;
 		return;
@@ -72,6 +73,7 @@ static void wave(struct op *o)
 	assert_true(*tickets - o->arg.first <= o->arg.total);
 	if (*tickets - o->arg.first == o->arg.total) {
 		assert_int_equal(o->to_begin, 0);
+		*ready = *tickets;
 		store_release((uint32_t *)(uintptr_t)o->arg.done, o->arg.number);
 	}
 	o->next_ns += o->block_ns;
