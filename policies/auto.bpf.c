@@ -85,8 +85,8 @@ const volatile u64 crowd_turn_ns = 10000000;
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
 const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
-const volatile u64 at_once_ns = 1500000;	/* requests so long that have pauses gain by it being done as they open: it takes */
-const volatile u64 at_once_pause_ns = 20000000; /* 0.4 ms; so far apart, since batch loses nearly 1 ms more: below 5 % */
+const volatile u64 at_once_ns = ~0ull;		/* requests so long that have pauses: as they open (1.5 ms; it takes 0.4 ms). PyTorch */
+const volatile u64 at_once_pause_ns = 20000000; /* services gained nothing by it (H200); so far apart batch would lose below 5 % */
 const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off */
 const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
