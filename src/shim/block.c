@@ -185,6 +185,9 @@ CUresult block_launch(struct shim_queue *q, const struct block_call *b,
 	if (!pack(b, params)) {
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	if (unlikely(!load_relaxed(&q->prepared))) { /* it was kept: 20 ms at most */
+		block_prepare_queue(q);
+	}
 	memcpy(bl.grid, b->grid, sizeof(bl.grid));
 	memcpy(bl.block, b->block, sizeof(bl.block));
 	r = gpu_chain_launch(device_gpu(), &q->dev, &bl);

@@ -93,9 +93,6 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 
 	l->may_hold = !t->host_function;
 	l->block_ok = l->block_ok && l->may_hold && !q->owner;
-	if (unlikely(l->block_ok && !load_relaxed(&q->prepared))) {
-		block_prepare_queue(q);
-	}
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
 		shim_settle_all();
 	}
@@ -104,6 +101,14 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	}
 	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
 		return CUDA_SUCCESS;
+	}
+	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK && unlikely(!load_relaxed(&q->prepared))) {
+		/* The first: what chains need is made with nothing held, and it is asked anew. */
+		sched_submitted(q->sched, l, false);
+		block_prepare_queue(q);
+		if (sched_submit(q->sched, l) == SCHED_DEFER && deferred(q, c, a, l, b)) {
+			return CUDA_SUCCESS;
+		}
 	}
 	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK) {
 		return submit_block(q, c, a, l, b);
