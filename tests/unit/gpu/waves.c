@@ -19,6 +19,7 @@
 #define DROP_PS 300u /* that a block takes to leave */
 
 struct event {
+	struct event *next; /* of all, which end with the world */
 	uint64_t put, reached;
 };
 
@@ -282,15 +283,21 @@ static CUresult set(CUdeviceptr to, unsigned value, size_t n, CUstream stream)
 	return CUDA_SUCCESS;
 }
 
+static struct event *events;
+
 static CUresult event_create(CUevent *ret, unsigned flags)
 {
-	*ret = calloc(1, sizeof(struct event));
+	struct event *v = calloc(1, sizeof(*v));
+
+	assert_non_null(v);
+	v->next = events;
+	events = v;
+	*ret = (CUevent)v;
 	return CUDA_SUCCESS;
 }
 
 static CUresult event_destroy(CUevent e)
 {
-	free(e);
 	return CUDA_SUCCESS;
 }
 
@@ -369,6 +376,12 @@ void waves_init(uint32_t resident, uint64_t block_ns)
 void waves_finish(void)
 {
 	clock_set_source(NULL);
+	while (events) {
+		struct event *v = events;
+
+		events = v->next;
+		free(v);
+	}
 	while (n_memory) {
 		free(memory[--n_memory]);
 	}
