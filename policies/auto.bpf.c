@@ -23,9 +23,8 @@
  *  submit	while a request is open batch holds, unless slices alone serve it. Otherwise what can be stopped between
  *		blocks goes at block level, large grids in pieces; the rest goes within a bound that follows how long
  *		requests are, and how often they come. Announced requests find the GPU empty.
- *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane), off as soon as the request opens where
- *		requests are rare and long; in the shared lane its blocks stop, and its process is ended only if end_after_ns
- *		says so.
+ *  preempt	who keeps the GPU nevertheless loses it: slice, then off (process lane); in the shared lane its blocks stop, and
+ *		its process is ended only if end_after_ns says so.
  *  retire	a request lingers for a little longer than the pauses that gBPF has found worth it, and for longer still
  *		while requests turn out to end too early.
  *  tick		learns, hands the turns on, sets slices: very short for batch while there is a latency tenant, longer for who
@@ -85,8 +84,6 @@ const volatile u64 crowd_turn_ns = 10000000;
 /* stopping from outside */
 const volatile u64 patience_ns = 300000;	/* of a request that others keep waiting */
 const volatile u64 ignored_after_ns = 20000000; /* of one that should have left by itself, at the end of its blocks */
-const volatile u64 at_once_ns = ~0ull;		/* requests so long that have pauses: as they open (1.5 ms; it takes 0.4 ms). PyTorch */
-const volatile u64 at_once_pause_ns = 20000000; /* services gained nothing by it (H200); so far apart batch would lose below 5 % */
 const volatile u64 slice_after_ns = 3000000;	/* where it cannot be switched off */
 const volatile u64 end_after_ns;		/* shared lane: the process is ended after this; 0: never */
 const volatile u64 stale_ns = 50000000;		/* without a tick for so long (gbpfd is gone) what it published is not used */
@@ -154,7 +151,6 @@ struct tenant {
 	u32 refused;	       /* its slice cannot be set */
 	u32 whole;	       /* latency: each burst was one request */
 	u32 drains;	       /* latency: it is better served when what batch has on the GPU may finish */
-	u32 at_once;	       /* latency: who keeps the GPU is switched off as its requests open */
 	u32 stops;	       /* nearly all that it launches can be stopped between blocks */
 	u32 pid, crowd;	       /* its process; batch in the shared lane: 1 + its GPU, 0: it takes no turns, since it has several */
 	u32 wide;	       /* so many threads that it takes turns there */
@@ -393,9 +389,8 @@ SEC("gbpf/preempt")
 int GBPF_PROG(auto_preempt, preempt)
 {
 	u32 number = ctx->tenant;
-	u32 for_tenant = ctx->for_tenant;
 	u64 waited = ctx->waited_ns;
-	struct tenant *x, *lc;
+	struct tenant *x;
 
 	if (ctx->class_id == GBPF_CLASS_LATENCY) {
 		return GBPF_LEVEL_NONE;
@@ -412,15 +407,10 @@ int GBPF_PROG(auto_preempt, preempt)
 	if (!hold_pays && !no_slices) {
 		return GBPF_LEVEL_NONE;
 	}
-	/* Who starves is left alone, and what will have left before a control takes effect (a millisecond). As a request opens
-	 * that is not known: the statistics are some milliseconds old. */
+	/* Who starves is left alone, and what will have left before a control takes effect (a millisecond). */
 	x = bpf_map_lookup_elem(&tenants, &number);
-	lc = bpf_map_lookup_elem(&tenants, &for_tenant);
-	ctx->at_open = lc && lc->at_once;
-	if (x && x->hungry) {
-		return GBPF_LEVEL_NONE;
-	}
-	if (!ctx->at_open && (waited < patience_ns || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns))) {
+	if (waited < patience_ns || (ctx->inflight_ns && ctx->inflight_ns < patience_ns && waited < slice_after_ns) ||
+	    (x && x->hungry)) {
 		return GBPF_LEVEL_NONE;
 	}
 	/* What has been stopped between blocks still counts as in flight, but is not on the GPU. */
@@ -495,15 +485,6 @@ static __always_inline u32 least_linger(const struct tenant *x, u32 lane)
 	int short_is_right = lane == GBPF_LANE_SHARED || (x->whole && x->syncs16 && x->syncs16 < often_syncs);
 
 	return (u32)(short_is_right || x->linger_ns > linger_process_ns ? x->linger_ns : linger_process_ns);
-}
-
-/* Who is served so keeps it with a margin: averages of few requests scatter. */
-static __always_inline u32 at_once(const struct tenant *x)
-{
-	u64 least = x->at_once ? at_once_ns / 4 * 3 : at_once_ns;
-	u64 pause = x->at_once ? at_once_pause_ns / 4 * 3 : at_once_pause_ns;
-
-	return x->drains && x->mean_ns >= least && x->gap_ns >= x->mean_ns + pause;
 }
 
 /* Few are measured; what they take says what all take. Where none was, nothing is said. */
@@ -797,7 +778,6 @@ int GBPF_PROG(auto_tick, tick)
 
 			learn_latency(x, t, lane, l->now_ns);
 			linger_floor_ns[t & 1023] = least_linger(x, lane);
-			x->at_once = at_once(x);
 			bound = bound_for(x);
 			l->bound_ns = bound < l->bound_ns ? bound : l->bound_ns;
 			l->latency++;
