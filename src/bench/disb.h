@@ -135,7 +135,7 @@ void disb_model_options(const struct disb *b, unsigned model, struct world_comma
 void disb_note_parts(const struct disb_workload *w, struct disb_condition *c,
 		     const struct world_client *client);
 void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
-		       const struct world_client *client);
+		       const struct world_client *client, const json_t *tenants);
 json_t *disb_parts_json(const struct disb_row *r);
 void disb_finish(struct disb *b);
 /* One workload, after its rounds. */

@@ -1,11 +1,9 @@
 /* Where the time of DISB's requests goes: until the first kernel begins on the device, until some
  * have, and the rest; apart for those that met no other real-time task, since only these can find
  * batch on the device. And what gbpfd counted of each task meanwhile. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/disb.h"
-#include "gbpf/gbpf.h"
 
 static uint64_t begin_of(const struct page_request *r)
 {
@@ -95,7 +93,7 @@ static double number(const json_t *o, const char *name)
 	return json_number_value(json_object_get(o, name));
 }
 
-static void add_tenant(struct disb_tenant *to, json_t *t)
+static void add_tenant(struct disb_tenant *to, const json_t *t)
 {
 	const json_t *s = json_object_get(t, "stats");
 
@@ -113,17 +111,12 @@ static void add_tenant(struct disb_tenant *to, json_t *t)
 }
 
 void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
-		       const struct world_client *client)
+		       const struct world_client *client, const json_t *tenants)
 {
-	char *text = NULL;
-	json_t *doc, *t;
+	const json_t *t;
 	size_t i;
 
-	if (!c->daemon || gbpf_ps(c->daemon->g, &text) < 0) {
-		return;
-	}
-	doc = json_loads(text, 0, NULL);
-	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	json_array_foreach(tenants, i, t)
 	{
 		for (unsigned k = 0; k < w->tasks; k++) {
 			if (client[k].page && (uint32_t)number(t, "pid") == client[k].page->pid) {
@@ -131,8 +124,6 @@ void disb_note_tenants(const struct disb_workload *w, struct disb_condition *c,
 			}
 		}
 	}
-	json_decref(doc);
-	free(text);
 }
 
 /* ---- the document ---- */

@@ -172,6 +172,7 @@ static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_
 {
 	uint64_t offset[DISB_TASKS], limit = (uint64_t)(b->seconds * 1e9);
 	uint64_t epoch = clock_now_ns() + LEAD_NS;
+	json_t *tenants;
 	int err = 0;
 
 	disb_offsets(w, b->alone_ms, offset);
@@ -196,7 +197,9 @@ static int run_tasks(struct disb *b, const struct disb_workload *w, struct disb_
 	}
 	if (!err) {
 		disb_note_parts(w, c, t->client);
-		disb_note_tenants(w, c, t->client);
+		tenants = c->daemon ? world_tenants(c->daemon) : NULL;
+		disb_note_tenants(w, c, t->client, tenants);
+		json_decref(tenants);
 	}
 	return err;
 }

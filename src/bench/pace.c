@@ -66,19 +66,17 @@ static uint64_t member(const json_t *o, const char *name)
 /* How many launches went at block level, as gbpfd's list says. */
 static void read_launches(struct pace *b, pid_t pid, struct result *r)
 {
-	char *text = NULL;
-	json_t *doc = gbpf_ps(b->daemon->g, &text) < 0 ? NULL : json_loads(text, 0, NULL), *t;
+	json_t *tenants = world_tenants(b->daemon), *t;
 	size_t i;
 
-	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	json_array_foreach(tenants, i, t)
 	{
 		if ((pid_t)member(t, "pid") == pid) {
 			r->launches = member(json_object_get(t, "stats"), "launches");
 			r->block_launches = member(json_object_get(t, "stats"), "block_launches");
 		}
 	}
-	json_decref(doc);
-	free(text);
+	json_decref(tenants);
 }
 
 /* ---- measuring ---- */

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "bench/world.h"
-#include "gbpf/gbpf.h"
 
 #define OWN_NS 2000000000ull
 #define VERDICT 512u	    /* bytes of a workload's line */
@@ -82,13 +81,12 @@ static void add_kernel(struct shares *s, const json_t *k)
 /* Processes of that name: a framework may have several. False: none was seen. */
 static bool ask(struct reach *b, const char *name, struct shares *s)
 {
-	char *text = NULL;
-	json_t *doc = gbpf_ps(b->daemon->g, &text) < 0 ? NULL : json_loads(text, 0, NULL), *t;
+	json_t *tenants = world_tenants(b->daemon), *t;
 	bool seen = false;
 	size_t i;
 
 	*s = (struct shares){ .why = json_object(), .kernels = json_array() };
-	json_array_foreach(json_object_get(doc, "tenants"), i, t)
+	json_array_foreach(tenants, i, t)
 	{
 		const char *is = json_string_value(json_object_get(t, "name"));
 		const json_t *stats = json_object_get(t, "stats"), *k;
@@ -105,8 +103,7 @@ static bool ask(struct reach *b, const char *name, struct shares *s)
 			add_kernel(s, k);
 		}
 	}
-	json_decref(doc);
-	free(text);
+	json_decref(tenants);
 	return seen;
 }
 

@@ -304,6 +304,17 @@ static int start_soft(struct world *w)
 
 /* ---- gbpfd ---- */
 
+json_t *world_tenants(const struct world_daemon *d)
+{
+	char *text = NULL;
+	json_t *doc = gbpf_ps(d->g, &text) < 0 ? NULL : json_loads(text, 0, NULL);
+	json_t *tenants = json_incref(json_object_get(doc, "tenants"));
+
+	json_decref(doc);
+	free(text);
+	return tenants;
+}
+
 struct world_daemon *world_gbpfd(struct world *w, const char *policy)
 {
 	struct world_daemon *d = &w->daemon[w->daemons];

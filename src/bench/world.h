@@ -51,6 +51,8 @@ void world_progress(struct world *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* Its number, or NULL with error. policy: path of an object. */
 struct world_daemon *world_gbpfd(struct world *w, const char *policy);
+/* Its list of tenants (json_t of jansson), the caller's; NULL: it does not answer. */
+struct json_t *world_tenants(const struct world_daemon *d);
 /* 0; -1 with error: why it cannot be had here. Started once. */
 int world_mps(struct world *w);
 
