@@ -203,7 +203,6 @@ static void on_note(void *arg, const char *what, const char *text)
 
 void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64_t limit_ns)
 {
-	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 	struct sched_config cfg = { .tenant = 1,
 				    .class_id = GBPF_CLASS_BATCH,
 				    .weight = 100,
@@ -219,13 +218,8 @@ void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64
 	w->n = n;
 	assert_int_equal(gpu_device_create(&w->d, &drv), 0);
 	cfg.dev = w->d;
-	assert_int_equal(sched_create(&w->r.s, &cfg), 0);
+	rig_create(&w->r, &cfg);
 	w->r.s->grace_ns = 0;
-	w->r.dir.magic = SCHED_DIRECTORY_MAGIC;
-	w->r.dir.abi = SCHED_ABI;
-	w->r.dir.generation = 1;
-	sched_set_pages(w->r.s, &w->r.dir, &w->r.own, &w->r.stats, index);
-	assert_int_equal(sched_board_add(w->r.s, 3, 2, &w->r.other), 0);
 	POLICY_USE(&w->r, 1, block_level);
 	w->kernel = sched_kernel_get(w->r.s, "k");
 	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);

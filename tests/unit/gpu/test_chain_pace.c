@@ -59,7 +59,6 @@ static void on_wake(void *arg)
 
 static void world_init(struct world *w, const struct shape *s, uint64_t seed)
 {
-	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 	struct sched_config cfg = { .tenant = 1,
 				    .class_id = GBPF_CLASS_BATCH,
 				    .weight = 100,
@@ -71,14 +70,9 @@ static void world_init(struct world *w, const struct shape *s, uint64_t seed)
 	waves_init(s->resident, s->block_us * UINT64_C(1000));
 	assert_int_equal(gpu_device_create(&w->d, &waves_table), 0);
 	cfg.dev = w->d;
-	assert_int_equal(sched_create(&w->r.s, &cfg), 0);
+	rig_create(&w->r, &cfg);
 	w->r.s->grace_ns = 0;
 	w->r.s->few_cpus = false;
-	w->r.dir.magic = SCHED_DIRECTORY_MAGIC;
-	w->r.dir.abi = SCHED_ABI;
-	w->r.dir.generation = 1;
-	sched_set_pages(w->r.s, &w->r.dir, &w->r.own, &w->r.stats, index);
-	assert_int_equal(sched_board_add(w->r.s, 3, 2, &w->r.other), 0);
 	POLICY_USE(&w->r, 1, block_level);
 	w->kernel[0] = sched_kernel_get(w->r.s, "k");
 	w->kernel[1] = sched_kernel_get(w->r.s, "slow");

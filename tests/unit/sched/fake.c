@@ -94,6 +94,18 @@ static void on_note(void *arg, const char *what, const char *text)
 	(void)add_acqrel(&((struct rig *)arg)->notes, 1u);
 }
 
+void rig_create(struct rig *r, const struct sched_config *cfg)
+{
+	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+
+	assert_int_equal(sched_create(&r->s, cfg), 0);
+	r->dir.magic = SCHED_DIRECTORY_MAGIC;
+	r->dir.abi = SCHED_ABI;
+	r->dir.generation = 1;
+	sched_set_pages(r->s, &r->dir, &r->own, &r->stats, index);
+	assert_int_equal(sched_board_add(r->s, 3, 2, &r->other), 0);
+}
+
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm)
 {
 	struct sched_config cfg = { .tenant = 1,
@@ -105,15 +117,9 @@ void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t shar
 				    .wake_agent = on_wake,
 				    .note = on_note,
 				    .arg = r };
-	uint32_t index[SCHED_MAX_GPUS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 
 	memset(r, 0, sizeof(*r));
-	assert_int_equal(sched_create(&r->s, &cfg), 0);
-	r->dir.magic = SCHED_DIRECTORY_MAGIC;
-	r->dir.abi = SCHED_ABI;
-	r->dir.generation = 1;
-	sched_set_pages(r->s, &r->dir, &r->own, &r->stats, index);
-	assert_int_equal(sched_board_add(r->s, 3, 2, &r->other), 0);
+	rig_create(r, &cfg);
 }
 
 void rig_finish(struct rig *r)

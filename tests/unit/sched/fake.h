@@ -93,6 +93,8 @@ struct rig {
 	pthread_t agent;
 };
 
+/* What rig_init does, for a scheduler on another device: r is zeroed, finished by rig_finish. */
+void rig_create(struct rig *r, const struct sched_config *cfg);
 void rig_init(struct rig *r, uint32_t class_id, uint64_t limit_ns, uint32_t share_ppm);
 void rig_finish(struct rig *r);
 void rig_start_agent(struct rig *r);
