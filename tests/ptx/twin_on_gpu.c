@@ -10,6 +10,7 @@
 #include "../unit/exec/ptxt.h"
 #include "base/compiler.h"
 #include "cuabi/api.h"
+#include "need.h"
 #include "ptx/block.h"
 
 #define BUFFER_BYTES 16384u
@@ -22,17 +23,6 @@ struct setting {
 	uint64_t random;
 	unsigned cases, twins, launches, stopped;
 };
-
-static void need(CUresult r, const char *what)
-{
-	const char *name = "?";
-
-	if (r != CUDA_SUCCESS) {
-		cuGetErrorName(r, &name);
-		printf("%s: %s\n", what, name);
-		exit(3);
-	}
-}
 
 static uint32_t draw(struct setting *s, uint32_t n)
 {

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "cuabi/api.h"
+#include "need.h"
 #include "ptx/block.h"
 
 #define ROUNDS 15u
@@ -92,17 +93,6 @@ struct world {
 struct kernels {
 	CUfunction f[WAYS];
 };
-
-static void need(CUresult r, const char *what)
-{
-	const char *name = "?";
-
-	if (r != CUDA_SUCCESS) {
-		cuGetErrorName(r, &name);
-		printf("%s: %s\n", what, name);
-		exit(3);
-	}
-}
 
 static void put(struct buf *b, unsigned n, ...)
 {
