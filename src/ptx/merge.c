@@ -331,6 +331,9 @@ static int visit_all(struct ptx_merge *m)
 				merge_visit(u, it);
 			}
 		}
+		if (u->no_memory) {
+			return no_memory(m);
+		}
 	}
 	return 0;
 }

@@ -27,6 +27,7 @@ struct merge_name {
 struct merge_unit {
 	struct ptx_module *module; /* owned */
 	struct strmap names;	   /* struct merge_name, of merge.arena */
+	bool no_memory;		   /* a name could not be renamed */
 };
 
 /* The name of a function or variable; NULL for other items. */

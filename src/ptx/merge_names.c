@@ -2,7 +2,6 @@
 #include "ptx/merge_int.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 const char *merge_item_name(const struct ptx_item *it)
@@ -21,6 +20,20 @@ static struct merge_name *find(struct merge_unit *u, const char *name)
 	return n || !name[len] ? n : strmap_get_n(&u->names, name, len);
 }
 
+static const char *joined(struct merge_unit *u, const char *name, const char *element)
+{
+	size_t a = strlen(name), b = strlen(element);
+	char *text = ptx_arena_alloc(&u->module->arena, a + b + 1);
+
+	if (!text) {
+		u->no_memory = true;
+		return name;
+	}
+	memcpy(text, name, a);
+	memcpy(text + a, element, b + 1);
+	return text;
+}
+
 static void visit_name(struct merge_unit *u, const char **name)
 {
 	struct merge_name *n = *name ? find(u, *name) : NULL;
@@ -36,17 +49,7 @@ static void visit_name(struct merge_unit *u, const char **name)
 		return;
 	}
 	element = strchr(*name, '.');
-	if (element) {
-		char text[256];
-		int len = snprintf(text, sizeof(text), "%s%s", n->renamed, element);
-		const char *copy = (size_t)len < sizeof(text)
-					   ? ptx_arena_text(&u->module->arena, text, (size_t)len)
-					   : NULL;
-
-		*name = copy ? copy : *name;
-	} else {
-		*name = n->renamed;
-	}
+	*name = element ? joined(u, n->renamed, element) : n->renamed;
 }
 
 static void visit_operand(struct merge_unit *u, struct ptx_operand *o)
@@ -185,7 +188,8 @@ int merge_visit_alias(struct merge_unit *u, struct ptx_directive *d)
 	return d->text ? 0 : -ENOMEM;
 }
 
-/* A name that no module uses at its top; the prefix is none that compilers write in bodies. */
+/* A name that no module uses at its top; the prefix is none that compilers write in bodies. Of a
+ * name's letters only the first may be %. */
 static const char *free_name(struct ptx_merge *m, const char *name, uint32_t unit)
 {
 	const char *ret = NULL;
@@ -194,7 +198,7 @@ static const char *free_name(struct ptx_merge *m, const char *name, uint32_t uni
 	buf_init(&text);
 	for (unsigned i = 0; !ret && i < 1000; i++) {
 		buf_clear(&text);
-		buf_printf(&text, "$__part%u_%u$%s", unit + 1, i, name);
+		buf_printf(&text, "$__part%u_%u$%s", unit + 1, i, name + strspn(name, "%"));
 		if (text.failed) {
 			break;
 		}

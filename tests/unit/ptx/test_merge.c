@@ -115,6 +115,39 @@ static void names_local_to_a_module_stay_apart(void **state)
 	buf_finish(&b);
 }
 
+/* % may only begin a name. */
+static void a_local_name_may_begin_with_percent(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	assert_int_equal(merge(&b, HEAD ".global .u32 %n = 1;\n", HEAD ".global .u32 %n = 2;\n",
+			       HEAD ".global .u32 n = 3;\n", NULL),
+			 0);
+	HAS(&b, ".u32 %n = 1");
+	HAS(&b, ".u32 $__part2_0$n = 2");
+	HAS(&b, ".u32 n = 3");
+	buf_finish(&b);
+}
+
+static void an_element_of_a_long_local_name_is_renamed_with_it(void **state)
+{
+	struct buf b = { 0 }, first = { 0 }, second = { 0 }, want = { 0 };
+	char name[301] = { 0 };
+
+	(void)state;
+	memset(name, 'v', sizeof(name) - 1);
+	buf_printf(&first, HEAD ".global .v4 .f32 %s;\n", name);
+	buf_printf(&second, "%s.visible .entry k() { mov.f32 f, %s.x; ret; }\n", first.data, name);
+	buf_printf(&want, "mov.f32 f, $__part2_0$%s.x;", name);
+	assert_int_equal(merge(&b, first.data, second.data, NULL), 0);
+	HAS(&b, want.data);
+	buf_finish(&b);
+	buf_finish(&first);
+	buf_finish(&second);
+	buf_finish(&want);
+}
+
 static void a_local_name_does_not_take_anothers_global_one(void **state)
 {
 	struct buf b = { 0 };
@@ -294,6 +327,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_extern_function_and_variable_find_their_definitions),
 		cmocka_unit_test(names_local_to_a_module_stay_apart),
+		cmocka_unit_test(a_local_name_may_begin_with_percent),
+		cmocka_unit_test(an_element_of_a_long_local_name_is_renamed_with_it),
 		cmocka_unit_test(a_local_name_does_not_take_anothers_global_one),
 		cmocka_unit_test(weak_gives_way_and_common_is_merged),
 		cmocka_unit_test(dynamic_shared_memory_is_one_and_needs_no_definition),
