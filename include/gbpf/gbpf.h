@@ -212,8 +212,9 @@ struct gbpf_start_options {
 
 /* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is
  * ready, and connects. Several callers at once start one. Its log goes to gbpfd.log in the runtime
- * directory. 0 (also when one was running), -ENOENT (program missing), -ETIMEDOUT, -errno; what
- * gbpfd said is in the error's message. o may be NULL. */
+ * directory. One that is killed meanwhile is started again, twice. 0 (also when one was running),
+ * -ENOENT (program missing), -ETIMEDOUT, -ECONNRESET (killed each time), -errno; what gbpfd said is
+ * in the error's message. o may be NULL. */
 int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o);
 
 #ifdef __cplusplus

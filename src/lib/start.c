@@ -20,6 +20,9 @@
 
 #define START_TIMEOUT_MS 5000u
 #define READY_TEXT 2048
+#define KILLED_MOST 3u
+#define OTHER_NS 200000000u
+#define OTHER_LOOK_NS 10000000u
 
 struct start {
 	char program[CLIENT_PATH], log[CLIENT_PATH + 16], lock[CLIENT_PATH + 16];
@@ -135,7 +138,7 @@ static int spawn(const struct start *s, int ready_fd)
 }
 
 /* Reads until "ready", or the end of what a failing gbpfd has to say. 0, -ETIMEDOUT, -EIO with the
- * text. */
+ * text, -ECONNRESET without one. */
 static int await_ready(int fd, uint64_t deadline, char *text, size_t cap)
 {
 	size_t len = 0;
@@ -164,7 +167,7 @@ static int await_ready(int fd, uint64_t deadline, char *text, size_t cap)
 			return 0;
 		}
 		if (n <= 0 || len == cap - 1) {
-			return -EIO;
+			return len ? -EIO : -ECONNRESET;
 		}
 	}
 }
@@ -261,6 +264,45 @@ static int take_lock(struct gbpf *g, uint64_t deadline)
 	return fd;
 }
 
+/* Nobody listens; or gbpfd ended in the middle of our hello, which is the same a moment later. */
+static bool is_gone(int err)
+{
+	return err == -ECONNREFUSED || err == -ECONNRESET || err == -EPIPE;
+}
+
+/* Somebody has started one in another way (systemd, a terminal) and it is not ready yet, or one
+ * that still holds the lock is about to end. */
+static int await_other(struct gbpf *g, uint64_t deadline)
+{
+	uint64_t until = MIN(deadline, clock_now_ns() + OTHER_NS);
+	int err;
+
+	do {
+		clock_sleep_ns(OTHER_LOOK_NS);
+		err = client_connect(g);
+	} while (is_gone(err) && clock_now_ns() < until);
+	return err;
+}
+
+/* The start lock is held. One that is killed as it starts, or before it has answered, is started
+ * again. */
+static int connect_or_launch(struct gbpf *g, const struct gbpf_start_options *o, uint64_t deadline)
+{
+	unsigned killed = 0;
+	int err = client_connect(g); /* another may have been faster */
+
+	while (is_gone(err) && killed < KILLED_MOST && clock_now_ns() < deadline) {
+		err = launch(g, o, deadline);
+		if (err == -EEXIST) {
+			err = await_other(g, deadline);
+			continue;
+		}
+		err = err ? err : client_connect(g);
+		killed += is_gone(err);
+	}
+	return err;
+}
+
 EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 {
 	struct gbpf_start_options all = { .size = sizeof(all) };
@@ -280,28 +322,14 @@ EXPORT int gbpf_start_daemon(struct gbpf *g, const struct gbpf_start_options *o)
 	}
 	err = client_connect(
 		g); /* it runs, perhaps as another user, in whose folder we only read */
-	if (err != -ECONNREFUSED) {
+	if (!is_gone(err)) {
 		return err;
 	}
 	lock = take_lock(g, deadline);
 	if (lock < 0) {
 		return lock;
 	}
-	err = client_connect(g); /* another may have been faster */
-	if (err == -ECONNREFUSED) {
-		err = launch(g, &all, deadline);
-		if (!err) {
-			err = client_connect(g);
-		}
-	}
-	/* Somebody has started one in another way (systemd, a terminal) and it is not ready yet. */
-	for (bool first = true; err == -EEXIST || (!first && err == -ECONNREFUSED); first = false) {
-		if (clock_now_ns() >= deadline) {
-			break;
-		}
-		clock_sleep_ns(first ? 0 : 10000000);
-		err = client_connect(g);
-	}
+	err = connect_or_launch(g, &all, deadline);
 	fd_close(lock);
 	if (!err) {
 		client_ok(g);

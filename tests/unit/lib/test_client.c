@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -375,7 +376,7 @@ static void wrong_parameters_never_leave(void **state)
 
 static void a_daemon_that_cannot_start_says_why(void **state)
 {
-	struct gbpf_start_options o = { .size = sizeof(o), .timeout_ms = 3000 };
+	struct gbpf_start_options o = { .size = sizeof(o), .timeout_ms = 30000 };
 	struct world *w = *state;
 	struct gbpf *g;
 	char program[128];
@@ -396,7 +397,8 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	f = fopen(program, "w"); /* ends without a word */
 	fputs("#!/bin/sh\nexit 0\n", f);
 	fclose(f);
-	assert_int_equal(gbpf_start_daemon(g, &o), -EIO);
+	assert_int_equal(gbpf_start_daemon(g, &o), -ECONNRESET);
+	assert_non_null(strstr(gbpf_last_error(g)->message, "without a word"));
 	f = fopen(program, "w"); /* never gets ready */
 	fputs("#!/bin/sh\nexec sleep 3\n", f);
 	fclose(f);
@@ -405,9 +407,160 @@ static void a_daemon_that_cannot_start_says_why(void **state)
 	gbpf_close(g);
 }
 
+/* ---- a gbpfd that ends at each step of its start and of the first hello ---- */
+
+/* One letter for each gbpfd that is started: how it ends. */
+enum end {
+	AT_ONCE = 'o',	     /* before it is ready */
+	TAKEN = 't',	     /* since another one has the lock, which is about to end */
+	READY = 'r',	     /* once it is ready */
+	ACCEPTED = 'a',	     /* with the connection */
+	HELLO_READ = 'h',    /* without an answer */
+	HALF_ANSWERED = 'p', /* in the middle of its answer */
+	GOOD = 'g',	     /* when its caller does */
+};
+
+/* Ends the process: what listens and the connection go together. */
+static void answer_hello(int listener, char how)
+{
+	struct world w = { .got_fd = -1 };
+	char answer[256];
+	int c, n, id = 0;
+
+	fcntl(listener, F_SETFL, 0);
+	c = accept(listener, NULL, NULL);
+	if (how == ACCEPTED || read_line(&w, c) < 0 || how == HELLO_READ) {
+		_exit(1);
+	}
+	(void)sscanf(w.got, "{\"id\":%d", &id);
+	n = snprintf(answer, sizeof(answer), "{\"id\":%d,%s", id, strchr(HELLO, ',') + 1);
+	if (send(c, answer, (size_t)(how == HALF_ANSWERED ? n / 2 : n), MSG_NOSIGNAL) < 0) {
+		_exit(1);
+	}
+	while (how == GOOD && read_line(&w, c) == 0) {
+	}
+	_exit(0);
+}
+
+/* This program is gbpfd, too: --foreground --runtime-dir DIR --ready-fd N. The n-th that is started
+ * ends as the n-th letter of DIR/script says. */
+static int be_gbpfd(char **argv)
+{
+	static const char taken[] = "another gbpfd serves it";
+	char path[128], script[16] = { 0 };
+	int ready = atoi(argv[5]), fd, listener;
+	off_t n;
+
+	snprintf(path, sizeof(path), "%s/starts", argv[3]);
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	n = write(fd, "x", 1) == 1 ? lseek(fd, 0, SEEK_CUR) : 0;
+	snprintf(path, sizeof(path), "%s/script", argv[3]);
+	fd = open(path, O_RDONLY);
+	if (n < 1 || read(fd, script, sizeof(script) - 1) < n || script[n - 1] == AT_ONCE) {
+		return 1;
+	}
+	if (script[n - 1] == TAKEN) {
+		return write(ready, taken, sizeof(taken) - 1) < 0;
+	}
+	snprintf(path, sizeof(path), "%s/control.sock", argv[3]);
+	listener = unix_listen(path, SOCK_STREAM, 0600);
+	if (listener < 0 || write(ready, "ready\n", 6) != 6 || script[n - 1] == READY) {
+		return 1;
+	}
+	close(ready);
+	answer_hello(listener, script[n - 1]);
+	return 1;
+}
+
+static void write_script(struct world *w, const char *script)
+{
+	char path[96];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/starts", w->dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/script", w->dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(script, f);
+	fclose(f);
+}
+
+static void a_gbpfd_that_is_killed_is_started_again(void **state)
+{
+	static const char *const scripts[] = {
+		"g", "og", "rg", "ag", "hg", "pg", "ohg", "rpg", "tg"
+	};
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.program = "/proc/self/exe",
+					.timeout_ms = 60000 };
+	struct world *w = *state;
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		struct gbpf *g;
+
+		print_message("%s\n", scripts[i]);
+		write_script(w, scripts[i]);
+		assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
+		gbpf_set_timeout(g, 60000);
+		assert_int_equal(gbpf_start_daemon(g, &o), 0);
+		assert_int_equal(gbpf_last_error(g)->err, 0);
+		assert_string_equal(gbpf_hello(g)->version, "9.9");
+		gbpf_close(g);
+	}
+}
+
+static void a_gbpfd_that_always_ends_is_not_started_for_ever(void **state)
+{
+	static const char *const scripts[] = { "ooog", "aaag", "hhhg", "rrrg" };
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.program = "/proc/self/exe",
+					.timeout_ms = 60000 };
+	struct world *w = *state;
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		struct gbpf *g;
+
+		write_script(w, scripts[i]);
+		assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
+		assert_true(gbpf_start_daemon(g, &o) < 0);
+		assert_int_not_equal(gbpf_last_error(g)->exit, GBPF_EXIT_TIMEOUT);
+		gbpf_close(g);
+	}
+}
+
+/* The one that runs already, which the hello reaches. */
+static void one_that_ends_in_the_hello_is_replaced(void **state)
+{
+	static const char ends[] = { ACCEPTED, HELLO_READ, HALF_ANSWERED };
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.program = "/proc/self/exe",
+					.timeout_ms = 60000 };
+	struct world *w = *state;
+
+	for (size_t i = 0; i < sizeof(ends); i++) {
+		int listener = unix_listen(w->path, SOCK_STREAM, 0600), status;
+		struct gbpf *g;
+		pid_t pid;
+
+		assert_true(listener >= 0);
+		pid = fork();
+		if (pid == 0) {
+			answer_hello(listener, ends[i]);
+		}
+		close(listener);
+		write_script(w, "g");
+		assert_int_equal(gbpf_open(&g, w->dir, GBPF_OPEN_NO_CONNECT), 0);
+		assert_int_equal(gbpf_start_daemon(g, &o), 0);
+		assert_string_equal(gbpf_hello(g)->version, "9.9");
+		gbpf_close(g);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+	}
+}
+
 #define WITH_WORLD(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_WORLD(nobody_listens),
@@ -423,7 +576,13 @@ int main(void)
 		WITH_WORLD(an_object_travels_as_a_sealed_memfd),
 		WITH_WORLD(wrong_parameters_never_leave),
 		WITH_WORLD(a_daemon_that_cannot_start_says_why),
+		WITH_WORLD(a_gbpfd_that_is_killed_is_started_again),
+		WITH_WORLD(a_gbpfd_that_always_ends_is_not_started_for_ever),
+		WITH_WORLD(one_that_ends_in_the_hello_is_replaced),
 	};
 
+	if (argc > 5 && strcmp(argv[1], "--foreground") == 0) {
+		return be_gbpfd(argv);
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
