@@ -7,32 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool parse_text(struct disb *b, const char *name, const char *text)
-{
-	const struct {
-		const char *name;
-		const char **at;
-	} table[] = {
-		{ "--policy", &b->policy },
-		{ "--policy-name", &b->policy_name },
-		{ "--conditions", &b->conditions },
-		{ "--workloads", &b->workloads },
-		{ "--save", &b->save },
-		{ "--script", &b->torch },
-		{ "--python", &b->python },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		if (strcmp(table[i].name, name) == 0) {
-			*table[i].at = text;
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool parse_one(struct disb *b, const char *name, const char *text, int *i)
 {
+	const struct world_value table[] = {
+		{ "--policy", &b->policy, NULL },
+		{ "--policy-name", &b->policy_name, NULL },
+		{ "--conditions", &b->conditions, NULL },
+		{ "--workloads", &b->workloads, NULL },
+		{ "--save", &b->save, NULL },
+		{ "--script", &b->torch, NULL },
+		{ "--python", &b->python, NULL },
+		{ "--repeats", NULL, &b->rounds },
+	};
+
 	if (world_option(&b->world, name, text, i)) {
 		return true;
 	}
@@ -41,13 +28,11 @@ static bool parse_one(struct disb *b, const char *name, const char *text, int *i
 		return true;
 	}
 	++*i;
-	if (parse_text(b, name, text)) {
+	if (world_value(table, ARRAY_SIZE(table), name, text)) {
 		return true;
 	}
 	if (strcmp(name, "--seconds") == 0) {
 		b->seconds = strtod(text, NULL);
-	} else if (strcmp(name, "--repeats") == 0) {
-		b->rounds = (unsigned)strtoul(text, NULL, 10);
 	} else if (strcmp(name, "--be") == 0) {
 		b->periodic = strcmp(text, "periodic") == 0;
 	} else {
@@ -104,22 +89,13 @@ static void print_models(const struct disb *b)
 
 static int put_document(struct disb *b)
 {
-	int err = 0;
-
 	json_object_set_new(b->document, "device", json_string(b->device));
 	json_object_set_new(b->document, "networks",
 			    json_string(b->graphs  ? "PyTorch, CUDA graphs"
 					: b->torch ? "PyTorch"
 						   : "synthetic"));
 	json_object_set_new(b->document, "models", models_json(b));
-	if (b->world.json) {
-		json_dumpf(b->document, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	if (b->save && json_dump_file(b->document, b->save, JSON_INDENT(2)) < 0) {
-		err = world_fail(&b->world, "%s: cannot be written", b->save);
-	}
-	return err;
+	return world_document(&b->world, b->document, b->save);
 }
 
 int main(int argc, char **argv)
@@ -134,11 +110,7 @@ int main(int argc, char **argv)
 
 	b.world.bench = "disb";
 	if (!parse(&b, argc, argv)) {
-		fputs("gbpf: bench disb: started with arguments that make no sense. Use: gbpf "
-		      "bench "
-		      "disb\n",
-		      stderr);
-		return 2;
+		return world_usage(&b.world);
 	}
 	b.soft = b.world.soft;
 	if (!b.workloads) {

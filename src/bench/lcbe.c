@@ -46,26 +46,17 @@ static bool parse_number(struct lcbe_settings *s, const char *name, const char *
 
 static bool parse_text(struct lcbe *b, const char *name, const char *text)
 {
-	const struct {
-		const char *name;
-		const char **at;
-	} table[] = {
-		{ "--policy", &b->set.policy },
-		{ "--policy-name", &b->set.policy_name },
-		{ "--conditions", &b->set.conditions },
-		{ "--save", &b->set.save },
-		{ "--svg", &b->set.svg },
-		{ "--lc-cmd", &b->set.lc_cmd },
-		{ "--be-cmd", &b->set.be_cmd },
+	const struct world_value table[] = {
+		{ "--policy", &b->set.policy, NULL },
+		{ "--policy-name", &b->set.policy_name, NULL },
+		{ "--conditions", &b->set.conditions, NULL },
+		{ "--save", &b->set.save, NULL },
+		{ "--svg", &b->set.svg, NULL },
+		{ "--lc-cmd", &b->set.lc_cmd, NULL },
+		{ "--be-cmd", &b->set.be_cmd, NULL },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		if (strcmp(table[i].name, name) == 0) {
-			*table[i].at = text;
-			return true;
-		}
-	}
-	return false;
+	return world_value(table, ARRAY_SIZE(table), name, text);
 }
 
 static bool parse_kinds(struct lcbe_settings *s, const char *text)
@@ -171,11 +162,7 @@ int main(int argc, char **argv)
 
 	set_defaults(&b, argc, argv);
 	if (!parse(&b, argc, argv)) {
-		fputs("gbpf: bench lcbe: started with arguments that make no sense. Use: gbpf "
-		      "bench "
-		      "lcbe\n",
-		      stderr);
-		return 2;
+		return world_usage(&b.world);
 	}
 	b.world.progress |= isatty(2) != 0;
 	err = lcbe_run(&b);
@@ -184,7 +171,7 @@ int main(int argc, char **argv)
 		if (b.world.progress && isatty(2)) {
 			fputs("\r\033[K", stderr);
 		}
-		err = lcbe_report(&b, stdout);
+		err = lcbe_report(&b);
 	}
 	if (err) {
 		world_complain(&b.world);

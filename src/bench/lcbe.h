@@ -96,8 +96,6 @@ uint64_t lcbe_window_ns(const struct lcbe *b);
 int lcbe_command_turn(struct lcbe *b, struct lcbe_condition *c, unsigned round);
 
 /* lcbe_report.c: fills results, prints; 0, or -1 when a file cannot be written. */
-int lcbe_report(struct lcbe *b, FILE *to);
-/* The condition that is the measure for c: alone in the same lane; NULL when it was not run. */
-const struct lcbe_condition *lcbe_alone(const struct lcbe *b, const struct lcbe_condition *c);
+int lcbe_report(struct lcbe *b);
 
 #endif

@@ -36,7 +36,9 @@ static const struct lcbe_condition *find(const struct lcbe *b, bool shared, bool
 	return NULL;
 }
 
-const struct lcbe_condition *lcbe_alone(const struct lcbe *b, const struct lcbe_condition *c)
+/* The measure for c: alone in the same lane, or, when that was not run, in the process lane; NULL:
+ * neither was. */
+static const struct lcbe_condition *alone_of(const struct lcbe *b, const struct lcbe_condition *c)
 {
 	const struct lcbe_condition *same = find(b, is_shared(c), false);
 
@@ -126,7 +128,7 @@ static int evaluate(struct lcbe *b)
 	}
 	for (unsigned i = 0; i < LCBE_CONDITIONS; i++) {
 		const struct lcbe_condition *c = &b->condition[i];
-		const struct lcbe_condition *a = lcbe_alone(b, c);
+		const struct lcbe_condition *a = alone_of(b, c);
 
 		for (unsigned k = 0; a && c->rounds && k < PAGE_KINDS; k++) {
 			struct lcbe_result *r = &b->result[i][k];
@@ -193,7 +195,7 @@ static json_t *kind_json(const struct lcbe *b, const struct lcbe_condition *c, u
 static json_t *condition_json(const struct lcbe *b, unsigned i)
 {
 	static const char *const states[] = { "out", "run", "not available", "failed" };
-	const struct lcbe_condition *c = &b->condition[i], *a = lcbe_alone(b, c);
+	const struct lcbe_condition *c = &b->condition[i], *a = alone_of(b, c);
 	json_t *kinds = json_array();
 	json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "condition", c->def->name,
 			      "is", c->def->doc, "state", states[c->state], "rounds",
@@ -411,7 +413,7 @@ static void print_charts(const struct lcbe *b, FILE *to)
 	}
 }
 
-int lcbe_report(struct lcbe *b, FILE *to)
+int lcbe_report(struct lcbe *b)
 {
 	json_t *doc;
 	int err = evaluate(b);
@@ -420,18 +422,13 @@ int lcbe_report(struct lcbe *b, FILE *to)
 		return err;
 	}
 	doc = document(b);
-	if (b->world.json) {
-		json_dumpf(doc, to, JSON_INDENT(2));
-		putc('\n', to);
-	} else {
-		print_table(b, to);
-		if (isatty(fileno(to))) {
-			print_charts(b, to);
+	if (!b->world.json) {
+		print_table(b, stdout);
+		if (isatty(1)) {
+			print_charts(b, stdout);
 		}
 	}
-	if (b->set.save && json_dump_file(doc, b->set.save, JSON_INDENT(2)) < 0) {
-		err = world_fail(&b->world, "%s: cannot be written", b->set.save);
-	}
+	err = world_document(&b->world, doc, b->set.save);
 	json_decref(doc);
 	if (!err && b->set.svg) {
 		err = write_svg(b);

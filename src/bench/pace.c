@@ -297,14 +297,10 @@ static bool parse_shapes(struct pace *b, const char *text)
 
 static bool parse_one(struct pace *b, const char *name, const char *text, int *i)
 {
-	const struct {
-		const char *name;
-		const char **at;
-	} table[] = {
-		{ "--policy", &b->policy },
-		{ "--policy-name", &b->policy_name },
-		{ "--save", &b->save },
-		{ "--lane", &b->lane },
+	const struct world_value table[] = {
+		{ "--policy", &b->policy, NULL },  { "--policy-name", &b->policy_name, NULL },
+		{ "--save", &b->save, NULL },	   { "--lane", &b->lane, NULL },
+		{ "--repeats", NULL, &b->rounds }, { "--depth", NULL, &b->depth },
 	};
 
 	if (world_option(&b->world, name, text, i)) {
@@ -315,18 +311,11 @@ static bool parse_one(struct pace *b, const char *name, const char *text, int *i
 		return true;
 	}
 	++*i;
-	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {
-		if (strcmp(table[k].name, name) == 0) {
-			*table[k].at = text;
-			return true;
-		}
+	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+		return true;
 	}
 	if (strcmp(name, "--ms") == 0) {
 		b->ms = strtod(text, NULL);
-	} else if (strcmp(name, "--repeats") == 0) {
-		b->rounds = (unsigned)strtoul(text, NULL, 10);
-	} else if (strcmp(name, "--depth") == 0) {
-		b->depth = (unsigned)strtoul(text, NULL, 10);
 	} else if (strcmp(name, "--shape") == 0) {
 		return parse_shapes(b, text);
 	} else {
@@ -348,11 +337,7 @@ int main(int argc, char **argv)
 	}
 	if (b.rounds < 1 || b.rounds > MAX_ROUNDS || b.ms < 1 || b.depth < 1 || b.depth > 64 ||
 	    !b.policy || !b.world.libcuda || !b.world.gbpf) {
-		fputs("gbpf: bench pace: started with arguments that make no sense. Use: gbpf "
-		      "bench "
-		      "pace\n",
-		      stderr);
-		return 2;
+		return world_usage(&b.world);
 	}
 	b.threads = b.world.soft ? 64 : 256;
 	b.world.progress |= isatty(2) != 0;
@@ -362,10 +347,7 @@ int main(int argc, char **argv)
 			       "gbpf.bench.pace/1", "device", b.device, "policy", b.policy_name,
 			       "lane", b.lane, "rounds", (int)b.rounds, "window_ms", b.ms, "depth",
 			       (int)b.depth, "burst", (int)b.burst, "shapes", b.shapes);
-	if (!err && b.world.json) {
-		json_dumpf(b.document, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else if (!err) {
+	if (!err && !b.world.json) {
 		printf("%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work "
 		       "against off, in the same process; 95 %%: bootstrap over windows.\n"
 		       "AGENT: of a core, threads of gBPF; APP: more of a core in the "
@@ -373,9 +355,7 @@ int main(int argc, char **argv)
 		       "thread; BLOCK LV: launches at block level\n",
 		       b.device, b.policy_name, b.lane, b.rounds, b.ms);
 	}
-	if (!err && b.save && json_dump_file(b.document, b.save, JSON_INDENT(2)) < 0) {
-		err = world_fail(&b.world, "%s: cannot be written", b.save);
-	}
+	err = err ? err : world_document(&b.world, b.document, b.save);
 	if (err) {
 		world_complain(&b.world);
 	}

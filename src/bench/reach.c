@@ -334,45 +334,34 @@ static int put(struct reach *b)
 {
 	json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "gbpf.bench.reach/1", "policy",
 				b->policy_name, "parts", b->results);
-	int err = 0;
+	int err;
 
-	if (b->world.json) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else {
+	if (!b->world.json) {
 		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
 		     "(those "
 		     "of the most frequent\nkernels) and of their GPU time, as it was learned; "
 		     "PASS: "
 		     "one pass of the workload, by its own clock");
 	}
-	if (b->save && json_dump_file(doc, b->save, JSON_INDENT(2)) < 0) {
-		err = world_fail(&b->world, "%s: cannot be written", b->save);
-	}
+	err = world_document(&b->world, doc, b->save);
 	json_decref(doc);
 	return err;
 }
 
 static bool parse_one(struct reach *b, const char *name, const char *text, int *i)
 {
-	const struct {
-		const char *name;
-		const char **at;
-	} texts[] = {
-		{ "--policy", &b->policy }, { "--policy-name", &b->policy_name },
-		{ "--save", &b->save },	    { "--python", &b->python },
-		{ "--script", &b->script }, { "--parts", &b->parts },
+	const struct world_value table[] = {
+		{ "--policy", &b->policy, NULL }, { "--policy-name", &b->policy_name, NULL },
+		{ "--save", &b->save, NULL },	  { "--python", &b->python, NULL },
+		{ "--script", &b->script, NULL }, { "--parts", &b->parts, NULL },
 	};
 
 	if (world_option(&b->world, name, text, i)) {
 		return true;
 	}
 	++*i;
-	for (size_t k = 0; k < ARRAY_SIZE(texts); k++) {
-		if (strcmp(texts[k].name, name) == 0) {
-			*texts[k].at = text;
-			return true;
-		}
+	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+		return true;
 	}
 	if (strcmp(name, "--seconds") == 0) {
 		b->seconds = strtod(text, NULL);
@@ -392,11 +381,7 @@ int main(int argc, char **argv)
 		good = parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i);
 	}
 	if (!good || !b.policy || !b.script || !b.world.gbpf || !b.world.client) {
-		fputs("gbpf: bench reach: started with arguments that make no sense. Use: gbpf "
-		      "bench "
-		      "reach\n",
-		      stderr);
-		return 2;
+		return world_usage(&b.world);
 	}
 	b.world.progress |= isatty(2) != 0;
 	b.results = json_array();

@@ -275,39 +275,24 @@ static int run(struct tenants *b)
 
 static bool parse_one(struct tenants *b, const char *name, const char *text, int *i)
 {
-	const struct {
-		const char *name;
-		const char **at;
-	} texts[] = {
-		{ "--policy", &b->policy },
-		{ "--policy-name", &b->policy_name },
-		{ "--save", &b->save },
-		{ "--conditions", &b->conditions },
-	};
-	const struct {
-		const char *name;
-		unsigned *at;
-	} numbers[] = {
-		{ "--repeats", &b->rounds },  { "--latency-clients", &b->processes[TENANT_LC] },
-		{ "--streams", &b->streams }, { "--batch-clients", &b->processes[TENANT_BE] },
-		{ "--kernels", &b->kernels },
+	const struct world_value table[] = {
+		{ "--policy", &b->policy, NULL },
+		{ "--policy-name", &b->policy_name, NULL },
+		{ "--save", &b->save, NULL },
+		{ "--conditions", &b->conditions, NULL },
+		{ "--repeats", NULL, &b->rounds },
+		{ "--latency-clients", NULL, &b->processes[TENANT_LC] },
+		{ "--batch-clients", NULL, &b->processes[TENANT_BE] },
+		{ "--streams", NULL, &b->streams },
+		{ "--kernels", NULL, &b->kernels },
 	};
 
 	if (world_option(&b->world, name, text, i)) {
 		return true;
 	}
 	++*i;
-	for (size_t k = 0; k < ARRAY_SIZE(texts); k++) {
-		if (strcmp(texts[k].name, name) == 0) {
-			*texts[k].at = text;
-			return true;
-		}
-	}
-	for (size_t k = 0; k < ARRAY_SIZE(numbers); k++) {
-		if (strcmp(numbers[k].name, name) == 0) {
-			*numbers[k].at = (unsigned)strtoul(text, NULL, 10);
-			return true;
-		}
+	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+		return true;
 	}
 	if (strcmp(name, "--kernel-us") == 0) {
 		b->kernel_ms = strtod(text, NULL) / 1000;
@@ -358,10 +343,7 @@ int main(int argc, char **argv)
 
 	b.world.bench = "tenants";
 	if (!parse(&b, argc, argv)) {
-		fputs("gbpf: bench tenants: started with arguments that make no sense. Use: gbpf "
-		      "bench tenants\n",
-		      stderr);
-		return 2;
+		return world_usage(&b.world);
 	}
 	b.threads = b.world.soft ? 64 : 256;
 	b.slice_us[TENANT_LC] =

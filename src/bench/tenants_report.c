@@ -128,7 +128,7 @@ static void print_table(const struct tenants *b)
 int tenants_report(struct tenants *b)
 {
 	json_t *conditions = json_array(), *doc;
-	int err = 0;
+	int err;
 
 	for (unsigned i = 0; i < TENANTS_CONDITIONS; i++) {
 		struct tenants_condition *c = &b->condition[i];
@@ -150,15 +150,10 @@ int tenants_report(struct tenants *b)
 			"batch_processes", (int)b->processes[TENANT_BE], "streams", (int)b->streams,
 			"kernels", (int)b->kernels, "kernel_ms", b->kernel_ms, "gap_ms", b->gap_ms,
 			"conditions", conditions);
-	if (b->world.json) {
-		json_dumpf(doc, stdout, JSON_INDENT(2));
-		putchar('\n');
-	} else {
+	if (!b->world.json) {
 		print_table(b);
 	}
-	if (b->save && json_dump_file(doc, b->save, JSON_INDENT(2)) < 0) {
-		err = world_fail(&b->world, "%s: cannot be written", b->save);
-	}
+	err = world_document(&b->world, doc, b->save);
 	json_decref(doc);
 	return err;
 }

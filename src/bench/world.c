@@ -365,46 +365,6 @@ static void stop_gbpfd(struct world_daemon *d)
 	d->g = NULL;
 }
 
-bool world_option(struct world *w, const char *name, const char *value, int *i)
-{
-	const struct {
-		const char *name;
-		const char **text;
-		bool *flag;
-	} table[] = {
-		{ "--libcuda", &w->libcuda, NULL }, { "--gbpf", &w->gbpf, NULL },
-		{ "--gbpfd", &w->gbpfd, NULL },	    { "--server", &w->server, NULL },
-		{ "--client", &w->client, NULL },   { "--soft", NULL, &w->soft },
-		{ "--json", NULL, &w->json },	    { "--progress", NULL, &w->progress },
-	};
-
-	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {
-		if (strcmp(table[k].name, name) != 0) {
-			continue;
-		}
-		if (table[k].flag) {
-			*table[k].flag = true;
-		} else {
-			*table[k].text = value;
-			++*i;
-		}
-		return true;
-	}
-	return false;
-}
-
-bool world_names(const char *list, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
-			return true;
-		}
-	}
-	return false;
-}
-
 bool world_run_offers(struct world *w, const char *option)
 {
 	uint64_t deadline = clock_now_ns() + START_NS;

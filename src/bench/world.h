@@ -59,6 +59,19 @@ int world_mps(struct world *w);
 /* Takes one of the options by which `gbpf bench` says where everything is and how to print; *i
  * moves on when it has a value. False: it is another. */
 bool world_option(struct world *w, const char *name, const char *value, int *i);
+/* An option of one bench: a text (borrowed), or a count. */
+struct world_value {
+	const char *name;
+	const char **text;
+	unsigned *number; /* instead of text */
+};
+/* Sets the one of that name. False: there is none. */
+bool world_value(const struct world_value *table, size_t n, const char *name, const char *value);
+/* Says on standard error what to use instead; the exit code. */
+int world_usage(const struct world *w);
+/* Prints a document (json_t of jansson) with --json, and writes it to save, unless that is NULL. 0;
+ * -1 with error. */
+int world_document(struct world *w, const struct json_t *doc, const char *save);
 /* True when a list with commas has that name. */
 bool world_names(const char *list, const char *name);
 /* True when `gbpf run` knows an option. */
