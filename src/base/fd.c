@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/shm.h"
+
 int fd_close(int fd)
 {
 	int saved = errno;
@@ -30,7 +32,8 @@ int fd_close(int fd)
 
 #define MAX_CLOSERS 16u
 #define MAX_TO_CLOSE 1024u
-#define SCM_MAX_FDS 253u /* the kernel's limit of a message */
+#define AT_ONCE_BYTES (1u << 20) /* freeing a larger page is a thread's work, too */
+#define SCM_MAX_FDS 253u	 /* the kernel's limit of a message */
 
 /* Descriptors that threads of their own close. All closers wait in close() only while somebody
  * takes pains to keep them there; then the rest waits here, and what does not fit stays open:
@@ -79,7 +82,8 @@ int fd_close_foreign(int fd)
 	static const struct linger no_linger;
 	int saved = errno;
 
-	if (fd < 0 || fcntl(fd, F_GET_SEALS) >= 0) { /* a memfd, as it should be */
+	if (fd < 0 || shm_checked_size(fd, AT_ONCE_BYTES) >= 0) { /* a page, as it should be */
+		errno = saved;
 		return fd_close(fd);
 	}
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));

@@ -12,8 +12,9 @@
 int fd_close(int fd);
 
 /* For a descriptor that a stranger has passed: returns at once, whatever it is. close() itself may
- * wait for as long as he likes, for a socket that lingers or a file system that he runs. Always
- * returns -1. */
+ * wait for as long as he likes, for a socket that lingers, a file system that he runs or gigabytes
+ * to free. What is no sealed page (base/shm.h) of at most 1 MiB a thread closes. Always returns -1.
+ */
 int fd_close_foreign(int fd);
 /* For the socket of a stranger: so that descriptors which wait in it unread are not closed by the
  * kernel, which would wait for them. Always returns -1. */

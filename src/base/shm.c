@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "base/compiler.h"
 
 #ifndef MFD_EXEC
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -18,6 +21,7 @@
 #endif
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define HUGE_BYTES (2u << 20) /* a page may be had as one of these */
 
 int shm_create(const char *name, size_t bytes, enum shm_exec exec)
 {
@@ -59,6 +63,11 @@ long shm_checked_size(int fd, size_t max)
 	/* Huge pages come from a pool: one that its owner gives back under us, and that is not
 	 * there when it is touched again, is a SIGBUS. */
 	if (fstatfs(fd, &fs) < 0 || fs.f_type == HUGETLBFS_MAGIC) {
+		return -EINVAL;
+	}
+	/* Memory behind the end, which fallocate(2) gives before the seals: whoever lets go of the
+	 * page last would free it, seconds for some GiB. */
+	if ((uint64_t)st.st_blocks * 512 > ROUND_UP((uint64_t)st.st_size, HUGE_BYTES)) {
 		return -EINVAL;
 	}
 	return (size_t)st.st_size > max ? -EFBIG : (long)st.st_size;

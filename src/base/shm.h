@@ -15,7 +15,8 @@ int shm_create(const char *name, size_t bytes, enum shm_exec exec);
 int shm_seal_future_write(int fd);
 
 /* Checks that a received descriptor is a memfd of exactly that size, sealed against growing and
- * shrinking, so that a mapping of it can never fault. 0 or -EBADF / -EINVAL. */
+ * shrinking, so that a mapping of it can never fault, with no memory beyond it, so that closing it
+ * takes no time. 0 or -EBADF / -EINVAL. */
 int shm_check(int fd, size_t bytes);
 /* The sealed size of a received memfd, at most max; or -EBADF, -EINVAL, -EFBIG. */
 long shm_checked_size(int fd, size_t max);

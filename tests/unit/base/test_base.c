@@ -125,6 +125,49 @@ static void sealed_page_cannot_be_resized_or_mapped_writable(void **state)
 	close(fd);
 }
 
+/* Behind the end of a page nobody looks, but whoever closes it last would have to free what is
+ * there. */
+static void page_with_memory_behind_its_end_is_refused(void **state)
+{
+	int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_KEEP_SIZE, 4096, 8 << 20), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	assert_int_equal(shm_check(fd, 4096), -EINVAL);
+	close(fd);
+	fd = shm_create("test", 4096, SHM_NOEXEC);
+	assert_int_equal(fallocate(fd, FALLOC_FL_KEEP_SIZE, 4096, 8 << 20), -1); /* the seals */
+	assert_int_equal(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+	assert_int_equal(shm_check(fd, 4096), 0);
+	close(fd);
+}
+
+/* A page is closed at once; of anything else it is only promised that it will be. */
+static void foreign_descriptors_are_closed(void **state)
+{
+	int page = shm_create("page", 4096, SHM_NOEXEC);
+	int open_ended = memfd_create("open", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	int large = shm_create("large", 64 << 20, SHM_NOEXEC), p[2];
+
+	(void)state;
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	errno = ERANGE;
+	assert_int_equal(fd_close_foreign(page), -1);
+	assert_int_equal(errno, ERANGE);
+	assert_int_equal(fcntl(page, F_GETFD), -1);
+	fd_close_foreign(open_ended);
+	fd_close_foreign(large);
+	fd_close_foreign(p[0]);
+	fd_close_foreign(p[1]);
+	while (fcntl(open_ended, F_GETFD) >= 0 || fcntl(large, F_GETFD) >= 0 ||
+	       fcntl(p[0], F_GETFD) >= 0 || fcntl(p[1], F_GETFD) >= 0) {
+		clock_sleep_ns(100000);
+	}
+}
+
 static void ordinary_file_is_no_page(void **state)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
@@ -213,6 +256,8 @@ int main(void)
 		cmocka_unit_test(report_keeps_the_first_message),
 		cmocka_unit_test(strmap_finds_what_it_holds_and_no_more),
 		cmocka_unit_test(sealed_page_cannot_be_resized_or_mapped_writable),
+		cmocka_unit_test(page_with_memory_behind_its_end_is_refused),
+		cmocka_unit_test(foreign_descriptors_are_closed),
 		cmocka_unit_test(ordinary_file_is_no_page),
 		cmocka_unit_test(message_carries_descriptors),
 		cmocka_unit_test(futex_wait_ends_by_change_and_by_time),
