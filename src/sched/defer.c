@@ -273,6 +273,7 @@ static uint64_t rank(struct sched_queue *q, uint64_t now)
 
 #define STILL_NS UINT64_C(1000000000)
 #define STILL_NEXT_NS UINT64_C(200000000)
+#define STILL_AGAIN_NS UINT64_C(20000000)
 #define PASS_QUEUES 64u /* queues that one pass ranks; the rest come in the next */
 
 /* Queues with calls, highest rank first; each entry is used until queue_unuse. */
@@ -445,8 +446,9 @@ void queue_settle(struct sched_queue *q)
 	helper_end(&h);
 }
 
-/* As queue_settle, but not when nothing has moved for so long. False: it stands still. */
-static bool settle_moving(struct sched_queue *q, uint64_t still_ns)
+/* As queue_settle, but not when nothing has moved for so long (again_ns: nor since somebody waited
+ * in vain before). False: it stands still. */
+static bool settle_moving(struct sched_queue *q, uint64_t still_ns, uint64_t again_ns)
 {
 	uint64_t calls = load_acquire(&q->put), launches = UINT64_MAX, seen = 0,
 		 at = clock_now_ns();
@@ -472,7 +474,11 @@ static bool settle_moving(struct sched_queue *q, uint64_t still_ns)
 			at = clock_now_ns();
 		}
 		help(q, &h);
-		moves = clock_now_ns() - at < still_ns;
+		moves = clock_now_ns() - at <
+			(load_relaxed(&q->still) == moved + 1 ? again_ns : still_ns);
+		if (!moves) {
+			store_relaxed(&q->still, moved + 1);
+		}
 	}
 	helper_end(&h);
 	return moves;
@@ -489,7 +495,7 @@ void sched_settle_others(struct sched *s, const struct sched_queue *but)
 	{
 		if (q != but && load_acquire(&q->deferred) && queue_use(q)) {
 			/* Where one stands still others do, too, and each had that time to move. */
-			if (!settle_moving(q, still_ns)) {
+			if (!settle_moving(q, still_ns, but ? still_ns : STILL_AGAIN_NS)) {
 				still_ns = STILL_NEXT_NS;
 			}
 			queue_unuse(q);

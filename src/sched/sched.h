@@ -176,7 +176,8 @@ void sched_joined(struct sched_queue *q);
  * had to be repeated, met since the last flush, or 0. */
 int sched_flush(struct sched *s, struct sched_queue *q);
 /* Before something is put on `but` that may not end until what other queues have kept back is on
- * the device: waits for that as long as any of it moves; helps meanwhile. */
+ * the device, or before something (`but` NULL) that what is kept should not need: waits for that as
+ * long as any of it moves; helps meanwhile. */
 void sched_settle_others(struct sched *s, const struct sched_queue *but);
 
 /* A byte that is 0 while sched_drained would have nothing to do for the queue: a process has dozens

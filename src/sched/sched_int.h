@@ -157,11 +157,12 @@ struct sched_queue {
 	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
 	struct sched_call *first, **last;
 	uint64_t put, issued; /* [atomic] calls that ever came and went */
-	uint32_t draining;    /* [atomic] threads that wait for the chain's end: nothing joins it */
-	bool plain_next;      /* under issue_lock: the first call waits for the chain's end */
-	uint64_t retry_ns;    /* under issue_lock: not asked again before */
-	uint32_t asked;	      /* under issue_lock: about the first call */
-	uint32_t orders;      /* under issue_lock: calls issued that were no launches */
+	uint64_t still;	   /* [atomic] 1 and what had moved when somebody waited in vain for more */
+	uint32_t draining; /* [atomic] threads that wait for the chain's end: nothing joins it */
+	bool plain_next;   /* under issue_lock: the first call waits for the chain's end */
+	uint64_t retry_ns; /* under issue_lock: not asked again before */
+	uint32_t asked;	   /* under issue_lock: about the first call */
+	uint32_t orders;   /* under issue_lock: calls issued that were no launches */
 	uint32_t way; /* under issue_lock; read anywhere: launches and orders up to the marker, */
 	struct sched_marker way_mark;	    /* or 0: none yet */
 	uint32_t far;			    /* under issue_lock: calls issued beyond that way */

@@ -160,12 +160,15 @@ CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned cap, CUlibrary librar
 
 /* ---- properties: a kept launch goes with those of before, where they matter to it ---- */
 
-/* A preference, or no less than f may have now: kept launches go as they would have gone. */
+/* A preference, what it is, or no less than f may have now: kept launches go as they would have
+ * gone. */
 static bool takes_nothing(CUresult asked, CUfunction_attribute what, int now, int value)
 {
+	bool allows = what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+		      what == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+
 	return what == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
-	       (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && asked == CUDA_SUCCESS &&
-		value >= now);
+	       (asked == CUDA_SUCCESS && (value == now || (allows && value > now)));
 }
 
 /* NULL: no twin to follow. */

@@ -1,7 +1,8 @@
 /* gates IMAGE value|function|kernel|stay CASE: work that is queued behind something that only the
  * host opens, later. No call between may wait for that work, if the driver's own does not: they are
  * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
- * `many`. Ends by itself: 3 when a call did not return. */
+ * `many`, `memory` (mappings and pools that come and go). Ends by itself: 3 when a call did not
+ * return. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -104,6 +105,52 @@ static void open_gate(void)
 	atomic_store(&host_gate, 1u);
 }
 
+/* More than the driver is given while it is not seen to get on. */
+static void many(unsigned n)
+{
+	at = "many calls";
+	for (unsigned i = 0; i < n; i++) {
+		CU(cuMemsetD32Async(data, i, 64, s[0]));
+	}
+}
+
+/* Nothing that is queued uses this memory, and these calls need not wait for it. */
+static void memory(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemPoolProps pool_prop = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle h;
+	size_t granule = 0;
+	CUdeviceptr range, freed;
+	CUmemoryPool pool;
+
+	CU(cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+	for (unsigned i = 0; i < 20; i++) { /* so a second of waiting in each would be too long */
+		CU(cuMemCreate(&h, granule, &prop, 0));
+		CU(cuMemAddressReserve(&range, granule, 0, 0, 0));
+		CU(cuMemMap(range, granule, 0, h, 0));
+		at = "cuMemSetAccess";
+		CU(cuMemSetAccess(range, granule, &access, 1));
+		at = "cuMemUnmap";
+		CU(cuMemUnmap(range, granule));
+		at = "cuMemRelease";
+		CU(cuMemRelease(h));
+		at = "cuMemAddressFree";
+		CU(cuMemAddressFree(range, granule));
+	}
+	at = "memory pools";
+	CU(cuMemPoolCreate(&pool, &pool_prop));
+	CU(cuMemAllocFromPoolAsync(&freed, 4096, pool, s[0]));
+	CU(cuMemsetD32Async(freed, 1, 64, s[0]));
+	CU(cuMemFreeAsync(freed, s[0]));
+	CU(cuMemPoolTrimTo(pool, 0));
+	CU(cuMemPoolDestroy(pool));
+}
+
 static void others(const char *what)
 {
 	CUevent e, later;
@@ -184,16 +231,17 @@ static void others(const char *what)
 		CU(cuStreamQuery(s[0]) == CUDA_ERROR_NOT_READY ? 0 : 1);
 		CU(cuEventQuery(e) == CUDA_ERROR_NOT_READY ? 0 : 1);
 	} else if (strcmp(what, "many") == 0) {
-		at = "many calls";
-		for (unsigned i = 0; i < 700; i++) {
-			CU(cuMemsetD32Async(data, i, 64, s[0]));
-		}
+		many(1500);
 		at = "attributes that take nothing away";
 		CU(cuFuncSetAttribute(await, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 				      49152));
 		CU(cuFuncSetAttribute(await, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
 				      50));
 		CU(cuFuncSetCacheConfig(await, CU_FUNC_CACHE_PREFER_L1));
+	} else if (strcmp(what, "memory") == 0) {
+		memory();
+		many(1500);
+		memory();
 	} else {
 		fprintf(stderr, "gates: no such case\n");
 		exit(2);

@@ -212,8 +212,9 @@ void sched_joined(struct sched_queue *q)
 
 void sched_settle_others(struct sched *s, const struct sched_queue *but)
 {
-	(void)s;
-	(void)but;
+	if (!but) { /* all of it moves */
+		(void)sched_flush(s, NULL);
+	}
 }
 
 bool sched_queue_deferred(struct sched_queue *q)
