@@ -4,20 +4,29 @@
 #include <errno.h>
 #include <string.h>
 
+/* Directives that end with their line. */
+static bool at_line_directive(const struct ptx_parser *p)
+{
+	static const char *const words[] = { ".version", ".target", ".address_size", ".file",
+					     ".loc" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (ptx_parse_is_dot(p, words[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int ptx_parse_directive(struct ptx_parser *p, struct ptx_list *list)
 {
-	static const char *const lines[] = { ".version", ".target", ".address_size", ".file",
-					     ".loc" };
 	struct ptx_directive *d = ptx_parse_item(p, PTX_DIRECTIVE, sizeof(*d));
 	const char *from = p->token.text;
-	bool line = false;
+	bool line = at_line_directive(p);
 	size_t len;
 
 	if (!d) {
 		return ptx_parse_no_memory(p);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-		line = line || ptx_parse_is_dot(p, lines[i]);
 	}
 	p->lexer.pos = from;
 	p->lexer.line = p->token.line;
@@ -179,6 +188,26 @@ static int parse_word_statement(struct ptx_parser *p, struct ptx_list *list)
 	return 0;
 }
 
+/* What follows in a body need not begin with a dot, so that nothing but the directive itself, or
+ * the end of the line of one that PTX ends so, may say where it ends. */
+static int parse_own_end(struct ptx_parser *p, struct ptx_list *list)
+{
+	struct ptx_token first = p->token;
+	bool line = at_line_directive(p);
+	int err = ptx_parse_directive(p, list);
+	const char *text;
+
+	if (err < 0) {
+		return err;
+	}
+	text = ((struct ptx_directive *)list->last)->text;
+	if (!line && !strchr(";}", text[strlen(text) - 1])) {
+		p->token = first;
+		return ptx_parse_fail(p, -EINVAL, "this directive is not closed");
+	}
+	return 0;
+}
+
 static int parse_dot_statement(struct ptx_parser *p, struct ptx_list *list)
 {
 	if (ptx_parse_at_space(p)) {
@@ -196,7 +225,7 @@ static int parse_dot_statement(struct ptx_parser *p, struct ptx_list *list)
 	if (ptx_parse_is_dot(p, ".callprototype")) {
 		return parse_prototype(p, list);
 	}
-	return ptx_parse_directive(p, list);
+	return parse_own_end(p, list);
 }
 
 static int parse_scope(struct ptx_parser *p, struct ptx_list *list, unsigned depth)

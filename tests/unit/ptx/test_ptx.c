@@ -237,6 +237,7 @@ static void bad_text_is_refused_with_its_line(void **state)
 		{ HEAD ".global a;\n", "t:4", "a type such as .u32" },
 		{ HEAD ".global .align 3 .u32 a;\n", "t:4", "3 is no alignment" },
 		{ HEAD ".section .debug { a\n", "t:4", "not closed" },
+		{ HEAD ".entry k() {\n.new\n.loc 1 1 1\nret;\n}\n", "t:5", "not closed" },
 		{ HEAD ".global .u8 a = {{{{{{{{{{{{1}}}}}}}}}}}};\n", "t:4",
 		  "brackets inside each other" },
 		{ HEAD "}", "t:4", "a directive expected" },
