@@ -109,17 +109,15 @@ static void run_schedule(struct model *m)
 	schedule_init(&s, (enum schedule_kind)MAX(kind, 0), c->rate, c->trace, p->epoch_ns,
 		      p->offset_ns, p->seed);
 	for (;;) {
-		uint64_t when = schedule_next(&s, clock_now_ns());
+		uint64_t now = client_has_next(c) ? end : clock_now_ns();
+		uint64_t when = schedule_next_before(&s, now, end);
 
-		if (when >= end || client_has_next(c)) {
-			s.dropped +=
-				s.kind != SCHEDULE_CLOSED && when != UINT64_MAX && s.taken_ns < end;
+		if (when == UINT64_MAX) {
 			break;
 		}
 		wait_until(when);
 		request(m, s.kind == SCHEDULE_CLOSED ? when : s.taken_ns);
 	}
-	schedule_finish(&s, end);
 	p->dropped = s.dropped;
 	if (clock_now_ns() < end) { /* so that all have ended when we say that we have */
 		wait_until(end);

@@ -127,12 +127,20 @@ uint64_t schedule_next(struct schedule *s, uint64_t now_ns)
 	return MAX(mine, now_ns);
 }
 
-void schedule_finish(struct schedule *s, uint64_t end_ns)
+uint64_t schedule_next_before(struct schedule *s, uint64_t now_ns, uint64_t end_ns)
 {
-	while (s->kind != SCHEDULE_CLOSED && s->slot_ns < end_ns) {
-		s->dropped++;
-		step(s);
+	uint64_t when = schedule_next(s, MIN(now_ns, end_ns - 1));
+
+	if (now_ns < end_ns && when < end_ns) {
+		return when;
 	}
+	if (s->kind != SCHEDULE_CLOSED) {
+		s->dropped += when != UINT64_MAX && s->taken_ns < end_ns;
+		for (; s->slot_ns < end_ns; step(s)) {
+			s->dropped++;
+		}
+	}
+	return UINT64_MAX;
 }
 
 int schedule_kind_of(const char *name)

@@ -26,8 +26,9 @@ void schedule_init(struct schedule *s, enum schedule_kind kind, double rate, uns
  * those before it counted as dropped. UINT64_MAX: no more. */
 uint64_t schedule_next(struct schedule *s, uint64_t now_ns);
 
-/* Counts as dropped what would have begun before end_ns and was not given out. */
-void schedule_finish(struct schedule *s, uint64_t end_ns);
+/* The same of a load that ends at end_ns (> 0). UINT64_MAX: no more begin before that; those that
+ * were due before it then count as dropped, and none that would have come later does. Once. */
+uint64_t schedule_next_before(struct schedule *s, uint64_t now_ns, uint64_t end_ns);
 
 /* "periodic" ...; -1: none. */
 int schedule_kind_of(const char *name);

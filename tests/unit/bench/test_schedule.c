@@ -42,14 +42,31 @@ static void test_the_end_drops_what_is_left(void **state)
 	struct schedule s;
 
 	schedule_init(&s, SCHEDULE_PERIODIC, 100, 0, 0, 0, 1);
-	assert_int_equal(schedule_next(&s, 0), 0);
-	schedule_finish(&s, 55 * MS); /* 10 20 30 40 50 */
-	assert_int_equal(s.dropped, 5);
-	schedule_finish(&s, 55 * MS);
-	assert_int_equal(s.dropped, 5);
+	assert_int_equal(schedule_next_before(&s, 0, 55 * MS), 0);
+	assert_true(schedule_next_before(&s, 55 * MS, 55 * MS) == UINT64_MAX);
+	assert_int_equal(s.dropped, 5); /* 10 20 30 40 50 */
+	schedule_init(&s, SCHEDULE_PERIODIC, 100, 0, 0, 0, 1);
+	for (uint64_t at = 0; at < 50 * MS; at += 10 * MS) {
+		assert_int_equal(schedule_next_before(&s, at, 50 * MS), at);
+	}
+	assert_true(schedule_next_before(&s, 41 * MS, 50 * MS) == UINT64_MAX);
+	assert_int_equal(s.dropped, 0); /* 50 is the end */
 	schedule_init(&s, SCHEDULE_CLOSED, 0, 0, 0, 0, 1);
-	schedule_finish(&s, 55 * MS);
+	assert_int_equal(schedule_next_before(&s, 54 * MS, 55 * MS), 54 * MS);
+	assert_true(schedule_next_before(&s, 55 * MS, 55 * MS) == UINT64_MAX);
 	assert_int_equal(s.dropped, 0);
+}
+
+/* The last request took until long after the end: what would have begun then is nobody's loss. */
+static void test_nothing_is_dropped_after_the_end(void **state)
+{
+	struct schedule s;
+
+	schedule_init(&s, SCHEDULE_PERIODIC, 100, 0, 0, 0, 1);
+	assert_int_equal(schedule_next_before(&s, 31 * MS, 50 * MS), 31 * MS);
+	assert_int_equal(s.dropped, 3); /* 0 10 20 */
+	assert_true(schedule_next_before(&s, 300 * MS, 50 * MS) == UINT64_MAX);
+	assert_int_equal(s.dropped, 3 + 1); /* 40 */
 }
 
 static void test_closed_loop_is_ready_at_once(void **state)
@@ -159,6 +176,7 @@ int main(void)
 		cmocka_unit_test(test_periodic_slots),
 		cmocka_unit_test(test_freshest_wins),
 		cmocka_unit_test(test_the_end_drops_what_is_left),
+		cmocka_unit_test(test_nothing_is_dropped_after_the_end),
 		cmocka_unit_test(test_closed_loop_is_ready_at_once),
 		cmocka_unit_test(test_poisson_has_its_rate_and_whole_microseconds),
 		cmocka_unit_test(test_traces_have_the_published_shape),
