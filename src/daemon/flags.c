@@ -200,7 +200,18 @@ void flags_publish(struct session *s)
 	}
 }
 
-void flags_withdraw(struct session *s, unsigned slot)
+/* Who had a page could write each word of it. Those of others are theirs to put right, which they
+ * do when they hear that he has gone (BOARD_REMOVE). */
+static void clear_ownerless(const struct daemon *d, const struct flag_page *p)
+{
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		if (!d->lc[i]) {
+			gpu_lease_put(&p->map, i, 0);
+		}
+	}
+}
+
+void flags_withdraw(struct session *s)
 {
 	bool any = false;
 
@@ -208,7 +219,7 @@ void flags_withdraw(struct session *s, unsigned slot)
 		struct flag_page *p = s->flag_seen[i];
 
 		if (p && !p->owner->dying) {
-			gpu_lease_put(&p->map, slot, 0);
+			clear_ownerless(s->d, p);
 			any = true;
 		}
 		if (p) {

@@ -92,7 +92,7 @@ void lc_withdraw(struct session *s)
 	}
 	d->lc[slot] = NULL;
 	s->lc_slot = -1;
-	flags_withdraw(s, slot);
+	flags_withdraw(s);
 	session_each(d, t)
 	{
 		if (t->lc_seen & UINT64_C(1) << slot) {

@@ -130,9 +130,9 @@ void lc_introduce(struct session *s); /* sends it the boards of the others */
 /* flags.c: pages that tenants' kernels read; latency tenants get those of their GPUs. fd is taken.
  */
 void flags_take(struct session *s, const struct wire_flag *m, int fd);
-void flags_forget(struct session *s);  /* it ends: its pages go from all who have them */
-void flags_publish(struct session *s); /* it has a board's slot now: it gets the others' pages */
-void flags_withdraw(struct session *s, unsigned slot); /* it has lost it: its words are cleared */
+void flags_forget(struct session *s);	/* it ends: its pages go from all who have them */
+void flags_publish(struct session *s);	/* it has a board's slot now: it gets the others' pages */
+void flags_withdraw(struct session *s); /* it has lost it: words of nobody are cleared on them */
 
 /* obituary.c: says in the history how a process ended. pidfd is taken, -1 allowed. */
 void obituary_write(struct session *s);

@@ -193,6 +193,15 @@ void gpu_lease_remove(struct gpu_device *d, uint32_t number)
 	free(p);
 }
 
+void gpu_leases_again(struct gpu_device *d)
+{
+	struct gpu_leases *l = d->leases;
+
+	for (uint32_t g = 0; g < SCHED_MAX_GPUS && load_seqcst(&l->high); g++) {
+		follow(l, g, load_seqcst(&l->gpu[g].until_ns));
+	}
+}
+
 uint32_t gpu_lease_count(const struct gpu_device *d)
 {
 	return load_relaxed(&d->leases->count);

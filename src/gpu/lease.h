@@ -19,6 +19,9 @@ int gpu_lease_add(struct gpu_device *d, uint32_t number, int fd, uint32_t gpu, u
 /* Also takes our lease back from it. A page at which some thread may still be looking after half a
  * second stays mapped. Agent, outside of pins (sched/pin.h). */
 void gpu_lease_remove(struct gpu_device *d, uint32_t number);
+/* Says on all pages once more what they should say: somebody who has them has gone, and may have
+ * written over our words. Agent. */
+void gpu_leases_again(struct gpu_device *d);
 /* How many pages there are. Any thread. */
 uint32_t gpu_lease_count(const struct gpu_device *d);
 

@@ -10,6 +10,8 @@
 #include "base/point.h"
 #include "base/shm.h"
 #include "bpf/run/map.h"
+#include "gpu/lease.h"
+#include "shim/device.h"
 
 /* A note must not go to a descriptor that somebody else has opened meanwhile. */
 static pthread_mutex_t sock_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -146,6 +148,7 @@ static int handle(struct session *s, union wire_message *m, int fds[8])
 		return 0;
 	case WIRE_BOARD_REMOVE:
 		remove_board(s, m->board.slot);
+		gpu_leases_again(device_gpu());
 		return 0;
 	case WIRE_FLAG_ADD:
 		session_flag_add(s, &m->flag, fds[0]);

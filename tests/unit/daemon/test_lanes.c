@@ -456,6 +456,47 @@ static void leases_of_a_killed_tenant_are_cleared(void **state)
 	fake_leave(&batch);
 }
 
+/* Leases that would stand for hours, on words of nobody and of another tenant. */
+static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
+{
+	struct gd *d = *state;
+	struct fake batch, lc, hostile;
+	union wire_message m;
+	int fd = make_page();
+	uint32_t *word = shm_map(fd, PAGE, 1), slot;
+
+	enter_two(d, &batch, &lc);
+	offer(&batch, 0, fd);
+	expect_page(&lc, &batch, &m);
+	slot = m.flag.slot;
+	fake_enter(&hostile, d, LATENCY, "hostile");
+	expect_page(&hostile, &batch, &m);
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		store_seqcst(&word[i], 0x7fffffffu);
+	}
+	store_seqcst(&word[SCHED_MAX_LC], 1u);
+	fake_leave(&hostile);
+	gd_await_event(d, 0, "detach", "hostile");
+	do { /* told to who is left */
+		int fds[8], got;
+		unsigned n;
+
+		got = fake_receive(&lc, &m, fds, &n);
+		assert_int_equal(got, 1);
+		while (n) {
+			close(fds[--n]);
+		}
+	} while (m.head.type != WIRE_BOARD_REMOVE);
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) { /* its own it says again itself */
+		assert_int_equal(load_seqcst(&word[i]), i == slot ? 0x7fffffff : 0);
+	}
+	assert_int_equal(load_seqcst(&word[SCHED_MAX_LC]), 1); /* no lease */
+	shm_unmap(word, PAGE);
+	close(fd);
+	fake_leave(&batch);
+	fake_leave(&lc);
+}
+
 /* Nothing that is no page is mapped or passed on; who sent it goes on. */
 static void what_is_no_page_is_refused(void **state)
 {
@@ -569,6 +610,7 @@ int main(void)
 		WITH_GBPFD(a_page_may_be_taken_back_and_replaced),
 		WITH_GBPFD(pages_follow_the_class),
 		WITH_GBPFD(leases_of_a_killed_tenant_are_cleared),
+		WITH_GBPFD(what_a_hostile_tenant_has_written_does_not_outlive_it),
 		WITH_GBPFD(what_is_no_page_is_refused),
 		WITH_GBPFD(pages_come_slowly),
 		WITH_GBPFD(nothing_is_left_of_pages),

@@ -130,6 +130,26 @@ static void a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it(
 	assert_int_equal(word(1), 0);
 }
 
+/* Whoever else has the pages may have written anything. */
+static void what_others_wrote_over_our_words_is_put_right(void **state)
+{
+	uint32_t up = gpu_lease_word(OFFSET, 5000000000);
+
+	gpu_leases_set_offset(d, 0, OFFSET);
+	add(0, 0, 0);
+	add(1, 1, 1);
+	gpu_lease(d, 0, 5000000000);
+	page[0].word[SLOT] = 0;
+	page[1].word[SLOT] = 0x7fffffff;
+	page[0].word[SLOT + 1] = 99; /* somebody else's */
+	gpu_leases_again(d);
+	assert_int_equal(word(0), up);
+	assert_int_equal(word(1), 0);
+	assert_int_equal(page[0].word[SLOT + 1], 99);
+	gpu_lease(d, 0, 0);
+	assert_int_equal(word(0), 0);
+}
+
 static void what_cannot_be_a_page_is_refused(void **state)
 {
 	int open_ended = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -211,6 +231,7 @@ int main(void)
 		T(every_page_of_the_gpu_and_only_the_own_word),
 		T(before_the_clock_is_known_nothing_is_raised),
 		T(a_page_that_comes_gets_the_lease_at_once_and_one_that_goes_loses_it),
+		T(what_others_wrote_over_our_words_is_put_right),
 		T(what_cannot_be_a_page_is_refused),
 		T(pages_come_and_go_while_others_raise),
 	};
