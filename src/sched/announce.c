@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #define PAST_NS 1000000u /* "now", by the time it gets here */
+#define MAX_LEAD_NS 10000000u
 
 static void on_board(struct sched *s, uint32_t gpu, uint64_t at, uint64_t deadline)
 {

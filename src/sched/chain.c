@@ -10,6 +10,18 @@
 
 #include "base/clock.h"
 
+#define GATE_NS 20000u /* longest wait for plain launches that are just being submitted */
+/* How often a chain is looked at that nobody waits for: CHAIN_QUIET_NS alone, and */
+#define CHAIN_IDLE_NS 300000u /* beside latency tenants that are quiet, */
+#define CHAIN_NEAR_NS 50000u  /* whose last request was just now, */
+#define CHAIN_OPEN_NS 15000u  /* and while one is open, */
+#define CHAIN_SPIN_NS 2000u   /* when that has stopped it, where there are many processors, */
+#define CHAIN_FEW_NS 25000u   /* and where there are few; */
+#define CHAIN_HELD_NS 50000u  /* when it has been stopped for longer than this: */
+#define CHAIN_SPIN_MOST_NS 2000000u
+#define CHAIN_RECENT_NS 20000000u /* a request that ended so lately tells how long they take */
+#define CHAIN_DOUBT_NS 2000000u	  /* a request may have stopped it so long before */
+
 /* ---- the gate ---- */
 
 /* Not the thread that mostly submits here, or none has yet. */
@@ -290,10 +302,10 @@ static void look_out(struct sched_queue *q, uint64_t now, struct outlook *o)
 }
 
 /* Held by a request of others: after the hold limit, and then for the minimum share, one piece goes
- * all the same. */
-static bool starved(struct sched_queue *q, const struct sched_chain *c, uint64_t now)
+ * all the same. It counts as one of unknown length. */
+static bool starved(struct sched_queue *q, uint64_t now)
 {
-	struct sched_launch l = { .begin_ns = q->held_since_ns, .est_ns = c->piece_ns };
+	struct sched_launch l = { .begin_ns = q->held_since_ns };
 
 	if (share_left(q->s, &l, q->held_since_ns, now)) {
 		return false;
@@ -389,7 +401,7 @@ uint64_t chain_care(struct sched_queue *q, uint64_t now, bool waited)
 	}
 	if (c.stopped && !o.may_run) {
 		q->held_since_ns = q->held_since_ns ? q->held_since_ns : now;
-		force = c.waiting && starved(q, &c, now);
+		force = c.waiting && starved(q, now);
 	}
 	at = step_at(q, &c, waited);
 	if (nothing_to_do(q, &c, &o, at, now, force)) {

@@ -15,7 +15,6 @@ struct sched_marker {
 struct sched_chain {
 	uint64_t launched, done; /* launches; all blocks of so many have begun */
 	uint64_t end_ns;	 /* when it should be through (monotonic), about; 0: not known */
-	uint64_t piece_ns;	 /* stopped: how long a piece that is forced takes, about */
 	uint32_t interruptions;	 /* so far */
 	bool stopped;		 /* interrupted, */
 	bool waiting;		 /* and nothing to be done before may_run or force */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/point.h"
 
+#define DEFAULT_HOLD_NS 1000000u
 #define SPLIT_TEXT "SPLIT needs the block level, which this launch does not have: it goes whole"
 
 /* What the agent has mapped and touched is in none of this core's translation buffers and caches

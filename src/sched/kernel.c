@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW 4u /* samples that each count, and of which the shortest does */
+#define MAX_KERNELS 65536u /* by name */
+#define FEW 4u		   /* samples that each count, and of which the shortest does */
 
 static unsigned log2_floor(uint64_t v)
 {

@@ -13,10 +13,10 @@
 #include "base/fd.h"
 
 #define GAP_AGAIN 8u /* pauses after which the best linger is looked for again */
-#define REOPEN_NS                                                                                  \
-	600000u /* what a request that ended too soon costs: two switches of contexts              \
-		   and more, */
-#define REOPEN_SHARED_NS 100000u /* or a few blocks */
+/* What a request that ended too soon costs: two switches of contexts and more, or a few blocks. */
+#define REOPEN_NS 600000u
+#define REOPEN_SHARED_NS 100000u
+#define SHORT_POLL_NS 10000u /* while a request with a linger below OPEN_POLL_NS is open */
 #define SPIN_ROUNDS 4000u
 #define BY_SYNC 4u /* requests in a row that ended with a synchronization */
 #define ASK_SELDOM_NS 200000u
@@ -149,8 +149,8 @@ static enum queue_state queue_look(struct sched_queue *q, uint64_t now, bool ask
 	}
 	idle = s->cfg.device->queue_idle(s->cfg.dev, q->dev_queue);
 	if (idle == -EAGAIN ? !drained_unknown(q, entered, total, now) : idle == 0) {
-		if (idle ==
-		    0) { /* a synchronization that returned before this has seen only a part */
+		/* A synchronization that returned before this has seen only a part. */
+		if (idle == 0) {
 			store_relaxed(&q->sync_seq, (uint64_t)0);
 		}
 		return QUEUE_BUSY;

@@ -15,6 +15,9 @@
 
 #include "base/clock.h"
 
+/* A marker costs some microseconds: after so much of launches that are shorter than MARK_NS. */
+#define MARK_SHORT_NS 250000u
+
 static bool ring_try(struct sched_queue *q)
 {
 	return !load_relaxed(&q->ring_lock) && !xchg_acqrel(&q->ring_lock, 1u);

@@ -19,13 +19,10 @@
 
 #define MAX_PREPARED 8u
 #define NO_PREPARED MAX_PREPARED /* index of an entry that is always empty */
-#define MAX_KERNELS 65536u
-#define EST_CLASSES 8u /* launches of one kernel differ by their grid */
+#define EST_CLASSES 8u		 /* launches of one kernel differ by their grid */
 #define BYTE_CLASSES 40u
 #define RING 64u
 #define MARK_NS 50000u /* a marker after so much estimated work */
-#define MARK_SHORT_NS                                                                              \
-	250000u /* ... of launches shorter than that: a marker costs some microseconds */
 #define MAX_EST_NS 60000000000u
 #define WAIT_CAP_NS 2000000u	 /* longest single wait; then off, swaps and limits are looked at */
 #define POLL_NS 30000u		 /* polling own work */
@@ -36,45 +33,28 @@
 #define UNKNOWN_NS 20000000u /* then a queue that the device cannot speak of counts as drained */
 #define DEFAULT_LINGER_NS 200000u
 #define MAX_LINGER_NS 10000000u
-#define SHORT_POLL_NS                                                                              \
-	10000u		     /* agent, while one with a shorter linger than OPEN_POLL_NS is open   \
-			      */
-#define SPIN_NS 100000u	     /* shortest linger for whose end the agent does not spin */
-#define STALL_NS 1000000000u /* a request in which nothing moves for so long is cut */
+#define SPIN_NS 100000u		     /* shortest linger for whose end the agent does not spin */
+#define STALL_NS 1000000000u	     /* a request in which nothing moves for so long is cut */
 #define REQUEST_MOST_NS 10000000000u /* ... or that is open for so long without a pause */
 #define CUT_POLL_NS 1000000u
 #define REQUESTS_KEPT 8u
-#define STOLEN_NS                                                                                  \
-	1000000000u	   /* a thread torn away while it looked at a request holds nobody up      \
-			    */
+/* A thread that was torn away while it looked at a request holds nobody up for longer. */
+#define STOLEN_NS 1000000000u
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
 #define LEAD_NS 300000u	      /* leases go up so long before an announced request, */
 #define LEAD_SHARED_NS 60000u /* in the shared lane: a block or two */
 #define WARM_NS 200000u
-#define MAX_LEAD_NS 10000000u
 #define LATE_NS 5000000u	      /* which may come so much later */
 #define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
 #define WRONG_MOST 3u		      /* wrong ones in a row, */
 #define MUTE_NS 1000000000u	      /* then they are ignored for so long */
-#define DEFAULT_HOLD_NS 1000000u
 #define CHAINED (1u << 31)	/* in a queue's `deferred`: it has a chain that may be unfinished */
 #define AHEAD_HALF 192u		/* calls behind a marker that was not reached: twice so many */
 #define AHEAD_FAR 384u		/* and so many more where somebody waits in vain */
 #define FAR_NS 200000000u	/* for so long: longer than leases stop blocks */
 #define FIFO_MOST 4096u		/* deferred calls of a queue, then callers wait */
-#define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for: alone, */
-#define CHAIN_IDLE_NS 300000u	/* beside latency tenants that are quiet, */
-#define CHAIN_NEAR_NS 50000u	/* whose last request was just now, */
-#define CHAIN_OPEN_NS 15000u	/* and while one is open, */
-#define CHAIN_SPIN_NS 2000u	/* when that has stopped it, where there are many processors, */
-#define CHAIN_FEW_NS 25000u	/* and where there are few; */
-#define CHAIN_HELD_NS 50000u	/* when it has been stopped for longer than this: */
-#define CHAIN_SPIN_MOST_NS 2000000u
-#define CHAIN_RECENT_NS 20000000u
-#define CHAIN_DOUBT_NS 2000000u /* a request may have stopped it so long before */
-#define GATE_NS 20000u		/* longest wait for plain launches that are just being submitted */
-#define ACTIVE_NS 50000000u	/* no chains so soon after launches went by unseen */
+#define CHAIN_QUIET_NS 1000000u /* how often a chain is looked at that nobody waits for */
 
 /* Launches and their time in one word, so that one atomic add accounts both: count in the low 24
  * bits, units of 16 ns above. Only differences are ever looked at; they are exact while fewer than
@@ -245,7 +225,7 @@ struct sched {
 	struct prepared prepared[MAX_PREPARED + 1];
 	struct request req[SCHED_MAX_GPUS] ALIGNED(64);
 	uint64_t active_ns; /* [atomic] since when launches do not go by unseen */
-	uint64_t grace_ns;  /* ACTIVE_NS; tests take it away */
+	uint64_t grace_ns;  /* no chains so soon after that; tests take it away */
 	bool few_cpus;	    /* polls are rarer */
 	uint32_t slice_wanted[SCHED_MAX_GPUS]; /* [atomic] 1 more than microseconds; 0: nothing */
 	uint32_t first_queue;		       /* [A] where the next pass over FIFOs begins */
