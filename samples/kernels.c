@@ -1,6 +1,6 @@
 /* kernels: twelve small known kernels, each checked against the CPU.
  *	kernels [--size N] [--repeat N] [NAME...]		exit 0: all right, 1: a wrong
- *result, 2: usage */
+ * result, 2: usage */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* libgbpf: how programs talk to gbpfd. One handle is one connection to the control socket; a handle
- *may move between threads but is used by one at a time. Results are JSON texts as docs/PROTOCOL.md
- *describes them.
+ * may move between threads but is used by one at a time. Results are JSON texts as docs/PROTOCOL.md
+ * describes them.
  *
  *	struct gbpf *g;
  *	char *json;
@@ -13,8 +13,8 @@
  *	gbpf_close(g);
  *
  * Every call returns 0 (or a count) or -Exxx. Texts given in are borrowed for the call; texts
- *handed out through a char ** are the caller's to free(), and untouched on failure; a NULL char **
- *means that the result is not wanted. */
+ * handed out through a char ** are the caller's to free(), and untouched on failure; a NULL char **
+ * means that the result is not wanted. */
 #ifndef GBPF_GBPF_H
 #define GBPF_GBPF_H
 

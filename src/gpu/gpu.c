@@ -159,7 +159,9 @@ void gpu_context_gone(struct gpu_device *d, CUcontext ctx)
 
 /* ---- operations ---- */
 
-int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
+/* The context is current between these two; threads of the application mostly have it current
+ * already. 0 or -EIO. */
+static int enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 {
 	CUcontext now = NULL;
 
@@ -174,7 +176,7 @@ int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed)
 	return 0;
 }
 
-void gpu_leave(struct gpu_device *d, bool pushed)
+static void leave(struct gpu_device *d, bool pushed)
 {
 	CUcontext popped;
 
@@ -185,7 +187,7 @@ void gpu_leave(struct gpu_device *d, bool pushed)
 
 int gpu_begin(struct gpu_device *d, CUcontext ctx, struct gpu_scope *ret)
 {
-	int err = gpu_enter(d, ctx, &ret->pushed);
+	int err = enter(d, ctx, &ret->pushed);
 
 	if (err) {
 		return err;
@@ -202,7 +204,7 @@ void gpu_end(struct gpu_device *d, const struct gpu_scope *s)
 	CUstreamCaptureMode mode = s->mode;
 
 	(void)d->real->cuThreadExchangeStreamCaptureMode(&mode);
-	gpu_leave(d, s->pushed);
+	leave(d, s->pushed);
 }
 
 CUresult gpu_private_stream(struct gpu_device *d, CUstream *ret)
@@ -273,9 +275,9 @@ static struct gpu_event *take_of_base(struct gpu_device *d, CUcontext base)
 	struct gpu_event *e = NULL;
 	bool pushed;
 
-	if (gpu_enter(d, base, &pushed) == 0) {
+	if (enter(d, base, &pushed) == 0) {
 		e = take(d, base);
-		gpu_leave(d, pushed);
+		leave(d, pushed);
 	}
 	return e;
 }
@@ -291,7 +293,7 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	if (foreign(q)) {
 		return -EAGAIN;
 	}
-	err = gpu_enter(d, q->ctx, &pushed);
+	err = enter(d, q->ctx, &pushed);
 	if (err) {
 		return err;
 	}
@@ -304,7 +306,7 @@ static int mark(void *dev, void *dev_queue, struct sched_marker *m)
 	} else {
 		m->event = e;
 	}
-	gpu_leave(d, pushed);
+	leave(d, pushed);
 	return err;
 }
 
@@ -319,7 +321,7 @@ static int enter_event(struct gpu_device *d, const struct gpu_event *e, bool *re
 	CUcontext ctx = load_acquire(&e->home->ctx);
 
 	return ctx && e->generation == load_acquire(&e->home->generation)
-		       ? gpu_enter(d, ctx, ret_pushed)
+		       ? enter(d, ctx, ret_pushed)
 		       : -EIO;
 }
 
@@ -332,7 +334,7 @@ static int mark_done(void *dev, const struct sched_marker *m)
 
 	if (ret == 0) {
 		ret = status(d->real->cuEventQuery(e->event));
-		gpu_leave(d, pushed);
+		leave(d, pushed);
 	}
 	return ret;
 }
@@ -351,7 +353,7 @@ static int64_t mark_span_ns(void *dev, const struct sched_marker *from,
 	if (d->real->cuEventElapsedTime(&ms, a->event, b->event) != CUDA_SUCCESS) {
 		ms = -1;
 	}
-	gpu_leave(d, pushed);
+	leave(d, pushed);
 	return ms >= 0 && ms < 1e9f ? (int64_t)((double)ms * 1e6) : -EIO;
 }
 
@@ -376,12 +378,12 @@ static int queue_idle(void *dev, void *dev_queue)
 	if (gpu_chain_busy(d, dev_queue)) {
 		return 0; /* the stream may be: blocks that were stopped are to come again */
 	}
-	ret = gpu_enter(d, q->ctx, &pushed);
+	ret = enter(d, q->ctx, &pushed);
 	if (ret) {
 		return ret;
 	}
 	ret = capturing(d, q) ? -EAGAIN : status(d->real->cuStreamQuery(q->stream));
-	gpu_leave(d, pushed);
+	leave(d, pushed);
 	return ret;
 }
 

@@ -31,13 +31,9 @@ struct gpu_device {
 	struct gpu_context contexts[GPU_MAX_CONTEXTS];
 };
 
-/* The context is current between these two; threads of the application mostly have it current
- * already. 0 or -EIO. */
-int gpu_enter(struct gpu_device *d, CUcontext ctx, bool *ret_pushed);
-void gpu_leave(struct gpu_device *d, bool pushed);
-
-/* The same for calls of our own that allocate or synchronize: a capture that another thread of the
- * application has begun neither forbids them nor is spoilt by them. */
+/* The context is current between gpu_begin (0 or -EIO) and gpu_end, for calls that allocate or
+ * synchronize: a capture that another thread of the application has begun neither forbids them nor
+ * is spoilt by them. */
 struct gpu_scope {
 	bool pushed;
 	CUstreamCaptureMode mode;

@@ -21,7 +21,8 @@ static uint32_t n_objects;
 static uint32_t generation;
 static TLS_FAST struct learn_watch *watch;
 
-bool learn_is_channel(uint32_t class_id)
+/* A GPFIFO channel: clb06f.h (Maxwell) and its successors. */
+static bool is_channel(uint32_t class_id)
 {
 	static const uint16_t classes[] = { 0xb06f, 0xc06f, 0xc36f, 0xc46f, 0xc56f,
 					    0xc86f, 0xc96f, 0xca6f, 0xcb6f };
@@ -37,12 +38,12 @@ bool learn_is_channel(uint32_t class_id)
 static bool kept(uint32_t class_id)
 {
 	return class_id == RM_CLASS_DEVICE || class_id == RM_CLASS_SUBDEVICE ||
-	       class_id == RM_CLASS_GROUP || learn_is_channel(class_id);
+	       class_id == RM_CLASS_GROUP || is_channel(class_id);
 }
 
 static bool schedules(uint32_t class_id)
 {
-	return class_id == RM_CLASS_GROUP || learn_is_channel(class_id);
+	return class_id == RM_CLASS_GROUP || is_channel(class_id);
 }
 
 /* ---- the table; the lock is held ---- */
@@ -273,7 +274,7 @@ uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max)
 
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < n_objects; i++) {
-		if (class_id == LEARN_CHANNELS ? learn_is_channel(objects[i].class_id)
+		if (class_id == LEARN_CHANNELS ? is_channel(objects[i].class_id)
 					       : objects[i].class_id == class_id) {
 			if (n < max) {
 				ret[n] = objects[i];

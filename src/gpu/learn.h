@@ -38,9 +38,7 @@ void learn_slice(uint32_t root, uint32_t object, uint32_t slice_us);
 /* Grows with each group or channel that comes or goes, and with each slice that the driver library
  * sets itself. */
 uint32_t learn_generation(void);
-/* Any GPFIFO channel, Volta to Blackwell. */
-bool learn_is_channel(uint32_t class_id);
-#define LEARN_CHANNELS 0u /* class_id of learn_find: every channel */
+#define LEARN_CHANNELS 0u /* class_id of learn_find: every GPFIFO channel */
 
 void learn_forget_all(void);
 

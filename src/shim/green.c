@@ -150,7 +150,7 @@ void green_set_percent(uint32_t value)
 	store_relaxed(&percent, value);
 }
 
-bool green_wanted(void)
+static bool wanted(void)
 {
 	return load_relaxed(&percent) < 100;
 }
@@ -197,7 +197,7 @@ static uint32_t sms_of(CUdevice device)
 	CUdevResource r;
 	uint32_t sms;
 
-	if (!green_wanted() || device < 0 || (unsigned)device >= DEVICES) {
+	if (!wanted() || device < 0 || (unsigned)device >= DEVICES) {
 		return 0;
 	}
 	sms = load_relaxed(&own[device].sms);
@@ -295,7 +295,7 @@ void green_cap(CUstream *stream)
 	CUstreamCaptureMode before;
 	enum sched_cap why;
 
-	if (!green_wanted() || queue_sm_percent(*stream) >= 100) {
+	if (!wanted() || queue_sm_percent(*stream) >= 100) {
 		return;
 	}
 	before = capture_exempt(); /* making a context would end captures of the program */

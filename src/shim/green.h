@@ -19,7 +19,6 @@ CUgreenCtx green_of(CUcontext ctx);
 
 /* Before the program uses its driver: what of the multiprocessors its streams may use. */
 void green_set_percent(uint32_t percent);
-bool green_wanted(void);
 /* A stream that was just created, known to the scheduler and not used yet: becomes one of a green
  * context where that changes nothing but where its blocks run. */
 void green_cap(CUstream *stream);

@@ -1,12 +1,12 @@
 /* A policy version as it travels from gbpfd to the processes: one sealed memfd with a header, map
- *definitions, verified bytecode and position-independent machine code. The receiver checks every
- *offset; it trusts gbpfd for the code itself.
+ * definitions, verified bytecode and position-independent machine code. The receiver checks every
+ * offset; it trusts gbpfd for the code itself.
  *
  *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns]
  *	[struct ebpf_tail_at x n_tails] pad to page [machine code]
  *
  * Data sections' initial contents are not in the image: gbpfd writes them into the regions before
- *it passes them. */
+ * it passes them. */
 #ifndef GBPF_BPF_RUN_IMAGE_H
 #define GBPF_BPF_RUN_IMAGE_H
 
