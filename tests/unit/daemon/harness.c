@@ -15,6 +15,8 @@
 #include "base/fd.h"
 #include "base/shm.h"
 
+#define PATIENCE_MS 60000 /* only what never comes needs as much */
+
 /* ---- gbpfd ---- */
 
 static void exec_gbpfd(struct gd *d, const char *const *more, int ready)
@@ -127,6 +129,7 @@ struct gbpf *gd_open(struct gd *d)
 	if (gbpf_open(&g, d->runtime, 0) < 0) {
 		fail_msg("%s", gbpf_last_error(g)->message);
 	}
+	gbpf_set_timeout(g, PATIENCE_MS);
 	return g;
 }
 
@@ -190,7 +193,7 @@ uint64_t gd_await_event(struct gd *d, uint64_t since, const char *kind, const ch
 {
 	struct wanted w = { kind, what, 0 };
 	struct gbpf *g = gd_open(d);
-	int r = gbpf_events(g, since, GBPF_EVENTS_FOLLOW, 10000, look_at_event, &w);
+	int r = gbpf_events(g, since, GBPF_EVENTS_FOLLOW, PATIENCE_MS, look_at_event, &w);
 
 	if (r != 1) {
 		fail_msg("no event %s '%s': %s", kind, what, gbpf_last_error(g)->message);
@@ -254,7 +257,7 @@ int fake_receive(struct fake *f, union wire_message *m, int fds[8], unsigned *nf
 {
 	struct pollfd p = { .fd = f->sock, .events = POLLIN };
 
-	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
 	return wire_recv(f->sock, m, fds, nfds);
 }
 

@@ -465,9 +465,8 @@ static void a_dump_of_a_million_entries_does_not_hold_up_gbpfd(void **state)
 	struct gd *d = *state;
 	struct gbpf_map m = map_of("many");
 	struct gbpf *g = gd_open(d);
-	uint64_t longest = 0;
+	unsigned n = 0, slow = 0;
 	char *after = NULL;
-	unsigned n = 0;
 
 	load_now(d, "keeping");
 	for (int page = 0; page < 200; page++) {
@@ -476,7 +475,7 @@ static void a_dump_of_a_million_entries_does_not_hold_up_gbpfd(void **state)
 		json_t *j;
 
 		assert_int_equal(gbpf_map_dump(g, &m, after, 4096, 0, &out), 0);
-		longest = MAX(longest, clock_now_ns() - begin);
+		slow += clock_now_ns() - begin > 1000000000u;
 		j = parsed(out);
 		n += (unsigned)json_array_size(json_object_get(j, "entries"));
 		free(after);
@@ -485,7 +484,7 @@ static void a_dump_of_a_million_entries_does_not_hold_up_gbpfd(void **state)
 	}
 	free(after);
 	assert_true(n > 200);
-	assert_true(longest < 1000000000u); /* generous: the machine may be busy */
+	assert_in_range(slow, 0, 20); /* the machine may be busy, but not for each of 200 */
 	gbpf_close(g);
 }
 

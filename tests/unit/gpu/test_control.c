@@ -230,6 +230,6 @@ int main(void)
 		cmocka_unit_test(what_is_not_there_is_refused),
 	};
 
-	alarm(50);
+	alarm(200);
 	return cmocka_run_group_tests(tests, begin, rig_end);
 }

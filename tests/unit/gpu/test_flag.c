@@ -328,6 +328,6 @@ int main(void)
 		cmocka_unit_test(a_lease_is_never_shorter_than_asked_for),
 	};
 
-	alarm(50);
+	alarm(200);
 	return cmocka_run_group_tests(tests, rig_begin_small, rig_end);
 }

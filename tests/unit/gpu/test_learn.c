@@ -622,6 +622,6 @@ int main(void)
 		cmocka_unit_test(threads_may_call_at_once),
 	};
 
-	alarm(50);
+	alarm(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,7 +292,6 @@ static void interrupted_launches_are_learned_and_charged(void **state)
 static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 {
 	struct one o;
-	uint64_t begin;
 
 	one_init(&o);
 	launch(&o, 100000);
@@ -308,11 +307,9 @@ static void inflight_rises_and_falls_and_retire_covers_all(void **state)
 	assert_int_equal(ACC_COUNT(tally_sum(&o.r.s->inflight)), 200);
 	assert_int_equal(ACC_NS(tally_sum(&o.r.s->inflight)), 200 * 100000);
 	fake_finish(&o.fq);
-	begin = clock_now_ns();
 	do {
 		(void)sched_agent_step(o.r.s);
-	} while (tally_sum(&o.r.s->inflight) && clock_now_ns() - begin < 1000000000);
-	assert_int_equal(tally_sum(&o.r.s->inflight), 0);
+	} while (tally_sum(&o.r.s->inflight));
 	assert_int_equal(o.m.tenant[1], 201);
 	assert_in_range(o.m.tenant[0], 201 * 99000, 201 * 101000);
 	assert_int_equal(o.r.stats.launches, 201);

@@ -19,6 +19,8 @@
 #include "sched/ctx.h"
 #include "sched/pages.h"
 
+#define WAIT_MS 60000 /* only what never comes needs as much */
+
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \
 		if (!(x)) {                                                                        \

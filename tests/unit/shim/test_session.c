@@ -207,7 +207,7 @@ static void a_driver_that_fails_in_the_shared_lane_gets_its_own(void)
 	accept_hello();
 	welcome_early(3);
 	p.fd = d.sock;
-	CHECK(poll(&p, 1, 10000) == 1 && wire_recv(d.sock, &m, none, &n) == 0); /* it leaves */
+	CHECK(poll(&p, 1, WAIT_MS) == 1 && wire_recv(d.sock, &m, none, &n) == 0); /* it leaves */
 	close(d.sock);
 	d.lane = GBPF_LANE_PROCESS;
 	accept_hello();
@@ -235,6 +235,60 @@ static void gbpfd_may_die_while_the_driver_starts(void)
 	CHECK(d.hello.flags == 0 && d.hello.gpus == 1);
 	CHECK(d.hello.lane == GBPF_LANE_SHARED && d.hello.lanes == 1u << GBPF_LANE_SHARED);
 	welcome(3);
+	pthread_join(t, NULL);
+	CHECK(r == CUDA_SUCCESS);
+	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
+}
+
+/* Steps of the first hello at which gbpfd dies. */
+enum step { CONNECTED, HELLO_READ, QUEUED, DEVICES_READ, DEVICES_TOLD, BOARD_MAPPED, STEPS };
+static enum step dies_at;
+
+static void hello_until_it_dies(void)
+{
+	struct pollfd p = { .fd = d.listener, .events = POLLIN };
+	union wire_message m = { 0 };
+	int none[8];
+	unsigned n;
+
+	if (dies_at == CONNECTED) {
+		CHECK(poll(&p, 1, -1) == 1);
+		d.sock = accept(d.listener, NULL, NULL);
+		return;
+	}
+	accept_hello();
+	if (dies_at == QUEUED) {
+		CHECK(wire_send(d.sock, &m, WIRE_QUEUED, NULL, 0) == 0);
+	}
+	if (dies_at > QUEUED) {
+		welcome_early(3);
+	}
+	if (dies_at == DEVICES_READ) {
+		receive(&m, WIRE_DEVICES, none, &n);
+	}
+	if (dies_at > DEVICES_READ) {
+		tell_devices();
+	}
+	if (dies_at == BOARD_MAPPED) {
+		receive(&m, WIRE_BOARD_MAPPED, none, &n);
+	}
+}
+
+/* The next one welcomes the program, whatever it has heard from the one before. */
+static void gbpfd_dies_at_a_step(void)
+{
+	static const bool has_pages[STEPS] = { [DEVICES_TOLD] = true, [BOARD_MAPPED] = true };
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	pthread_t t;
+
+	make_pages();
+	t = start_init(&r);
+	hello_until_it_dies();
+	close(d.sock);
+	accept_hello();
+	CHECK(!(d.hello.flags & WIRE_REATTACH) == !has_pages[dies_at]);
+	CHECK(!(d.hello.flags & WIRE_EARLY) == (dies_at > QUEUED));
+	welcome(has_pages[dies_at] ? 1 : 3);
 	pthread_join(t, NULL);
 	CHECK(r == CUDA_SUCCESS);
 	CHECK(launch_one() == CUDA_SUCCESS && launches() == 1);
@@ -379,6 +433,14 @@ CASE(exits_while_threads_launch)
 CASE(survives_dlclose)
 CASE(survives_garbage)
 
+static void test_gbpfd_may_die_at_each_step_of_the_hello(void **state)
+{
+	for (dies_at = CONNECTED; dies_at < STEPS; dies_at++) {
+		print_message("step %d\n", dies_at);
+		in_a_process(gbpfd_dies_at_a_step);
+	}
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +455,7 @@ static int run(void)
 		cmocka_unit_test(test_an_own_mps_is_left_alone),
 		cmocka_unit_test(test_a_driver_that_fails_in_the_shared_lane_gets_its_own),
 		cmocka_unit_test(test_gbpfd_may_die_while_the_driver_starts),
+		cmocka_unit_test(test_gbpfd_may_die_at_each_step_of_the_hello),
 		cmocka_unit_test(test_without_gbpfd_everything_passes),
 		cmocka_unit_test(test_strict_programs_need_gbpfd),
 		cmocka_unit_test(test_off_means_no_session),

@@ -207,7 +207,7 @@ pid_t rig_spawn(void (*fn)(void *), void *arg)
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(50);		  /* a hang fails the test */
+		alarm(200);		  /* a hang fails the test */
 		signal(SIGSEGV, SIG_DFL); /* cmocka would go on with the next test in this child */
 		signal(SIGBUS, SIG_DFL);
 		fn(arg);

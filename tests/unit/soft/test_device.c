@@ -485,18 +485,21 @@ static void copies_run_beside_kernels(void **state)
 static void slow_copy_program(void *arg)
 {
 	CUdeviceptr from, to;
-	uint64_t begin, ms;
+	uint64_t begin, ms = UINT64_MAX;
 
 	(void)arg;
 	rig_context();
 	CU(cuMemAlloc_v2(&from, 10u << 20));
 	CU(cuMemAlloc_v2(&to, 10u << 20));
-	begin = clock_now_ns();
-	CU(cuMemcpyDtoD_v2(to, from, 10u << 20));
-	CU(cuCtxSynchronize());
-	ms = (clock_now_ns() - begin) / 1000000;
-	fprintf(stderr, "10 MiB at 100 MiB/s: %llu ms\n", (unsigned long long)ms);
-	CHECK(ms >= 95 && ms < 1000); /* a busy host takes longer */
+	for (int i = 0; i < 5 && ms >= 1000; i++) { /* a busy host takes longer */
+		begin = clock_now_ns();
+		CU(cuMemcpyDtoD_v2(to, from, 10u << 20));
+		CU(cuCtxSynchronize());
+		ms = (clock_now_ns() - begin) / 1000000;
+		fprintf(stderr, "10 MiB at 100 MiB/s: %llu ms\n", (unsigned long long)ms);
+		CHECK(ms >= 95);
+	}
+	CHECK(ms < 1000);
 }
 
 static void the_copy_bandwidth_is_kept(void **state)
