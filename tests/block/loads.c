@@ -118,9 +118,9 @@ static void launch(const struct kernel *k, uint32_t n)
 
 static void check(const char *what)
 {
-	static uint32_t words[WORDS];
+	uint32_t *words = malloc(WORDS * sizeof(*words));
 
-	CU(cuMemcpyDtoHAsync(words, data, sizeof(words), streams[0]));
+	CU(cuMemcpyDtoHAsync(words, data, WORDS * sizeof(*words), streams[0]));
 	CU(cuStreamSynchronize(streams[0]));
 	for (uint32_t i = 0; i < WORDS; i++) {
 		if (words[i] != expected[i]) {
@@ -129,6 +129,7 @@ static void check(const char *what)
 			_exit(1);
 		}
 	}
+	free(words);
 }
 
 /* The other stream goes on behind an event that is gone at once. */

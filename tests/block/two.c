@@ -74,10 +74,10 @@ static void hand_over(struct buffer *b, struct place to)
 
 static void check(const struct buffer *b)
 {
-	static uint32_t words[WORDS];
+	uint32_t *words = malloc(WORDS * sizeof(*words));
 
 	CU(cuCtxSetCurrent(contexts[b->at.gpu]));
-	CU(cuMemcpyDtoHAsync(words, b->data, sizeof(words), stream(b->at)));
+	CU(cuMemcpyDtoHAsync(words, b->data, WORDS * sizeof(*words), stream(b->at)));
 	CU(cuStreamSynchronize(stream(b->at)));
 	for (uint32_t i = 0; i < WORDS; i++) {
 		if (words[i] != b->c * (i + 1)) {
@@ -86,6 +86,7 @@ static void check(const struct buffer *b)
 			_exit(1);
 		}
 	}
+	free(words);
 }
 
 /* On a stream of either GPU; both buffers go back to their own afterwards. */
