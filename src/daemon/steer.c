@@ -21,6 +21,9 @@
 #define SLICE_PAUSE_NS 20000000u /* between two changes of a tenant's slice */
 #define CLOSE_NS 500000000u
 #define UNKNOWN UINT32_MAX
+/* A request that we see now may have been open for so long. What its tenant says counts no further:
+ * the word of one that lies could end others at once. */
+#define UNSEEN_NS UINT64_C(20000000)
 
 struct part {
 	bool used;
@@ -449,7 +452,8 @@ uint64_t steer_request(struct session *s, uint32_t gpu, uint64_t now, uint64_t *
 	if (!s->request_since[gpu] || s->request_key[gpu] != key) {
 		opened = load_relaxed(&b->opened_ns);
 		s->request_key[gpu] = key;
-		s->request_since[gpu] = opened && opened < now ? opened : now;
+		s->request_since[gpu] =
+			opened && opened < now ? MAX(opened, now - MIN(now, UNSEEN_NS)) : now;
 	}
 	return s->request_since[gpu];
 }

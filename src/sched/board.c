@@ -65,9 +65,11 @@ bool boards_quiet_since(struct sched *s, uint32_t gpu, uint64_t since_ns, bool o
 	for (uint32_t i = 0; i < load_acquire(&s->n_boards) && index < SCHED_MAX_GPUS && quiet;
 	     i++) {
 		const struct sched_board *b = load_acquire(&s->boards[i].board);
+		uint64_t end = b ? load_relaxed(&b->gpu[index].last_end_ns) : 0;
 
+		/* One that is said to end long after now says nothing for ever. */
 		quiet = !b || (!sched_board_open(b, index, now) &&
-			       load_relaxed(&b->gpu[index].last_end_ns) < since_ns);
+			       (end < since_ns || end > now + SCHED_BEAT_NS));
 	}
 	pin_leave(pin);
 	return quiet;

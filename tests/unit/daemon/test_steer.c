@@ -185,6 +185,31 @@ static void what_the_hook_says_is_checked(void **state)
 	fake_leave(&batch);
 }
 
+/* Policies go by how long a request has waited, up to the end of a process. */
+static void a_request_is_as_old_as_it_was_seen(void **state)
+{
+	static const uint64_t lies[] = { 1, UINT64_MAX, 0 };
+	struct gd *d = *state;
+	struct fake lc, batch;
+
+	load(d, "steer");
+	enter(&lc, d, LATENCY, 100, "lc");
+	enter(&batch, d, BATCH, 100, "batch");
+	for (unsigned i = 0; i < 3; i++) {
+		json_int_t before = note(d, 0);
+
+		store_seqcst(&lc.board->gpu[0].opened_ns, lies[i]);
+		store_seqcst(&lc.board->gpu[0].last_end_ns, clock_now_ns()); /* another one */
+		store_seqcst(&lc.board->gpu[0].open, 1u);
+		while (note(d, 0) < before + 5) {
+			work(&batch);
+		}
+	}
+	assert_int_equal(note(d, 5), 0);
+	fake_leave(&lc);
+	fake_leave(&batch);
+}
+
 /* No handles: nothing can be switched off, and nothing stronger is taken instead. */
 static void levels_that_cannot_be_had_are_skipped(void **state)
 {
@@ -286,6 +311,7 @@ int main(void)
 		WITH_GBPFD(a_policy_may_be_asked_as_soon_as_a_request_opens),
 		WITH_GBPFD(a_process_is_ended_by_the_policys_word),
 		WITH_GBPFD(what_the_hook_says_is_checked),
+		WITH_GBPFD(a_request_is_as_old_as_it_was_seen),
 		WITH_GBPFD(levels_that_cannot_be_had_are_skipped),
 		WITH_GBPFD(helpers_answer),
 		WITH_GBPFD(hostile_handles_hurt_nobody),

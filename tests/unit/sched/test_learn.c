@@ -159,6 +159,26 @@ static void samples_beside_a_request_are_thrown_away(void **state)
 	one_finish(&o);
 }
 
+static void a_board_that_lies_does_not_keep_others_from_learning(void **state)
+{
+	static const uint64_t lies[] = { UINT64_MAX, INT64_MAX };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct one o;
+
+		one_init(&o);
+		o.r.other.gpu[0].last_end_ns = lies[i];
+		o.r.other.gpu[0].opened_ns = lies[1 - i];
+		for (unsigned n = 0; n < 2; n++) {
+			launch(&o, 100000);
+			fake_finish(&o.fq);
+			sched_drained(o.r.s, NULL);
+		}
+		assert_int_equal(est(&o), 100000);
+		one_finish(&o);
+	}
+}
+
 /* ---- launches at block level ---- */
 
 static struct sched_chain chain;
@@ -407,6 +427,7 @@ int main(void)
 		cmocka_unit_test(the_first_launch_is_not_believed),
 		cmocka_unit_test(short_kernels_get_few_markers),
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
+		cmocka_unit_test(a_board_that_lies_does_not_keep_others_from_learning),
 		cmocka_unit_test(launches_of_a_fed_chain_are_learned_too),
 		cmocka_unit_test(interrupted_launches_are_learned_and_charged),
 		cmocka_unit_test(inflight_rises_and_falls_and_retire_covers_all),
