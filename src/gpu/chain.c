@@ -417,13 +417,12 @@ static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b
 	return true;
 }
 
-static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launch *b,
-			 uint32_t resident)
+static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launch *b)
 {
-	if (c->learned == b->twin && c->block_ps) {
+	if (c->learned == b->id && c->block_ps) {
 		return c->block_ps;
 	}
-	return resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / resident : 0;
+	return b->resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / b->resident : 0;
 }
 
 /* The lock is held; there is room. */
@@ -441,6 +440,7 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	l->twin = b->twin;
+	l->id = b->id;
 	l->event = NULL;
 	memcpy(l->block, b->block, sizeof(l->block));
 	l->smem = PTX_BLOCK_SMEM(b->smem);
@@ -449,9 +449,8 @@ static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
 	l->covered = l->out = l->ran = 0;
 	l->used_ns = 0;
 	l->piece = b->piece_blocks;
-	l->resident = chain_resident(c->d, c->home, b->twin,
-				     b->block[0] * b->block[1] * b->block[2], l->smem);
-	l->block_ps = guess_ps(c, b, l->resident);
+	l->resident = b->resident;
+	l->block_ps = guess_ps(c, b);
 	c->ticket += blocks;
 	if (!chain_unfinished(c)) {
 		c->next = c->head;

@@ -18,7 +18,9 @@ struct gpu_flag;
 #define GPU_CHAIN_DEPTH 64u /* unfinished launches; a further one waits for room */
 
 struct gpu_block_launch {
-	CUfunction twin;		  /* f$gbpf, or its CUkernel */
+	CUfunction twin;   /* f$gbpf, or its CUkernel */
+	uint64_t id;	   /* the twin's; a handle may be used again for another */
+	uint32_t resident; /* blocks of it that the device holds at once, 0 unknown */
 	uint32_t grid[3], block[3], smem; /* of f's launch */
 	uint32_t piece_blocks; /* blocks that one launch to the driver has; 0: chosen here */
 	uint64_t block_ns;     /* learned duration of one block, 0 unknown: for the choice */

@@ -210,8 +210,8 @@ static void hung(struct gpu_chain *c)
 	c->put_back = l->first + l->total;
 	store_relaxed(&c->state, (uint32_t)CHAIN_BESIDE);
 	(void)add_relaxed(&all->counts.hung, 1u);
-	c->strikes = c->suspect == l->twin ? c->strikes + 1 : 1;
-	c->suspect = l->twin;
+	c->strikes = c->suspect == l->id ? c->strikes + 1 : 1;
+	c->suspect = l->id;
 	if (c->strikes == STRIKES && all->on_hung) {
 		all->on_hung(all->on_hung_arg, l->twin);
 	}

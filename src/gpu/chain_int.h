@@ -36,10 +36,10 @@
 #define CHAIN_SPAN (1u << 30) /* tickets that unfinished launches may have: signed differences */
 #define CHAIN_LINE 64u
 #define CHAIN_LINES 512u /* of a slab */
-#define CHAIN_RESIDENTS 256u
 
 struct chain_launch {
 	CUfunction twin; /* NULL: an event is recorded here; total is 0 then */
+	uint64_t id;
 	CUevent event;
 	bool recorded;
 	uint32_t block[3], smem;
@@ -79,18 +79,12 @@ struct chain_slab {
 	} last[CHAIN_LINES]; /* where the next chain of a line goes on */
 };
 
-struct chain_resident {
-	CUfunction twin;
-	uint32_t threads, smem, blocks;
-};
-
 /* Never freed before the device; an entry is reused when its context is gone. */
 struct chain_context {
 	struct chain_context *next;
 	CUcontext ctx;	 /* NULL: free */
 	uint64_t leases; /* [atomic] address of the flag page */
 	uint32_t groups; /* [atomic] of its words */
-	uint32_t sms;	 /* multiprocessors */
 	uint32_t out;	 /* [atomic] blocks of all chains on the device */
 	CUstream io;	 /* for reading counters */
 	CUstream beside; /* and for blocks that a hung kernel waits for */
@@ -100,7 +94,6 @@ struct chain_context {
 	bool making; /* under gpu_chains.lock: somebody makes the next slab, and what follows */
 	struct chain_slab *unset; /* begun, but the device has not set its words yet */
 	CUfunction taking;	  /* take, which has not run once yet */
-	struct chain_resident resident[CHAIN_RESIDENTS]; /* under gpu_chains.lock */
 };
 
 struct gpu_chains {
@@ -168,11 +161,11 @@ struct gpu_chain {
 	uint32_t probe, put_back;
 	uint32_t beats; /* of our own kernels while a suspect is watched */
 	uint64_t watch_ns, beat_ns;
-	CUfunction suspect; /* twin that was found hung, */
-	uint32_t strikes;   /* so often in a row */
+	uint64_t suspect; /* twin that was found hung, by its id, */
+	uint32_t strikes; /* so often in a row */
 	uint64_t probe_ns, probe_since_ns;
-	CUfunction learned; /* the twin that ran last, */
-	uint64_t block_ps;  /* and what was learned of it */
+	uint64_t learned;  /* the twin that ran last, by its id, */
+	uint64_t block_ps; /* and what was learned of it */
 	struct chain_launch launch[GPU_CHAIN_DEPTH];
 	struct chain_piece piece[CHAIN_PIECES];
 };
@@ -187,8 +180,6 @@ struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx);
 /* A line for the chain, with what goes with it. The context is current (gpu_begin). */
 CUresult chain_line_take(struct gpu_chain *c);
 void chain_line_return(struct gpu_chain *c);
-uint32_t chain_resident(struct gpu_device *d, struct chain_context *x, CUfunction twin,
-			uint32_t threads, uint32_t smem);
 
 /* ---- chain_put.c; the lock is held and the context current ---- */
 

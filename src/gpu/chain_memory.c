@@ -210,19 +210,6 @@ void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q)
 	gpu_end(d, &scope);
 }
 
-static void ask_processors(struct gpu_chain *c)
-{
-	CUdevice device;
-	int sms = 0;
-
-	if (!c->home->sms && c->d->real->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-	    c->d->real->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-					     device) == CUDA_SUCCESS &&
-	    sms > 0) {
-		c->home->sms = (uint32_t)sms;
-	}
-}
-
 CUresult chain_line_take(struct gpu_chain *c)
 {
 	struct gpu_chains *all = c->d->chains;
@@ -230,7 +217,6 @@ CUresult chain_line_take(struct gpu_chain *c)
 	CUresult e;
 
 	pthread_mutex_lock(&all->lock);
-	ask_processors(c);
 	e = slab_with_room(c->d, c->home, &s);
 	if (!e) {
 		c->slab = s;
@@ -256,33 +242,6 @@ void chain_line_return(struct gpu_chain *c)
 	pthread_mutex_unlock(&all->lock);
 }
 
-uint32_t chain_resident(struct gpu_device *d, struct chain_context *x, CUfunction twin,
-			uint32_t threads, uint32_t smem)
-{
-	struct chain_resident *r =
-		&x->resident[((uintptr_t)twin >> 4 ^ threads * 7u ^ smem >> 4) % CHAIN_RESIDENTS];
-	uint32_t found = UINT32_MAX;
-	int blocks = 0;
-
-	pthread_mutex_lock(&d->chains->lock);
-	if (r->twin == twin && r->threads == threads && r->smem == smem) {
-		found = r->blocks;
-	}
-	pthread_mutex_unlock(&d->chains->lock);
-	if (found != UINT32_MAX) {
-		return found;
-	}
-	if (threads > INT32_MAX || d->real->cuOccupancyMaxActiveBlocksPerMultiprocessor(
-					   &blocks, twin, (int)threads, smem) != CUDA_SUCCESS) {
-		blocks = 0;
-	}
-	found = blocks > 0 ? (uint32_t)blocks * x->sms : 0;
-	pthread_mutex_lock(&d->chains->lock);
-	*r = (struct chain_resident){ twin, threads, smem, found };
-	pthread_mutex_unlock(&d->chains->lock);
-	return found;
-}
-
 static void forget_context(struct chain_context *x)
 {
 	struct chain_slab *s;
@@ -293,11 +252,9 @@ static void forget_context(struct chain_context *x)
 	}
 	free(x->unset);
 	x->unset = NULL;
-	memset(x->resident, 0, sizeof(x->resident));
 	store_relaxed(&x->leases, UINT64_C(0));
 	store_relaxed(&x->groups, 0u);
 	store_relaxed(&x->out, 0u);
-	x->sms = 0;
 	x->io = x->beside = NULL;
 	x->take = x->taking = NULL;
 	x->ctx = NULL;

@@ -38,7 +38,7 @@ uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps)
 /* As last seen; a launch may have waited for long. */
 static uint64_t pace_of(const struct gpu_chain *c, const struct chain_launch *l)
 {
-	return c->learned == l->twin && c->block_ps ? c->block_ps : l->block_ps;
+	return c->learned == l->id && c->block_ps ? c->block_ps : l->block_ps;
 }
 
 /* Blocks of the next piece. */
@@ -240,16 +240,16 @@ static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
 /* What is on the device takes as long as is known now. */
 static void set_pace(struct gpu_chain *c, struct chain_launch *l, uint64_t ps)
 {
-	if (c->learned == l->twin && c->block_ps == ps) {
+	if (c->learned == l->id && c->block_ps == ps) {
 		l->block_ps = ps;
 		return;
 	}
 	l->block_ps = c->block_ps = ps;
-	c->learned = l->twin;
+	c->learned = l->id;
 	for (uint32_t i = c->p_tail; i != c->p_head; i++) {
 		struct chain_piece *p = &c->piece[i % CHAIN_PIECES];
 
-		if (launch_of(c, i)->twin == l->twin) {
+		if (launch_of(c, i)->id == l->id) {
 			c->out_ns -= p->est_ns;
 			p->est_ns = p->blocks * ps / 1000;
 			c->out_ns += p->est_ns;
@@ -266,7 +266,7 @@ static void learn_pace(struct gpu_chain *c, struct chain_launch *l, uint32_t blo
 {
 	uint64_t old = pace_of(c, l), least = 0, most = UINT64_MAX, n = blocks, waves = blocks;
 	struct chain_span since = c->front;
-	bool same = c->learned == l->twin;
+	bool same = c->learned == l->id;
 
 	if (c->fresh) { /* perhaps behind a last wave; and without its own, which may be small */
 		since = (struct chain_span){ c->front_ns, c->front_ns + old * l->resident / 1000 };
@@ -307,7 +307,7 @@ static void learn(struct gpu_chain *c, uint32_t upto, uint32_t blocks, uint64_t 
 	uint32_t seen = blocks;
 
 	for (uint32_t i = c->p_tail; i != upto; i++) {
-		if (launch_of(c, i)->twin != l->twin) {
+		if (launch_of(c, i)->id != l->id) {
 			c->mark.to = 0;
 			return;
 		}

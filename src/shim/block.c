@@ -108,14 +108,14 @@ void block_ask(struct block_call *b, const struct thread_kernel *k, struct sched
 		block_tell(k, PTX_BLOCK_HUNG);
 		return;
 	}
-	if (!twin_fits(t, l->threads, l->smem_bytes)) {
+	l->resident = twin_resident(t, l->threads, l->smem_bytes);
+	if (!l->resident) {
 		block_tell(k, PTX_BLOCK_OCCUPANCY);
 		return;
 	}
 	block_tell(k, PTX_BLOCK_OK);
 	b->twin = t;
 	l->block_ok = true;
-	l->resident = load_relaxed(&t->resident);
 }
 
 static bool one_by_one(unsigned x, unsigned y, unsigned z)
@@ -175,6 +175,8 @@ CUresult block_launch(struct shim_queue *q, const struct block_call *b,
 {
 	uint8_t params[MAX_PARAM_BYTES] ALIGNED(16);
 	struct gpu_block_launch bl = { .twin = b->twin->handle,
+				       .id = b->twin->id,
+				       .resident = l->resident,
 				       .smem = b->smem,
 				       .piece_blocks = l->piece_blocks,
 				       .block_ns = l->block_ns,

@@ -14,10 +14,17 @@
 #define MAX_TWINS 65536u
 #define MAX_THREADS 4096u
 #define MAX_SMEM (1u << 28)
+/* The last shape whose occupancy was asked, and the answer: one word, so that they belong together.
+ */
+#define SMEM_BITS 29u
+#define SHAPE_BITS 42u
+#define SHAPE ((UINT64_C(1) << SHAPE_BITS) - 1)
 #define ASKED UINT64_C(0x8000000000000000)
+#define RESIDENT_MOST 0x1fffffu
 
 static pthread_mutex_t twins_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct strmap twins; /* twins_mutex; handle in hexadecimal > struct twin */
+static uint64_t made;	    /* twins_mutex */
 
 /* f$gbpf, of the same kind of handle as f. */
 static CUfunction twin_handle(const struct kernel_origin *o)
@@ -89,6 +96,7 @@ static void follow_smem(struct twin *t)
 	store_relaxed(&t->asked, (uint64_t)0);
 }
 
+/* twins_mutex is held. */
 static struct twin *make(const void *handle, const struct kernel_origin *o)
 {
 	struct twin *t = calloc(1, sizeof(*t));
@@ -98,6 +106,7 @@ static struct twin *make(const void *handle, const struct kernel_origin *o)
 	}
 	t->owner = o->owner;
 	t->kind = o->kind;
+	t->id = ++made;
 	if (t->kind != KERNEL_OF_LIBRARY && shim_real.cuCtxGetCurrent(&t->ctx) != CUDA_SUCCESS) {
 		t->ctx = NULL;
 	}
@@ -216,24 +225,25 @@ static uint32_t multiprocessors(void)
 	return n > 0 ? (uint32_t)n : 0;
 }
 
-bool twin_fits(struct twin *t, uint32_t threads, uint32_t smem)
+uint32_t twin_resident(struct twin *t, uint32_t threads, uint32_t smem)
 {
-	uint64_t shape = ASKED | (uint64_t)threads << 40 | (uint64_t)smem << 1;
+	uint64_t shape = (uint64_t)threads << SMEM_BITS | smem;
 	uint64_t asked = load_relaxed(&t->asked);
-	int n;
+	uint64_t n;
 
 	if (!threads || threads > MAX_THREADS || smem > MAX_SMEM) {
-		return false;
+		return 0;
 	}
-	if (likely((asked & ~UINT64_C(1)) == shape)) {
-		return asked & 1;
+	if (likely((asked & (ASKED | SHAPE)) == (ASKED | shape))) {
+		return (uint32_t)((asked & ~ASKED) >> SHAPE_BITS);
 	}
 	if (PTX_BLOCK_SMEM(smem) > load_relaxed(&t->smem_most)) {
-		return false;
+		return 0;
 	}
-	n = resident(t->of, threads, smem);
-	asked = shape | (n > 0 && resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) == n);
-	store_relaxed(&t->resident, (uint32_t)n * multiprocessors());
-	store_relaxed(&t->asked, asked);
-	return asked & 1;
+	n = (uint64_t)resident(t->of, threads, smem);
+	n = n && (uint64_t)resident(t->handle, threads, PTX_BLOCK_SMEM(smem)) == n
+		    ? MIN(n * multiprocessors(), (uint64_t)RESIDENT_MOST)
+		    : 0;
+	store_relaxed(&t->asked, ASKED | n << SHAPE_BITS | shape);
+	return (uint32_t)n;
 }

@@ -12,7 +12,7 @@ struct twin {
 	CUfunction handle;		     /* f$gbpf, likewise; NULL: none */
 	const struct ptx_block_entry *entry; /* the owner's */
 	enum kernel_kind kind;
-	uint32_t resident;  /* [atomic] blocks on the whole device, of the last shape */
+	uint64_t id;	    /* handles are used again, this is not */
 	uint32_t smem_most; /* [atomic] dynamic shared memory it may be given */
 	uint64_t asked; /* [atomic] last shape of a launch whose occupancy was asked, and the answer
 			 */
@@ -36,7 +36,8 @@ void twin_context_gone(CUcontext ctx);
 /* The owner is gone. */
 void twin_forget(const void *owner);
 
-/* A launch with so many threads a block and so much dynamic shared memory keeps its occupancy. */
-bool twin_fits(struct twin *t, uint32_t threads, uint32_t smem);
+/* How many blocks the device holds at once of a launch with so many threads a block and so much
+ * dynamic shared memory; 0: not as many as of f. */
+uint32_t twin_resident(struct twin *t, uint32_t threads, uint32_t smem);
 
 #endif

@@ -347,6 +347,8 @@ CUresult drv_plain(CUstream s, struct work *w)
 struct gpu_block_launch drv_twin(struct work *const *w, uint32_t piece)
 {
 	return (struct gpu_block_launch){ .twin = DRV_TWIN,
+					  .id = 1,
+					  .resident = opt.resident,
 					  .grid = { (*w)->blocks, 1, 1 },
 					  .block = { 64, 1, 1 },
 					  .smem = 32,
@@ -441,24 +443,6 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 
 	(void)host_alloc(&p, bytes, 0);
 	*ret = (uintptr_t)p;
-	return CUDA_SUCCESS;
-}
-
-static CUresult get_device(CUdevice *ret)
-{
-	*ret = 0;
-	return CUDA_SUCCESS;
-}
-
-static CUresult attribute(int *ret, CUdevice_attribute what, CUdevice device)
-{
-	*ret = opt.sms ? (int)opt.sms : 4;
-	return CUDA_SUCCESS;
-}
-
-static CUresult occupancy(int *ret, CUfunction f, int threads, size_t smem)
-{
-	*ret = 4;
 	return CUDA_SUCCESS;
 }
 
@@ -685,9 +669,6 @@ void drv_init(const struct drv_options *o)
 	drv.cuMemHostGetDevicePointer_v2 = device_pointer;
 	drv.cuMemAlloc_v2 = mem_alloc;
 	drv.cuMemsetD32Async = set;
-	drv.cuCtxGetDevice = get_device;
-	drv.cuDeviceGetAttribute = attribute;
-	drv.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
 	drv.cuStreamIsCapturing = is_capturing;
 	drv.cuLaunchKernel = launch;
 	drv.cuModuleLoadData = module_load;

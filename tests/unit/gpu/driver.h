@@ -44,7 +44,6 @@ struct drv_options {
 	bool one_connection; /* what is submitted later does not begin before what is earlier */
 	uint32_t deep;	     /* operations that a stream takes, then the caller waits; 0: any */
 	uint32_t resident;   /* blocks at once; 0: 16 */
-	uint32_t sms;	     /* what it says; 0: 4 */
 };
 void drv_init(const struct drv_options *o);
 void drv_finish(void);

@@ -39,6 +39,7 @@ struct world {
 		bool pending;
 	} mark[STREAMS];
 	struct work *all;
+	unsigned loads; /* how often the twin's handle has become another's */
 };
 
 static void world_init(struct world *w, unsigned n, const struct drv_options *o)
@@ -75,8 +76,10 @@ static CUresult launch(struct world *w, unsigned i, uint32_t blocks, uint32_t pi
 {
 	struct work *x = new_work(w, i, blocks);
 	struct gpu_block_launch l = drv_twin(&x, piece);
-	CUresult e = gpu_chain_launch(w->d, &w->q[i], &l);
+	CUresult e;
 
+	l.id += w->loads;
+	e = gpu_chain_launch(w->d, &w->q[i], &l);
 	if (e) {
 		w->all = x->next;
 		w->ordinal[i]--;
@@ -520,7 +523,7 @@ static void pieces_are_chosen_by_what_was_learned(void **state)
 /* The next piece of a large grid comes shortly before the end of the one before. */
 static void large_pieces_come_when_they_are_needed(void **state)
 {
-	const struct drv_options o = { .seed = 9, .resident = 256, .sms = 64 };
+	const struct drv_options o = { .seed = 9, .resident = 256 };
 	uint64_t next = 0, dry = 0, two = 0, rounds = 0;
 	struct gpu_chain *c;
 	struct world w;
@@ -711,6 +714,38 @@ static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
 	run_out(&w, true, false);
 	assert_false(gpu_chain_busy(w.d, &w.q[0]));
 	check_all(&w);
+	world_finish(&w);
+}
+
+/* The handle of a kernel that was unloaded may be the next one's. */
+static void what_was_found_of_a_kernel_is_not_believed_of_another(void **state)
+{
+	const struct chain_launch *put;
+	struct gpu_block_launch l;
+	struct gpu_chain *c;
+	struct world w;
+	struct work *x;
+
+	world_init(&w, 1, &plain_options);
+	gpu_chain_on_hung(w.d, on_hung, NULL);
+	hung_twin = NULL;
+	for (unsigned i = 0; i < 6; i++, w.loads++) {
+		hang(&w);
+	}
+	assert_null(hung_twin);
+	c = w.q[0].chain;
+	assert_true(c->block_ps);
+	for (unsigned other = 0; other < 2; other++) {
+		put = &c->launch[c->head % GPU_CHAIN_DEPTH];
+		x = new_work(&w, 0, 10);
+		l = drv_twin(&x, 0);
+		l.id = c->learned + other;
+		l.resident = 40;
+		l.block_ns = 8000;
+		assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_SUCCESS);
+		assert_int_equal(put->resident, 40);
+		assert_int_equal(put->block_ps, other ? 200000 : c->block_ps);
+	}
 	world_finish(&w);
 }
 
@@ -940,6 +975,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
 		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
 		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
+		cmocka_unit_test(what_was_found_of_a_kernel_is_not_believed_of_another),
 		cmocka_unit_test(blocks_that_something_keeps_off_the_device_come_beside),
 		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
 		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),

@@ -67,7 +67,10 @@ static void launch(struct world *w)
 	static const uint32_t pieces[] = { 0, 0, 1u << 22, 100000007, 1u << 29, UINT32_MAX };
 	const uint32_t *g = grids[below(w, ARRAY_SIZE(grids))];
 	uint64_t blocks = (uint64_t)g[0] * g[1] * g[2];
-	struct gpu_block_launch b = { .twin = below(w, 3) ? WAVES_TWIN : WAVES_SLOW,
+	bool slow = !below(w, 3);
+	struct gpu_block_launch b = { .twin = slow ? WAVES_SLOW : WAVES_TWIN,
+				      .id = slow ? 2 : 1,
+				      .resident = waves.resident,
 				      .block = { 1, 1, 1 },
 				      .piece_blocks = pieces[below(w, ARRAY_SIZE(pieces))] };
 	CUresult r;

@@ -123,6 +123,8 @@ static void app_launch(struct world *w)
 				  .block_ok = true,
 				  .may_hold = true };
 	struct gpu_block_launch b = { .twin = kind ? WAVES_SLOW : WAVES_TWIN,
+				      .id = 1 + kind,
+				      .resident = waves.resident,
 				      .grid = { a->blocks, 1, 1 },
 				      .block = { 256, 1, 1 } };
 

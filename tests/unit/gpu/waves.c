@@ -208,24 +208,6 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult get_device(CUdevice *ret)
-{
-	*ret = 0;
-	return CUDA_SUCCESS;
-}
-
-static CUresult attribute(int *ret, CUdevice_attribute what, CUdevice device)
-{
-	*ret = 132;
-	return CUDA_SUCCESS;
-}
-
-static CUresult occupancy(int *ret, CUfunction f, int threads, size_t smem)
-{
-	*ret = (int)waves.resident / 132;
-	return CUDA_SUCCESS;
-}
-
 static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *ret)
 {
 	*ret = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -346,9 +328,6 @@ void waves_init(uint32_t resident, uint64_t block_ns)
 		.cuMemHostGetDevicePointer_v2 = device_pointer,
 		.cuMemAlloc_v2 = mem_alloc,
 		.cuMemsetD32Async = set,
-		.cuCtxGetDevice = get_device,
-		.cuDeviceGetAttribute = attribute,
-		.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy,
 		.cuStreamIsCapturing = is_capturing,
 		.cuLaunchKernel = launch,
 		.cuModuleLoadData = module_load,
