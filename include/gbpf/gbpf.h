@@ -48,8 +48,8 @@ enum gbpf_exit {
 struct gbpf_error {
 	int err;  /* -Exxx that the call returned, 0 after a success */
 	int exit; /* enum gbpf_exit */
-	const char
-		*code; /* short stable word: "verify", "unreachable", "permission", "timeout" ... */
+	/* Short stable word: "verify", "unreachable", "permission", "timeout" ... */
+	const char *code;
 	const char *message; /* one sentence without a full stop: what, and why */
 	const char *hint;    /* what to do */
 	const char *detail;  /* more lines, for example the verifier's state and the source line */
@@ -58,9 +58,10 @@ struct gbpf_error {
 /* ---- the connection ---- */
 
 enum {
-	GBPF_OPEN_START =
-		1, /* start gbpfd when none listens (as gbpf_start_daemon with its defaults) */
-	GBPF_OPEN_NO_CONNECT = 2, /* only make the handle; the first call connects */
+	/* Start gbpfd when none listens, as gbpf_start_daemon does with its defaults. */
+	GBPF_OPEN_START = 1,
+	/* Only make the handle; the first call connects. */
+	GBPF_OPEN_NO_CONNECT = 2,
 };
 
 /* Connects to the gbpfd of a runtime directory and says hello. runtime_dir NULL: $GBPF_RUNTIME_DIR,
@@ -100,10 +101,11 @@ int gbpf_call(struct gbpf *g, const char *method, const char *params, int fd, ch
 /* ---- policies ---- */
 
 enum {
-	GBPF_LOAD_SWAP = 1, /* replace the active policy; without it loading over one that the
-			       operator chose is refused */
-	GBPF_LOAD_KEEP_MAPS =
-		2, /* maps whose name, definition and types match keep what they hold */
+	/* Replace the active policy; without it loading over one that the operator chose is
+	 * refused. */
+	GBPF_LOAD_SWAP = 1,
+	/* Maps whose name, definition and types match keep what they hold. */
+	GBPF_LOAD_KEEP_MAPS = 2,
 };
 
 /* Reads the object (at most GBPF_OBJECT_MAX_BYTES) and hands it to gbpfd. name NULL: from the
@@ -126,6 +128,7 @@ int gbpf_policy_watch(struct gbpf *g, uint64_t version, char **ret_json);
 int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json);
 /* The same; flags: GBPF_LOAD_KEEP_MAPS. */
 int gbpf_policy_activate(struct gbpf *g, uint64_t version, unsigned flags, char **ret_json);
+/* No policy is active then: nothing is held. */
 int gbpf_policy_unload(struct gbpf *g, char **ret_json);
 int gbpf_policy_list(struct gbpf *g, char **ret_json);
 int gbpf_policy_show(struct gbpf *g, uint64_t version, char **ret_json); /* 0: the active one */
@@ -161,8 +164,9 @@ int gbpf_set(struct gbpf *g, uint32_t tenant, const char *class_name, uint32_t w
 	     char **ret_json);
 int gbpf_device_list(struct gbpf *g, char **ret_json);
 int gbpf_status(struct gbpf *g, char **ret_json);
-int gbpf_off(struct gbpf *g, int off,
-	     char **ret_json); /* 1: shims pass everything through; 0: back to work */
+/* off 1: shims pass everything through; 0: back to work. */
+int gbpf_off(struct gbpf *g, int off, char **ret_json);
+/* gbpfd answers, then leaves; programs run on with the last policy. */
 int gbpf_shutdown(struct gbpf *g);
 
 /* ---- hints ---- */

@@ -36,21 +36,16 @@ const char *disb_role(const struct disb *b)
 void disb_model_options(const struct disb *b, unsigned model, struct world_command *k)
 {
 	if (b->torch) {
-		command_add(k, "--model");
-		command_add(k, "%s", disb_models[model].name);
+		command_option(k, "--model", "%s", disb_models[model].name);
 		if (b->graphs) {
 			command_add(k, "--graphs");
 		}
 		return;
 	}
-	command_add(k, "--grid");
-	command_add(k, "%u", b->grid);
-	command_add(k, "--threads");
-	command_add(k, "%u", b->threads);
-	command_add(k, "--kernels");
-	command_add(k, "%u", kernels_of(b, model));
-	command_add(k, "--iterations");
-	command_add(k, "%d", b->iterations[model]);
+	command_option(k, "--grid", "%u", b->grid);
+	command_option(k, "--threads", "%u", b->threads);
+	command_option(k, "--kernels", "%u", kernels_of(b, model));
+	command_option(k, "--iterations", "%d", b->iterations[model]);
 }
 
 static int calibrate(struct disb *b)

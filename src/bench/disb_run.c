@@ -66,12 +66,9 @@ static void load_options(const struct disb_task *task, struct world_command *k)
 {
 	static const char *const loads[] = { "closed", "periodic", "poisson", "trace" };
 
-	command_add(k, "--load");
-	command_add(k, "%s", loads[task->load]);
-	command_add(k, "--rate");
-	command_add(k, "%g", task->rate);
-	command_add(k, "--trace");
-	command_add(k, "%u", disb_models[task->model].trace);
+	command_option(k, "--load", "%s", loads[task->load]);
+	command_option(k, "--rate", "%g", task->rate);
+	command_option(k, "--trace", "%u", disb_models[task->model].trace);
 	if (task->rt) {
 		command_add(k, "--stamps");
 	}

@@ -52,9 +52,9 @@ struct lcbe_condition {
 	double alone[LCBE_ROUNDS]; /* batch without requests, kernels a second */
 	struct lcbe_cell cell[PAGE_KINDS][LCBE_ROUNDS];
 	uint64_t wrong, checked;
-	double cpu_ns[2],
-		cpu_seconds; /* of threads that are not the application's: latency, batch */
-	json_t *tenants;     /* owned: what gbpfd said of its clients last; NULL: no gBPF */
+	double cpu_ns[2];   /* of threads that are not the application's: latency, batch, */
+	double cpu_seconds; /* of that time */
+	json_t *tenants;    /* owned: what gbpfd said of its clients last; NULL: no gBPF */
 };
 
 /* What a condition and a kind come to. */
@@ -90,6 +90,8 @@ static const double lcbe_at[3] = { 0.5, 0.99, 0.999 };
 /* lcbe_run.c */
 int lcbe_run(struct lcbe *b);
 void lcbe_finish(struct lcbe *b);
+/* Where a client of that condition runs. */
+struct world_place lcbe_place(const struct lcbe_condition *c, bool batch);
 /* How long a window may be. */
 uint64_t lcbe_window_ns(const struct lcbe *b);
 /* lcbe_command.c: a turn with the commands of set. */

@@ -132,16 +132,10 @@ static int await_first(struct lcbe *b, struct turn *t, const struct stream *s, c
 
 static int start(struct lcbe *b, struct lcbe_condition *c, struct stream *s, bool batch, unsigned i)
 {
-	struct world_place place = { .lane = c->def->lane,
-				     .daemon = c->daemon,
-				     .class_name = batch ? "batch" : "latency",
-				     .mps_priority = -1 };
+	struct world_place place = lcbe_place(c, batch);
 	struct world_command k;
 	char name[48];
 
-	if (c->def->lane == LANE_MPS && c->def->priority) {
-		place.mps_priority = batch;
-	}
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;

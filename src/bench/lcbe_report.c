@@ -346,10 +346,8 @@ static void print_table(const struct lcbe *b, FILE *to)
 		}
 	}
 	fputs("BATCH%: of its plain rate alone in the lane times the time that requests leave; 95 "
-	      "%: "
-	      "order statistics\nof the requests, bootstrap over rounds for BATCH%; al: alone in "
-	      "the "
-	      "lane\n",
+	      "%: order statistics\n"
+	      "of the requests, bootstrap over rounds for BATCH%; al: alone in the lane\n",
 	      to);
 }
 

@@ -41,51 +41,46 @@ static unsigned batch_clients(const struct lcbe *b, const struct lcbe_condition 
 static void client_options(const struct lcbe *b, const struct lcbe_condition *c, bool batch,
 			   struct world_command *k)
 {
-	command_add(k, "--iterations");
-	command_add(k, "%d", b->iterations[batch]);
-	command_add(k, "--threads");
-	command_add(k, "%u", b->set.threads);
-	command_add(k, "--grid");
-	command_add(k, "%u", batch ? b->set.grid : b->sms);
+	command_option(k, "--iterations", "%d", b->iterations[batch]);
+	command_option(k, "--threads", "%u", b->set.threads);
+	command_option(k, "--grid", "%u", batch ? b->set.grid : b->sms);
 	if (b->set.default_stream) {
 		command_add(k, "--default-stream");
 	} else if (c->def->priority) {
-		command_add(k, "--priority");
-		command_add(k, batch ? "low" : "high");
+		command_option(k, "--priority", batch ? "low" : "high");
 	}
 	if (!batch) {
-		command_add(k, "--kernels");
-		command_add(k, "%u", b->set.kernels);
+		command_option(k, "--kernels", "%u", b->set.kernels);
 		if (c->def->hint) {
-			command_add(k, "--hint-us");
-			command_add(k, "%u", b->set.hint_us);
+			command_option(k, "--hint-us", "%u", b->set.hint_us);
 		}
 		return;
 	}
-	command_add(k, "--streams");
-	command_add(k, "%u", b->set.streams);
-	command_add(k, "--depth");
-	command_add(k, "%u", b->set.depth);
+	command_option(k, "--streams", "%u", b->set.streams);
+	command_option(k, "--depth", "%u", b->set.depth);
 	if (c->def->brief) {
-		command_add(k, "--slice-us");
-		command_add(k, "1");
+		command_option(k, "--slice-us", "1");
 	}
+}
+
+struct world_place lcbe_place(const struct lcbe_condition *c, bool batch)
+{
+	bool priority = c->def->lane == LANE_MPS && c->def->priority;
+
+	return (struct world_place){ .lane = c->def->lane,
+				     .daemon = c->daemon,
+				     .class_name = batch ? "batch" : "latency",
+				     .mps_priority = priority ? batch : -1 };
 }
 
 static int start_one(struct lcbe *b, struct lcbe_condition *c, struct world_client *to, bool batch,
 		     unsigned i)
 {
-	struct world_place place = { .lane = c->def->lane,
-				     .daemon = c->daemon,
-				     .class_name = batch ? "batch" : "latency",
-				     .mps_priority = -1 };
+	struct world_place place = lcbe_place(c, batch);
 	struct world_command k;
 	char name[48];
 	int err;
 
-	if (c->def->lane == LANE_MPS && c->def->priority) {
-		place.mps_priority = batch;
-	}
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
 	command_init(&k);
 	client_options(b, c, batch, &k);
@@ -385,15 +380,11 @@ static int calibrate(struct lcbe *b)
 
 	world_progress(&b->world, "lcbe: calibrating");
 	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->set.threads);
-	command_add(&k, "--lc-us");
-	command_add(&k, "%g", b->set.lc_us);
-	command_add(&k, "--block-us");
-	command_add(&k, "%g", b->set.block_us);
+	command_option(&k, "--threads", "%u", b->set.threads);
+	command_option(&k, "--lc-us", "%g", b->set.lc_us);
+	command_option(&k, "--block-us", "%g", b->set.block_us);
 	if (b->world.soft) { /* one at a time: its processors are its own affair */
-		command_add(&k, "--at-once");
-		command_add(&k, "1");
+		command_option(&k, "--at-once", "1");
 	}
 	err = client_start(&b->world, &c, "calibrate", &place, "calibrate", &k);
 	command_finish(&k);

@@ -109,10 +109,8 @@ static int start_idle(struct pace *b)
 
 	place.lane = strcmp(b->lane, "shared") == 0 ? LANE_GBPF_SHARED : LANE_GBPF;
 	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->threads);
-	command_add(&k, "--grid");
-	command_add(&k, "1");
+	command_option(&k, "--threads", "%u", b->threads);
+	command_option(&k, "--grid", "1");
 	err = client_start(&b->world, &b->idle, "pace-idle", &place, "latency", &k);
 	command_finish(&k);
 	return err ? err : client_await(&b->idle, READY_NS);
@@ -129,14 +127,10 @@ static int start(struct pace *b, struct world_client *c, unsigned grid, int iter
 	int err;
 
 	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", b->threads);
-	command_add(&k, "--iterations");
-	command_add(&k, "%d", iterations);
-	command_add(&k, "--grid");
-	command_add(&k, "%u", grid);
-	command_add(&k, "--depth");
-	command_add(&k, "%u", b->depth);
+	command_option(&k, "--threads", "%u", b->threads);
+	command_option(&k, "--iterations", "%d", iterations);
+	command_option(&k, "--grid", "%u", grid);
+	command_option(&k, "--depth", "%u", b->depth);
 	if (b->burst) {
 		command_add(&k, "--burst");
 	}
@@ -351,8 +345,7 @@ int main(int argc, char **argv)
 		printf("%s, policy %s, %s lane, %u windows of %g ms each. COST: of gBPF at work "
 		       "against off, in the same process; 95 %%: bootstrap over windows.\n"
 		       "AGENT: of a core, threads of gBPF; APP: more of a core in the "
-		       "application's "
-		       "thread; BLOCK LV: launches at block level\n",
+		       "application's thread; BLOCK LV: launches at block level\n",
 		       b.device, b.policy_name, b.lane, b.rounds, b.ms);
 	}
 	err = err ? err : world_document(&b.world, b.document, b.save);

@@ -161,13 +161,10 @@ static int run_own(struct reach *b)
 	int err;
 
 	command_init(&k);
-	command_add(&k, "--iterations");
-	command_add(&k, b->world.soft ? "2000" : "20000");
+	command_option(&k, "--iterations", b->world.soft ? "2000" : "20000");
 	if (b->world.soft) {
-		command_add(&k, "--threads");
-		command_add(&k, "64");
-		command_add(&k, "--grid");
-		command_add(&k, "8");
+		command_option(&k, "--threads", "64");
+		command_option(&k, "--grid", "8");
 	}
 	err = client_start(&b->world, &c, "reach-ptx", &place, "batch", &k);
 	command_finish(&k);
@@ -271,12 +268,9 @@ static int run_framework(struct reach *b, unsigned part)
 	command_env(&k, "CUPY_CACHE_DIR=%s/%s-cupy", b->daemon->dir, names[part]);
 	command_add(&k, "%s", b->world.gbpf);
 	command_add(&k, "run");
-	command_add(&k, "--device");
-	command_add(&k, b->world.soft ? "soft" : "nvidia");
-	command_add(&k, "--class");
-	command_add(&k, "batch");
-	command_add(&k, "--name");
-	command_add(&k, "%s", name);
+	command_option(&k, "--device", b->world.soft ? "soft" : "nvidia");
+	command_option(&k, "--class", "batch");
+	command_option(&k, "--name", "%s", name);
 	command_add(&k, "--");
 	command_add(&k, "%s", b->python);
 	command_add(&k, "%s", b->script);
@@ -338,10 +332,9 @@ static int put(struct reach *b)
 
 	if (!b->world.json) {
 		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
-		     "(those "
-		     "of the most frequent\nkernels) and of their GPU time, as it was learned; "
-		     "PASS: "
-		     "one pass of the workload, by its own clock");
+		     "(those of the most frequent\n"
+		     "kernels) and of their GPU time, as it was learned; "
+		     "PASS: one pass of the workload, by its own clock");
 	}
 	err = world_document(&b->world, doc, b->save);
 	json_decref(doc);

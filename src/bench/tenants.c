@@ -89,23 +89,16 @@ static int start_one(struct tenants *b, struct tenants_condition *c, struct worl
 
 	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, k == TENANT_LC ? "lc" : "be", i);
 	command_init(&cmd);
-	command_add(&cmd, "--streams");
-	command_add(&cmd, "%u", b->streams);
-	command_add(&cmd, "--kernels");
-	command_add(&cmd, "%u", b->kernels);
-	command_add(&cmd, "--threads");
-	command_add(&cmd, "%u", b->threads);
-	command_add(&cmd, "--grid");
-	command_add(&cmd, "%u", b->grid);
-	command_add(&cmd, "--iterations");
-	command_add(&cmd, "%d", b->iterations);
+	command_option(&cmd, "--streams", "%u", b->streams);
+	command_option(&cmd, "--kernels", "%u", b->kernels);
+	command_option(&cmd, "--threads", "%u", b->threads);
+	command_option(&cmd, "--grid", "%u", b->grid);
+	command_option(&cmd, "--iterations", "%d", b->iterations);
 	if (k == TENANT_LC && b->gap_ms > 0) {
-		command_add(&cmd, "--rate");
-		command_add(&cmd, "%g", 1000 / b->gap_ms);
+		command_option(&cmd, "--rate", "%g", 1000 / b->gap_ms);
 	}
 	if (c->def->slices) {
-		command_add(&cmd, "--slice-us");
-		command_add(&cmd, "%u", b->slice_us[k]);
+		command_option(&cmd, "--slice-us", "%u", b->slice_us[k]);
 	}
 	err = client_start(&b->world, to, name, &place, "tenant", &cmd);
 	command_finish(&cmd);

@@ -121,8 +121,7 @@ static void print_table(const struct tenants *b)
 		}
 	}
 	puts("call: of the launch; start: from before it until the kernel runs; completion: until "
-	     "its "
-	     "end is known;\n%: change against default, x: so many times as much");
+	     "its end is known;\n%: change against default, x: so many times as much");
 }
 
 int tenants_report(struct tenants *b)

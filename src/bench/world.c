@@ -121,6 +121,16 @@ void command_add(struct world_command *k, const char *fmt, ...)
 	va_end(ap);
 }
 
+void command_option(struct world_command *k, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	command_add(k, "%s", name);
+	va_start(ap, fmt);
+	append(k, k->argv, &k->n, WORLD_ARGS, fmt, ap);
+	va_end(ap);
+}
+
 void command_env(struct world_command *k, const char *fmt, ...)
 {
 	va_list ap;
@@ -288,10 +298,8 @@ static int start_soft(struct world *w)
 	command_init(&k);
 	command_add(&k, "%s", w->server);
 	command_add(&k, "--foreground");
-	command_add(&k, "--socket");
-	command_add(&k, "%s", w->soft_socket);
-	command_add(&k, "--ready-fd");
-	command_add(&k, "%d", ready[1]);
+	command_option(&k, "--socket", "%s", w->soft_socket);
+	command_option(&k, "--ready-fd", "%d", ready[1]);
 	w->server_pid = world_spawn(w, &k, log, ready[1], NULL);
 	command_finish(&k);
 	fd_close(ready[1]);

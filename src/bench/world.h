@@ -87,6 +87,9 @@ struct world_command {
 void command_init(struct world_command *k);
 void command_finish(struct world_command *k);
 void command_add(struct world_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* An option and its value. */
+void command_option(struct world_command *k, const char *name, const char *fmt, ...)
+	PRINTF_LIKE(3, 4);
 void command_env(struct world_command *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Starts it in a process group of its own; what it prints goes to log, or into the pipe behind
  * *ret_out. keep: a descriptor that it inherits, -1: none. */

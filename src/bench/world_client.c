@@ -37,15 +37,11 @@ void world_put_in_place(struct world *w, struct world_command *k, const struct w
 	command_env(k, "GBPF_STATE_DIR=%s/state", p->daemon->dir);
 	command_add(k, "%s", w->gbpf);
 	command_add(k, "run");
-	command_add(k, "--device");
-	command_add(k, w->soft ? "soft" : "nvidia");
-	command_add(k, "--class");
-	command_add(k, "%s", p->class_name);
-	command_add(k, "--name");
-	command_add(k, "%s", name);
+	command_option(k, "--device", w->soft ? "soft" : "nvidia");
+	command_option(k, "--class", "%s", p->class_name);
+	command_option(k, "--name", "%s", name);
 	if (p->lane != LANE_GBPF_AUTO) {
-		command_add(k, "--lane");
-		command_add(k, p->lane == LANE_GBPF_SHARED ? "shared" : "process");
+		command_option(k, "--lane", p->lane == LANE_GBPF_SHARED ? "shared" : "process");
 	}
 	command_add(k, "--");
 }
@@ -80,11 +76,9 @@ int client_start(struct world *w, struct world_client *c, const char *name,
 	world_put_in_place(w, &all, where, name);
 	command_add(&all, "%s", w->client);
 	command_add(&all, "%s", role);
-	command_add(&all, "--page");
-	command_add(&all, "%d", fd);
+	command_option(&all, "--page", "%d", fd);
 	if (where->lane == LANE_OWN || where->lane == LANE_MPS) {
-		command_add(&all, "--libcuda");
-		command_add(&all, "%s", w->libcuda);
+		command_option(&all, "--libcuda", "%s", w->libcuda);
 	}
 	for (unsigned i = 0; i < k->n; i++) {
 		command_add(&all, "%s", k->argv[i]);
@@ -177,15 +171,11 @@ int client_calibrate(struct world *w, struct world_client *c, unsigned threads, 
 	int err;
 
 	command_init(&k);
-	command_add(&k, "--threads");
-	command_add(&k, "%u", threads);
-	command_add(&k, "--lc-us");
-	command_add(&k, "%g", block_us);
-	command_add(&k, "--block-us");
-	command_add(&k, "%g", block_us);
+	command_option(&k, "--threads", "%u", threads);
+	command_option(&k, "--lc-us", "%g", block_us);
+	command_option(&k, "--block-us", "%g", block_us);
 	if (w->soft) {
-		command_add(&k, "--at-once");
-		command_add(&k, "1");
+		command_option(&k, "--at-once", "1");
 	}
 	err = client_start(w, c, "calibrate", &own, "calibrate", &k);
 	command_finish(&k);

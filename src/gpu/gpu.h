@@ -27,8 +27,8 @@ int gpu_device_create(struct gpu_device **ret, const struct cuabi_table *real);
 /* Forgets events without calling the driver, which may be gone by then. */
 void gpu_device_destroy(struct gpu_device *d);
 
-extern const struct sched_device_ops
-	gpu_sched_ops; /* dev: struct gpu_device, dev_queue: struct gpu_queue */
+/* dev: struct gpu_device, dev_queue: struct gpu_queue */
+extern const struct sched_device_ops gpu_sched_ops;
 
 /* The context is about to be destroyed or reset: its queues are closed; its events go with it. */
 void gpu_context_gone(struct gpu_device *d, CUcontext ctx);
