@@ -130,6 +130,17 @@ static void take_back(struct session *s, uint32_t ordinal)
 	}
 }
 
+/* Who had a page could write each word of it. Those of others are theirs to put right, which they
+ * do when they hear that he has gone (BOARD_REMOVE), or get the page. */
+static void clear_ownerless(const struct daemon *d, const struct flag_page *p)
+{
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		if (!d->lc[i]) {
+			gpu_lease_put(&p->map, i, 0);
+		}
+	}
+}
+
 static int keep(struct session *s, uint32_t ordinal, int fd)
 {
 	struct flag_page *p = calloc(1, sizeof(*p));
@@ -144,6 +155,8 @@ static int keep(struct session *s, uint32_t ordinal, int fd)
 		return err;
 	}
 	p->fd = fd;
+	clear_ownerless(s->d, p); /* written while there was no gbpfd, or by somebody of its time */
+	gpu_lease_fence();
 	devices_tried(&s->d->devices, p->gpu, 1u << GPU_CONTROL_FLAG);
 	s->flag[ordinal] = p;
 	session_each(s->d, t)
@@ -196,17 +209,6 @@ void flags_publish(struct session *s)
 			if (t->flag[i]) {
 				send_page(s, t->flag[i]);
 			}
-		}
-	}
-}
-
-/* Who had a page could write each word of it. Those of others are theirs to put right, which they
- * do when they hear that he has gone (BOARD_REMOVE). */
-static void clear_ownerless(const struct daemon *d, const struct flag_page *p)
-{
-	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
-		if (!d->lc[i]) {
-			gpu_lease_put(&p->map, i, 0);
 		}
 	}
 }

@@ -466,9 +466,13 @@ static void what_a_hostile_tenant_has_written_does_not_outlive_it(void **state)
 	uint32_t *word = shm_map(fd, PAGE, 1), slot;
 
 	enter_two(d, &batch, &lc);
+	memset(word, 0x7f, PAGE); /* from the time of another gbpfd */
 	offer(&batch, 0, fd);
 	expect_page(&lc, &batch, &m);
 	slot = m.flag.slot;
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		assert_int_equal(load_seqcst(&word[i]), i == slot ? 0x7f7f7f7f : 0);
+	}
 	fake_enter(&hostile, d, LATENCY, "hostile");
 	expect_page(&hostile, &batch, &m);
 	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {

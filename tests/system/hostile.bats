@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# Tenants that mean harm (hostile.py), beside a batch and a latency program on the soft GPU: those go on, slower at worst while
+# it lasts, with right results, and gbpfd answers.
+
+load helpers
+
+victims() {
+	start_soft
+	start_daemon --policy "$POLICIES/$1.bpf.o"
+	gbpf run --device soft --class batch --name victim -- "$SAMPLES/batch" --kernel-us 1000 --blocks 64 --log "$GBPF_RUNTIME_DIR/log" \
+		>"$GBPF_RUNTIME_DIR/batch.out" 2>&1 3>&- &
+	pids+=($!)
+	batch=$!
+	progress 1
+}
+
+# attack NAME ...: all at once, until they are killed.
+attack() {
+	local a
+	attackers=()
+	for a in "$@"; do
+		python3 "$BATS_TEST_DIRNAME/hostile.py" "$a" 120 >"$GBPF_RUNTIME_DIR/$a.out" 2>&1 3>&- &
+		pids+=($!)
+		attackers+=($!)
+	done
+	for a in "$@"; do
+		await grep -q ready "$GBPF_RUNTIME_DIR/$a.out" || { cat "$GBPF_RUNTIME_DIR/$a.out"; return 1; }
+	done
+}
+
+await() {
+	local i
+	for ((i = 0; i < 600; i++)); do
+		"$@" && return 0
+		sleep 0.05
+	done
+	echo "waited in vain for: $*"
+	return 1
+}
+
+kernels() { wc -l <"$GBPF_RUNTIME_DIR/log"; }
+reached() { [ -s "$GBPF_RUNTIME_DIR/log" ] && [ "$(kernels)" -ge "$1" ]; }
+progress() { await reached $(($(kernels 2>/dev/null || echo 0) + $1)); }
+
+# While it lasts and after it.
+others_go_on() {
+	local a
+	progress 5
+	timeout 60 gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 10 >"$GBPF_RUNTIME_DIR/web.out"
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/web.out"
+	for a in "ps --why" status device "policy show" "map list" events; do
+		timeout 20 gbpf $a >"$GBPF_RUNTIME_DIR/answer"
+	done
+	for a in "${attackers[@]}"; do
+		kill -0 "$a"
+		kill -9 "$a"
+		wait "$a" || true
+	done
+	progress 20
+	timeout 60 gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 10 >"$GBPF_RUNTIME_DIR/web.out"
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/web.out"
+	[ "$(gbpf --json status | python3 -c 'import json, sys; print(json.load(sys.stdin)["leaked"])')" = 0 ]
+	kill -TERM "$batch"
+	wait "$batch" || true
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/batch.out"
+}
+
+@test "leases and seals on the pages of others hold nobody for good" {
+	victims lc_first
+	attack leases stale seals
+	others_go_on
+}
+
+@test "a board that lies holds others to the limit, and no longer" {
+	victims lc_first
+	attack liar promises
+	others_go_on
+}
+
+@test "pages full of nonsense, and those of others as one's own" {
+	victims auto
+	attack nonsense borrowed
+	others_go_on
+}
+
+@test "wrong messages, wrong descriptors, gigabytes, and no answer at all" {
+	victims fair
+	HOSTILE_BYTES=$((64 << 20)) attack messages mute gigabytes
+	gbpf policy swap lc_first
+	others_go_on
+}

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""A tenant that means harm: it speaks the session protocol itself (src/lib/wire.h), has no driver, and does to gbpfd and
+to other tenants what its pages and descriptors allow.
+
+    hostile.py ATTACK SECONDS [SEED]
+
+It prints "ready" when the attack has begun, goes on for so long, and ends with 0 unless it could not attack at all.
+GBPF_RUNTIME_DIR says where gbpfd is; the GPU is the one that `gbpf device` names first."""
+import array, ctypes, fcntl, json, mmap, os, random, socket, struct, subprocess, sys, time
+
+MAGIC, VERSION = 0x53706267, 3
+(HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE, CONTROL,
+ FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
+LATENCY, NORMAL, BATCH = range(3)
+MOST = 2**64 - 1
+BOARD_GPU = 64  # bytes of a GPU's part of a board
+F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 1033, 1, 2, 4, 8, 16
+SIZES = {HELLO: 632, MAPPED: 16, PREPARED: 32, NOTE: 304, DEVICES: 344, CONTROL: 536, FLAG: 32, REQUEST: 16}
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def page(size=4096, beyond=0, seals=F_SEAL_SHRINK | F_SEAL_GROW):
+    fd = os.memfd_create("hostile", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.ftruncate(fd, size)
+    if beyond:
+        ctypes.CDLL(None).fallocate(fd, 1, ctypes.c_long(size), ctypes.c_long(beyond))
+    fcntl.fcntl(fd, F_ADD_SEALS, seals)
+    return fd
+
+
+class Tenant:
+    def __init__(self, uuid):
+        self.uuid, self.flags, self.boards, self.board, self.stats, self.fds = uuid, {}, {}, None, None, []
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.connect(os.environ["GBPF_RUNTIME_DIR"] + "/session.sock")
+
+    def send(self, kind, body=b"", fds=(), size=None):
+        size = SIZES[kind] if size is None else size
+        text = (struct.pack("=4I", MAGIC, VERSION, kind, size) + body).ljust(size, b"\0")[:size]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.sock.sendmsg([text], rights)
+
+    def hello(self, class_id, name="hostile", flags=0, fds=(), tenant=0, regions=0, version=0):
+        body = struct.pack("=4I", flags, class_id, 100, 1) + self.uuid.ljust(256, b"\0")
+        body += struct.pack("=Q4I", version, tenant, regions, 0, 0) + name.encode().ljust(64, b"\0")
+        self.send(HELLO, body, fds)
+
+    def receive(self, timeout=10):
+        self.sock.settimeout(timeout)
+        try:
+            data, rights, _, _ = self.sock.recvmsg(4096, socket.CMSG_SPACE(4 * 8), socket.MSG_CMSG_CLOEXEC)
+        except (BlockingIOError, TimeoutError):
+            return None
+        fds = array.array("i")
+        for _, _, part in rights:
+            fds.frombytes(part)
+        return (struct.unpack_from("=I", data, 8)[0] if data else 0), data, list(fds)
+
+    def enter(self, class_id, name="hostile"):
+        self.hello(class_id, name)
+        kind, data, fds = self.receive()
+        assert kind == WELCOME, data
+        self.fds = fds
+        self.board, self.stats = mmap.mmap(fds[1], 4096), mmap.mmap(fds[2], 32768)
+        self.send(MAPPED)
+        return self
+
+    def listen(self, seconds=0.0, answer=True):
+        """Takes what gbpfd says: others' boards and flag pages stay open."""
+        until = time.monotonic() + seconds
+        while (got := self.receive(max(0.001, until - time.monotonic()))):
+            kind, data, fds = got
+            if kind == 0:
+                return
+            if kind == FLAG_ADD:
+                self.flags[struct.unpack_from("=4I", data, 16)[1]] = fds.pop()
+            elif kind == FLAG_REMOVE:
+                pass  # what was given once is kept
+            elif kind == BOARD_ADD:
+                self.boards[struct.unpack_from("=2I", data, 16)[0]] = fds.pop()
+            elif kind == PREPARE and answer:
+                self.send(PREPARED, data[16:24])
+            for fd in fds:
+                os.close(fd)
+
+    def write_board(self, gpu=0, **words):
+        where = {"open": ("=I", 0), "seq": ("=I", 4), "opened": ("=Q", 8), "end": ("=Q", 16), "next": ("=Q", 24), "deadline": ("=Q", 32)}
+        for name, value in words.items():
+            form, at = where[name]
+            struct.pack_into(form, self.board, gpu * BOARD_GPU + at, value)
+
+    def beat(self, value):
+        struct.pack_into("=Q", self.board, 16 * BOARD_GPU + 8, value)
+
+
+def uuid_of_gpu():
+    """Known as soon as a program has named it."""
+    for _ in range(1000):
+        found = json.loads(subprocess.run(["gbpf", "--json", "device"], capture_output=True, check=True).stdout)
+        if found["devices"] and found["devices"][0]["uuid"]:
+            return bytes.fromhex(found["devices"][0]["uuid"].removeprefix("GPU-").replace("-", ""))
+        time.sleep(0.02)
+    sys.exit("no program has named a GPU")
+
+
+started = 0.0
+
+
+def rounds(seconds):
+    global started
+    if not started:
+        started = time.monotonic()
+        print("ready", flush=True)
+    while time.monotonic() < started + seconds:
+        yield
+
+
+def latency_with_pages(uuid):
+    t = Tenant(uuid).enter(LATENCY)
+    while not t.flags:
+        t.listen(0.2)
+    return t
+
+
+# ---- attacks ----
+
+
+def leases(uuid, seconds, rnd):
+    """All words of the flag pages of others, the part behind the leases too, at any value and faster than anybody reads."""
+    t = latency_with_pages(uuid)
+    words = [mmap.mmap(fd, 4096) for fd in t.flags.values()]
+    far = [struct.pack("=I", w) * 1024 for w in (2**32 - 1, 2**31 - 1, 2**31, 1)]
+    for i, _ in enumerate(rounds(seconds)):
+        clock = time.time_ns() >> 16  # of the soft GPU, in a lease's unit
+        for w in words:
+            w[:] = rnd.choice(far + [rnd.randbytes(4096), struct.pack("=I", (clock + 2**30) % 2**32) * 1024] * 4)
+        if i % 50 == 0:
+            t.listen()
+
+
+def stale(uuid, seconds, rnd):
+    """Leases for everybody that do not run out for hours, again and again; at last it is gone and they are there."""
+    for _ in rounds(seconds):
+        t = latency_with_pages(uuid)
+        for fd in t.flags.values():
+            mmap.mmap(fd, 4096)[:] = struct.pack("=I", ((time.time_ns() >> 16) + 2**30) % 2**32) * 1024
+        os.close(t.sock.detach())
+
+
+def seals(uuid, seconds, rnd):
+    """Cutting, closing and emptying the flag pages of others."""
+    t = latency_with_pages(uuid)
+    libc = ctypes.CDLL(None)
+    for fd in t.flags.values():
+        for seal in (F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, F_SEAL_SEAL):
+            try:
+                fcntl.fcntl(fd, F_ADD_SEALS, seal)
+            except OSError:
+                pass
+    for _ in rounds(seconds):
+        for fd in t.flags.values():
+            for size in (0, 1, 1 << 40):
+                try:
+                    os.ftruncate(fd, size)
+                except OSError:
+                    pass
+            libc.fallocate(fd, 3, ctypes.c_long(0), ctypes.c_long(4096))  # a hole where the leases are
+        t.listen(0.01)
+
+
+def liar(uuid, seconds, rnd):
+    """A request that never ends, on a board whose words change all the time."""
+    t = Tenant(uuid).enter(LATENCY)
+    times = (0, 1, MOST, MOST - 1, 2**63, 2**63 - 1)
+    for i, _ in enumerate(rounds(seconds)):
+        at = times + (now(), now() + 10**9, now() - 10**12)
+        t.beat(rnd.choice((0, MOST, now())))
+        t.write_board(open=rnd.choice((1, 2**32 - 1)), seq=i % 2**32, opened=rnd.choice(at), end=rnd.choice(at), next=rnd.choice(at),
+                      deadline=rnd.choice(at))
+        if i % 100 == 0:
+            t.send(REQUEST)
+            t.listen()
+
+
+def promises(uuid, seconds, rnd):
+    """Announces, always for this moment or for any, and nothing comes."""
+    t = Tenant(uuid).enter(LATENCY)
+    for i, _ in enumerate(rounds(seconds)):
+        t.write_board(next=now() if i % 4 else rnd.choice((1, MOST, 2**63, now() + 10**10, now() - 10**6)), deadline=rnd.getrandbits(64))
+        if i % 100 == 0:
+            t.listen()
+
+
+def nonsense(uuid, seconds, rnd):
+    """Random words in every page of its own; and says that it has died, which is not so."""
+    tenants = [Tenant(uuid).enter(c) for c in (LATENCY, BATCH, NORMAL)]
+    for i, _ in enumerate(rounds(seconds)):
+        t = tenants[i % 3]
+        t.stats[:] = rnd.randbytes(32768) if i % 8 else b"\xff" * 32768
+        t.board[:1024] = rnd.randbytes(1024)
+        t.beat(rnd.getrandbits(64))
+        if rnd.random() < 0.02:
+            struct.pack_into("=I", t.board, 1024, 1 << 30)
+            t.sock.close()
+            tenants[i % 3] = Tenant(uuid).enter(i % 3)
+        t.listen() if t.sock.fileno() >= 0 else None
+
+
+def descriptors(rnd):
+    """Of all kinds; the caller closes them."""
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    c, d = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    b.close()
+    r, w = os.pipe()
+    made = [a.detach(), c.detach(), d.detach(), r, w, os.open("/", os.O_RDONLY), os.open("/dev/zero", os.O_RDWR), os.open("/dev/null", os.O_RDWR),
+            os.open("/proc/self/exe", os.O_RDONLY), os.memfd_create("x"), page(), page(32768), page(4096, 16 << 20), page(1 << 30),
+            page(4096, 0, 15), page(4096, 0, F_SEAL_SHRINK)]
+    rnd.shuffle(made)
+    return made
+
+
+def messages(uuid, seconds, rnd):
+    """Any message at any time, with any words and descriptors; halves, too; and it goes at any step."""
+    for _ in rounds(seconds):
+        t = Tenant(uuid)
+        step = rnd.randrange(4)
+        made = descriptors(rnd)
+        try:
+            if step >= 1:
+                t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)], regions=rnd.randrange(3),
+                        tenant=rnd.choice((0, 1, 1023, 1024, MOST % 2**32)), version=rnd.getrandbits(4))
+            if step >= 2 and t.receive(0.2):
+                t.send(MAPPED)
+            for _ in range(rnd.randrange(12)):
+                kind = rnd.randrange(0, 22)
+                size = SIZES.get(kind, 300)
+                body = rnd.randbytes(size) if rnd.random() < 0.3 else struct.pack("=8I", *(rnd.choice((0, 0, 1, 2, 15, 16, 255, 512, 2**31, 2**32 - 1))
+                                                                                         for _ in range(8)))
+                t.send(kind, body, made[: rnd.choice((0, 0, 1, 1, 2, 5, 9, 16))], size if rnd.random() < 0.8 else rnd.randrange(16, 700))
+            if rnd.random() < 0.5:
+                t.listen(0.01, answer=rnd.random() < 0.5)
+        except OSError:
+            pass
+        for fd in made + list(t.flags.values()) + list(t.boards.values()):
+            os.close(fd)
+        t.sock.close()
+
+
+def borrowed(uuid, seconds, rnd):
+    """Comes back as if gbpfd had been started anew, with pages of others as its own, and offers flag pages of others."""
+    t = latency_with_pages(uuid)
+    t.listen(0.3)
+    theirs = list(t.flags.values()) + list(t.boards.values()) + t.fds
+    for _ in rounds(seconds):
+        u = Tenant(uuid)
+        try:
+            u.hello(rnd.randrange(3), "borrower", 1, (rnd.choice(theirs), page(32768) if rnd.random() < 0.7 else rnd.choice(theirs)), rnd.randrange(4))
+            if (got := u.receive(1)) and got[0] == WELCOME:
+                u.send(MAPPED)
+                for fd in theirs:
+                    u.send(FLAG, struct.pack("=4I", 0, 0, 0, 0), [fd])
+                u.listen(0.05)
+                if rnd.random() < 0.5:
+                    u.send(FLAG, struct.pack("=4I", 0, 1, 0, 0))
+        except OSError:
+            pass
+        for fd in list(u.flags.values()) + list(u.boards.values()):
+            os.close(fd)
+        u.sock.close()
+
+
+def mute(uuid, seconds, rnd):
+    """Many that hear and never answer, that do not even listen, that begin and do not go on."""
+    deaf = [Tenant(uuid).enter(i % 3) for i in range(24)]
+    begun = [Tenant(uuid) for _ in range(24)]
+    for t in begun[::2]:
+        t.hello(LATENCY)
+    ears = [Tenant(uuid).enter(BATCH) for _ in range(8)]
+    for _ in rounds(seconds):
+        for t in ears:
+            t.listen(0.01, answer=False)
+    del deaf
+
+
+def gigabytes(uuid, seconds, rnd):
+    """Memory that whoever closes it last has to free."""
+    for _ in rounds(seconds):
+        for kind in (FLAG, HELLO, CONTROL):
+            t = Tenant(uuid)
+            fd = page(4096, int(os.environ.get("HOSTILE_BYTES", 1 << 28)))
+            try:
+                if kind == HELLO:
+                    t.hello(LATENCY, flags=1, fds=(fd, fd))
+                else:
+                    t.enter(BATCH).send(kind, struct.pack("=4I", 0, 0, 0, 0), [fd])
+            except OSError:
+                pass
+            os.close(fd)
+            t.listen(0.05)
+            t.sock.close()
+
+
+if __name__ == "__main__":
+    attack, length = sys.argv[1], float(sys.argv[2])
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes)}
+    for _ in range(1000):
+        try:
+            attacks[attack](uuid_of_gpu(), length, random.Random(seed))
+            break
+        except OSError:  # it was dropped: again
+            time.sleep(0.01)
