@@ -27,10 +27,10 @@ cli_processes() {
 	done
 }
 
-# Waits until a command succeeds: at most 10 s.
+# Waits until a command succeeds: a minute, which only what never comes needs.
 wait_for() {
-	local i
-	for ((i = 0; i < 500; i++)); do
+	local end=$((SECONDS + 60))
+	while ((SECONDS < end)); do
 		"$@" && return 0
 		sleep 0.02
 	done

@@ -9,14 +9,24 @@ setup() {
 	pids=()
 }
 
+# wait_for COMMAND...: until it succeeds; a minute, which only what never comes needs.
+wait_for() {
+	local end=$((SECONDS + 60))
+	while ((SECONDS < end)); do
+		"$@" && return 0
+		sleep 0.02
+	done
+	echo "waited in vain for: $*" >&2
+	return 1
+}
+
+# serves PID SOCKET: true, too, when the process has ended.
+serves() { [ -S "$2" ] || ! kill -0 "$1" 2>/dev/null; }
+
 start_daemon() {
 	gbpfd --foreground --device soft "$@" >"$GBPF_RUNTIME_DIR/gbpfd.log" 2>&1 3>&- &
 	pids+=($!)
-	for _ in $(seq 500); do
-		[ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0
-		kill -0 "${pids[-1]}" 2>/dev/null || break
-		sleep 0.01
-	done
+	wait_for serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/control.sock" && [ -S "$GBPF_RUNTIME_DIR/control.sock" ] && return 0
 	cat "$GBPF_RUNTIME_DIR/gbpfd.log"
 	return 1
 }
@@ -24,10 +34,7 @@ start_daemon() {
 start_soft() {
 	gbpf-softgpu --foreground "$@" >"$GBPF_RUNTIME_DIR/softgpu.log" 2>&1 3>&- &
 	pids+=($!)
-	for _ in $(seq 500); do
-		[ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ] && return 0
-		sleep 0.01
-	done
+	wait_for serves "${pids[-1]}" "$GBPF_RUNTIME_DIR/softgpu.sock" && [ -S "$GBPF_RUNTIME_DIR/softgpu.sock" ] && return 0
 	cat "$GBPF_RUNTIME_DIR/softgpu.log"
 	return 1
 }

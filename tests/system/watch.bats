@@ -18,14 +18,11 @@ print(next(t["stats"]["request_p50_ns"] for t in d["tenants"] if t["class"] == "
 	pids+=($!)
 	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --rate 20 --requests 100000 >/dev/null 2>&1 3>&- &
 	pids+=($!)
-	for _ in $(seq 300); do
-		sleep 0.1
-		served=$(gbpf --json ps | python3 -c '
+	served() { [ "$(gbpf --json ps | python3 -c '
 import json, sys
 d = json.load(sys.stdin)
-print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency"))')
-		[ "$served" -ge 30 ] && break
-	done
+print(sum(t["stats"]["requests"] for t in d["tenants"] if t["class"] == "latency"))')" -ge 30 ]; }
+	wait_for served
 	good=$(p50)
 	echo "P50 under lc_first: $good us"
 	[ "$good" -gt 0 ]
