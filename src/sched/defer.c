@@ -24,9 +24,7 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	pthread_mutex_lock(&q->fifo_lock);
 	*q->last = c;
 	q->last = &c->next;
-	if (c->placed) {
-		c->placed(c);
-	}
+	c->number = c->placed ? c->placed(c) : sched_number(s);
 	first = (add_acqrel(&q->deferred, 1u) & ~CHAINED) == 0;
 	store_release(&q->put, q->put + 1);
 	pthread_mutex_unlock(&q->fifo_lock);
@@ -40,6 +38,24 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	(void)__atomic_fetch_add(&s->defers, 1u, __ATOMIC_SEQ_CST);
 	update_active(s);
 	wake_agent(s, AGENT_NEAR);
+}
+
+uint64_t sched_number(struct sched *s)
+{
+	return __atomic_add_fetch(&s->numbers, 1u, __ATOMIC_SEQ_CST);
+}
+
+bool sched_queue_behind(struct sched_queue *q, uint64_t number)
+{
+	bool kept;
+
+	if (likely(!load_acquire(&q->deferred))) {
+		return false;
+	}
+	pthread_mutex_lock(&q->fifo_lock);
+	kept = (q->issuing && q->issuing < number) || (q->first && q->first->number < number);
+	pthread_mutex_unlock(&q->fifo_lock);
+	return kept || chain_unfinished(q);
 }
 
 bool sched_queue_deferred(struct sched_queue *q)
@@ -65,6 +81,7 @@ static struct sched_call *first_call(struct sched_queue *q)
 static void unlink_first(struct sched_queue *q)
 {
 	pthread_mutex_lock(&q->fifo_lock);
+	q->issuing = q->first->number;
 	q->first = q->first->next;
 	if (!q->first) {
 		q->last = &q->first;
@@ -145,6 +162,9 @@ static void issue(struct sched_queue *q, struct sched_call *c, const struct ask 
 		launch_start(q, &c->launch, a);
 	}
 	err = c->run(c);
+	pthread_mutex_lock(&q->fifo_lock);
+	q->issuing = 0;
+	pthread_mutex_unlock(&q->fifo_lock);
 	if (err) {
 		__atomic_compare_exchange_n(&q->error, &none, err, 0, __ATOMIC_ACQ_REL,
 					    __ATOMIC_ACQUIRE);

@@ -144,14 +144,17 @@ void sched_submitted(struct sched_queue *q, struct sched_launch *l, bool ok);
  * when is_launch, then free. */
 struct sched_call {
 	struct sched_call *next; /* sched's */
+	uint64_t number; /* sched's: its place among all that the process deferred; they grow in
+			    each queue */
 	int (*run)(struct sched_call
 			   *c); /* 0, or the driver's error, which is remembered for the queue */
 	/* NULL, or whether what other queues keep lets it go by now; asked again and again, by
 	 * whoever issues. Only calls that were handed over before it may be in its way. */
 	bool (*ready)(struct sched_call *c);
 	/* NULL, or told that it has its place behind the queue's others, before it can be issued:
-	 * what it counts is in the order of the queue. Under the FIFO's lock: must not wait. */
-	void (*placed)(struct sched_call *c);
+	 * what it counts is in the order of the queue. Gives it its number (sched_number). Under
+	 * the FIFO's lock: must not wait. */
+	uint64_t (*placed)(struct sched_call *c);
 	void (*free)(struct sched_call *c);
 	struct sched_launch launch;
 	bool is_launch; /* false: only ordered behind launches, no hook is asked */
@@ -161,6 +164,12 @@ struct sched_call {
 };
 /* Takes c. While 4096 calls wait in the queue it waits, as a full hardware queue would. */
 void sched_defer(struct sched_queue *q, struct sched_call *c);
+/* The next number; 1 and more. */
+uint64_t sched_number(struct sched *s);
+/* The launch is handed to sched_defer unasked: what sched_submit knows of those that it defers. */
+void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l);
+/* The queue still has a call of a lower number, or blocks of its launches that have not begun. */
+bool sched_queue_behind(struct sched_queue *q, uint64_t number);
 /* True while calls of this queue are waiting, or blocks of its last launches may have to be
  * launched again: whatever is ordered behind them must be deferred or flush first. */
 bool sched_queue_deferred(struct sched_queue *q);

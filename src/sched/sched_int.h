@@ -136,6 +136,8 @@ struct sched_queue {
 	pthread_mutex_t fifo_lock;  /* the list */
 	pthread_mutex_t issue_lock; /* order of issuing; before fifo_lock */
 	struct sched_call *first, **last;
+	uint64_t issuing; /* under fifo_lock: number of the call that is no more in the list, and
+			     not yet with the driver; 0: none */
 	uint64_t put, issued; /* [atomic] calls that ever came and went */
 	uint64_t still;	   /* [atomic] 1 and what had moved when somebody waited in vain for more */
 	uint32_t draining; /* [atomic] threads that wait for the chain's end: nothing joins it */
@@ -207,6 +209,7 @@ struct sched {
 	uint32_t deferred;		    /* [atomic] calls in all FIFOs */
 	uint32_t chains;		    /* [atomic] queues that are CHAINED */
 	uint32_t defers;		    /* [atomic] grows with each deferred call */
+	uint64_t numbers;		    /* [atomic] of deferred calls, given so far */
 	uint32_t life;			    /* [A] how many gbpfds were lost */
 	uint32_t agent_asleep;		    /* [atomic] enum agent_sleep */
 	uint32_t n_boards;		    /* [atomic] high-water mark of boards[] */

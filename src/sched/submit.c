@@ -137,6 +137,15 @@ static NOINLINE enum sched_answer decide(struct sched_queue *q, struct sched_lau
 	return SCHED_GO;
 }
 
+void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
+{
+	struct estimate *e = estimate_of(q->s, l);
+
+	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
+	l->begin_ns = clock_fast_ns();
+	l->phase = PHASE_PLAIN;
+}
+
 enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
 {
 	struct sched *s = q->s;

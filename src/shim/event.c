@@ -28,7 +28,6 @@ static struct use {
 } events[MAX_EVENTS];	 /* events_mutex; the first n_events may be in use */
 static unsigned n_events, sweep_at = SWEEP_FIRST;
 static struct event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
-static uint64_t n_calls;			       /* events_mutex: ever */
 static struct doomed {
 	CUevent event;
 	bool graph;	  /* it is a CUgraphExec */
@@ -187,14 +186,17 @@ bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum 
 	return u != NULL;
 }
 
-void event_placed(struct event_call *c)
+uint64_t event_placed(struct event_call *c)
 {
+	uint64_t order;
+
 	pthread_mutex_lock(&events_mutex);
-	c->order = ++n_calls;
+	order = c->order = sched_number(shim.sched); /* so `calls` is in the order of numbers */
 	c->at = last_call;
 	*last_call = c;
 	last_call = &c->next;
 	pthread_mutex_unlock(&events_mutex);
+	return order;
 }
 
 bool event_ready(const struct event_call *c)

@@ -22,9 +22,9 @@ struct event_call {
 /* A call that does that with the event is about to be kept in the queue. False: too many, do not
  * keep it. */
 bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use);
-/* It has its place in the queue, and now its number: in each queue numbers grow. Else one could
- * wait for another that is behind it. */
-void event_placed(struct event_call *c);
+/* It has its place in the queue, and now its number (sched_number), which is the answer: in each
+ * queue numbers grow. Else one could wait for another that is behind it. */
+uint64_t event_placed(struct event_call *c);
 /* Nothing that other queues have kept of the event before is in the way any more. */
 bool event_ready(const struct event_call *c);
 void event_issued(struct event_call *c);

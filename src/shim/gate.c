@@ -30,13 +30,29 @@ static enum event_use in_the_way(const struct shim_call *c)
 	return c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
 }
 
-/* Something is kept back in the process: what the call is ordered behind, but for its own queue. */
-static NOINLINE void settle_before(struct shim_queue *q)
+/* Something is kept back in the process: what the call is ordered behind through the default
+ * stream, so that it must be kept, too, or wait. */
+static NOINLINE bool behind_siblings(struct shim_queue *q)
 {
 	if (load_relaxed(&shim.deferred) == 1 && block_seen(&q->dev)) {
-		return; /* its own chain is all there is */
+		return false; /* its own chain is all there is */
+	}
+	return q->blocking && queue_sibling_deferred(q);
+}
+
+static NOINLINE bool deferred_behind_siblings(struct shim_queue *q, const struct shim_call *c,
+					      uint64_t *a, struct sched_launch *l,
+					      const struct block_call *b)
+{
+	if (!behind_siblings(q)) {
+		return false;
+	}
+	sched_defer_unasked(q->sched, l);
+	if (l->may_hold && keep_call(q, c, a, l, b)) {
+		return true;
 	}
 	wait_settle_siblings(q);
+	return false;
 }
 
 /* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
@@ -96,8 +112,8 @@ static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const str
 	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
 		shim_settle_all();
 	}
-	if (unlikely(shim_pending())) {
-		settle_before(q);
+	if (unlikely(shim_pending()) && deferred_behind_siblings(q, c, a, l, b)) {
+		return CUDA_SUCCESS;
 	}
 	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
 		return CUDA_SUCCESS;
@@ -129,11 +145,12 @@ static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struc
 
 	l->may_hold = l->block_ok = false;
 	if (shim_pending()) {
-		settle_before(q);
-		if (q->kind == QUEUE_CREATED && sched_queue_deferred(q->sched) &&
-		    keep_call(q, c, a, l, NULL)) {
+		bool later = behind_siblings(q) || sched_queue_deferred(q->sched);
+
+		if (later && q->kind == QUEUE_CREATED && keep_call(q, c, a, l, NULL)) {
 			return CUDA_SUCCESS;
 		}
+		wait_settle_siblings(q);
 		wait_settle(q);
 	}
 	(void)sched_submit(q->sched, l);
@@ -207,7 +224,7 @@ static bool record_joins(struct shim_queue *q, const struct shim_call *c, const 
 		event_issued(&e);
 		return false;
 	}
-	event_placed(&e);
+	(void)event_placed(&e);
 	*ret = event_record(&e);
 	sched_joined(q->sched);
 	return true;
@@ -243,9 +260,8 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 	CUevent event = event_of(c, a);
 	struct sched_launch l;
 	CUresult r;
-	bool later;
+	bool behind = behind_siblings(q), later;
 
-	settle_before(q);
 	if (waits_for_memory(c)) {
 		sched_settle_others(shim.sched, q->sched);
 	}
@@ -253,10 +269,11 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 		/* The event may be of the capture, and then the stream belongs to it from here on.
 		 */
 		event_settle(event, in_the_way(c), q);
+		wait_settle_siblings(q);
 		wait_settle(q);
 		return c->run(a);
 	}
-	later = event && event_used(event, in_the_way(c), q);
+	later = behind || (event && event_used(event, in_the_way(c), q));
 	if (!later && record_joins(q, c, a, &r)) {
 		return r;
 	}
@@ -266,6 +283,7 @@ static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64
 			return CUDA_SUCCESS;
 		}
 		event_settle(event, in_the_way(c), q);
+		wait_settle_siblings(q);
 		wait_settle(q);
 	}
 	return c->run(a);

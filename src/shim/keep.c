@@ -94,6 +94,36 @@ static bool is_known(uint64_t address)
 	       type;
 }
 
+static bool is(CUpointer_attribute what, uint64_t address, int wanted)
+{
+	int is = -1;
+
+	return shim_real.cuPointerGetAttribute(&is, what, address) == CUDA_SUCCESS && is == wanted;
+}
+
+/* The device's own: nobody on the host looks at it, nor has asked that calls wait for what they do
+ * with it. */
+static bool is_of_device(uint64_t address, CUdevice device)
+{
+	return is(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, CU_MEMORYTYPE_DEVICE) &&
+	       is(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, device) &&
+	       is(CU_POINTER_ATTRIBUTE_IS_MANAGED, address, 0) &&
+	       is(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address, 0);
+}
+
+static struct kept *keep_device(const struct shim_call *c, const uint64_t *a)
+{
+	CUdevice device = 0;
+	unsigned flags = 0;
+
+	return shim_real.cuCtxGetFlags(&flags) == CUDA_SUCCESS && !(flags & CU_CTX_SYNC_MEMOPS) &&
+			       shim_real.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+			       is_of_device(a[c->keep_arg[0]], device) &&
+			       is_of_device(a[c->keep_arg[1]], device)
+		       ? keep_new(c, a, 0)
+		       : NULL;
+}
+
 static struct kept *keep_source(const struct shim_call *c, const uint64_t *a, unsigned arg,
 				uint64_t bytes)
 {
@@ -166,12 +196,15 @@ static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
 
 static bool is_ready(struct sched_call *sc)
 {
-	return event_ready(&((struct kept *)sc)->event);
+	struct kept *k = (struct kept *)sc;
+
+	return !queue_sibling_before(k->q, sc->number) &&
+	       (!k->event.event || event_ready(&k->event));
 }
 
-static void is_placed(struct sched_call *sc)
+static uint64_t is_placed(struct sched_call *sc)
 {
-	event_placed(&((struct kept *)sc)->event);
+	return event_placed(&((struct kept *)sc)->event);
 }
 
 static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struct shim_queue *q,
@@ -184,7 +217,6 @@ static struct kept *keep_use(const struct shim_call *c, const uint64_t *a, struc
 		return NULL;
 	}
 	if (k) {
-		k->call.ready = is_ready;
 		k->call.placed = is_placed;
 	}
 	return k;
@@ -225,6 +257,8 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 		return is_known(a[c->keep_arg[0]]) ? keep_new(c, a, 0) : NULL;
 	case KEEP_UVA:
 		return is_known(a[0]) ? keep_source(c, a, 1, a[2]) : NULL;
+	case KEEP_DEVICE:
+		return keep_device(c, a);
 	case KEEP_COPY2D:
 		return keep_2d(c, a);
 	case KEEP_COPY3D:
@@ -248,7 +282,7 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 
 	/* Another thread cannot issue on this thread's own default stream, or on that of a green
 	 * context that is current here: no handle names it there. */
-	if (q->owner || c->blocking) {
+	if (q->owner || (c->blocking && c->keep != KEEP_DEVICE)) {
 		return false;
 	}
 	if (l->flags & GBPF_F_COOPERATIVE &&
@@ -272,6 +306,7 @@ bool keep_call(struct shim_queue *q, const struct shim_call *c, const uint64_t *
 		k->block.extra = (void **)(uintptr_t)k->a[ex ? 3 : 10];
 		k->call.chains = true;
 	}
+	k->call.ready = k->call.placed || q->blocking ? is_ready : NULL;
 	k->call.run = run_kept;
 	k->call.free = free_kept;
 	k->call.launch = *l;

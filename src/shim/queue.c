@@ -413,20 +413,41 @@ void queue_drain_context(CUcontext ctx)
 	pthread_mutex_unlock(&table_mutex);
 }
 
+/* Each waits for what was put on the other before. */
+static bool are_siblings(const struct shim_queue *a, const struct shim_queue *b)
+{
+	bool related = a->kind == QUEUE_LEGACY ? b->blocking && b != a
+					       : a->blocking && b->kind == QUEUE_LEGACY;
+
+	return related && a->green == b->green && green_base(a->dev.ctx) == green_base(b->dev.ctx);
+}
+
 struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
 {
 	struct shim_queue *found = NULL;
 
 	pthread_mutex_lock(&table_mutex);
 	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
-		bool related = of->kind == QUEUE_LEGACY ? q->blocking && q != of
-							: of->blocking && q->kind == QUEUE_LEGACY;
-
-		if (related && q->green == of->green &&
-		    green_base(q->dev.ctx) == green_base(of->dev.ctx) &&
-		    sched_queue_deferred(q->sched)) {
+		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
 			found = q;
 		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return found;
+}
+
+bool queue_sibling_before(const struct shim_queue *of, uint64_t number)
+{
+	bool found = false;
+
+	if (!of->blocking) {
+		return false;
+	}
+	if (pthread_mutex_trylock(&table_mutex) != 0) {
+		return true;
+	}
+	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
+		found = are_siblings(of, q) && sched_queue_behind(q->sched, number);
 	}
 	pthread_mutex_unlock(&table_mutex);
 	return found;

@@ -77,7 +77,9 @@ static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(C
 	CUresult r;
 
 	if (q && shim_pending()) {
-		wait_settle_siblings(q);
+		if (q->kind == QUEUE_LEGACY) { /* the others' calls wait for it in their queues */
+			wait_settle_siblings(q);
+		}
 		wait_settle(q);
 	}
 	r = real(stream);

@@ -1,7 +1,8 @@
 /* gates IMAGE value|function|kernel|stay CASE: work that is queued behind something that only the
  * host opens, later. No call between may wait for that work, if the driver's own does not: they are
  * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
- * `many`, `memory` (mappings and pools that come and go). Ends by itself: 3 when a call did not
+ * `many`, `memory` (mappings and pools that come and go), `legacy` (the default stream behind the
+ * closed one), `default` (which is closed, before others). Ends by itself: 3 when a call did not
  * return. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -151,6 +152,40 @@ static void memory(void)
 	CU(cuMemPoolDestroy(pool));
 }
 
+/* The closed stream and that one are ordered through the default stream, and the third with none.
+ */
+static void behind(CUstream on, CUstream apart, const char *which)
+{
+	static uint8_t pageable[4096];
+	CUevent e;
+
+	CU(cuEventCreate(&e, 0));
+	for (unsigned i = 0; i < 2; i++) {
+		at = which;
+		work(on, 3);
+		CU(cuMemsetD32Async(data, 1, WORDS, on));
+		CU(cuMemcpyHtoDAsync(data, pageable, sizeof(pageable), on));
+		if (!on) { /* these return before the work is done, though no stream is named */
+			CU(cuMemsetD32(data, 1, WORDS));
+			CU(cuMemsetD2D8_v2(data, 64, 1, 32, 32));
+			CU(cuMemcpyDtoD(data + 4096, data, 4096));
+			CU(cuMemcpy(data + 4096, data, 4096));
+		}
+		CU(cuLaunchHostFunc(on, wait_for_host, NULL));
+		CU(cuEventRecord(e, on));
+		CU(cuStreamQuery(on) == CUDA_ERROR_NOT_READY ? 0 : 1);
+		CU(cuEventQuery(e) == CUDA_ERROR_NOT_READY ? 0 : 1);
+		at = "the closed stream again";
+		CU(cuStreamWaitEvent(s[0], e, 0));
+		work(s[0], 3);
+		CU(cuMemsetD32Async(data, 1, WORDS, s[0]));
+	}
+	at = "a stream apart";
+	work(apart, 3);
+	CU(cuStreamSynchronize(apart));
+	CU(cuEventDestroy(e));
+}
+
 static void others(const char *what)
 {
 	CUevent e, later;
@@ -158,6 +193,15 @@ static void others(const char *what)
 	CUgraphExec x;
 	static uint8_t pageable[4096];
 
+	if (strcmp(what, "legacy") == 0) {
+		behind(NULL, s[2], "the default stream");
+		behind(s[1], s[2], "a blocking stream");
+		return;
+	}
+	if (strcmp(what, "default") == 0) {
+		behind(s[1], s[2], "a blocking stream");
+		return;
+	}
 	CU(cuEventCreate(&e, 0));
 	CU(cuEventCreate(&later, 0));
 	at = "cuEventRecord";
@@ -251,12 +295,14 @@ static void others(const char *what)
 int main(int argc, char **argv)
 {
 	struct timespec begin, now;
+	bool through_default;
 	uint32_t ran = 0;
 	pthread_t t;
 
 	if (argc != 4 || pthread_create(&t, NULL, watch, NULL)) {
 		return 2;
 	}
+	through_default = strcmp(argv[3], "legacy") == 0 || strcmp(argv[3], "default") == 0;
 	program_open(&p, "gates", argc, argv);
 	await = program_kernel(&p, "await");
 	data = program_zeros(WORDS * 4);
@@ -266,7 +312,10 @@ int main(int argc, char **argv)
 	*flag = 0;
 	CU(cuCtxSynchronize()); /* the memsets, before streams that do not wait for them */
 	for (int i = 0; i < 3; i++) {
-		CU(cuStreamCreate(&s[i], 1));
+		CU(cuStreamCreate(&s[i], through_default && i < 2 ? 0 : 1));
+	}
+	if (strcmp(argv[3], "default") == 0) {
+		s[0] = NULL;
 	}
 	if (strcmp(argv[2], "stay") == 0) {
 		stay(program_kernel(&p, "stay"));

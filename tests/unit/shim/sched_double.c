@@ -11,6 +11,7 @@ struct sched {
 	struct sched_shared shared;
 	struct sched_queue queues[MAX_QUEUES];
 	unsigned n;
+	uint64_t numbers;
 };
 
 void (*double_note)(const char *text);
@@ -197,8 +198,25 @@ void sched_defer(struct sched_queue *q, struct sched_call *c)
 	*q->last = c;
 	q->last = &c->next;
 	if (c->placed) {
-		c->placed(c);
+		c->number = c->placed(c);
+	} else {
+		c->number = sched_number(&double_sched);
 	}
+}
+
+uint64_t sched_number(struct sched *s)
+{
+	return ++s->numbers;
+}
+
+void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
+{
+	q->submits++;
+}
+
+bool sched_queue_behind(struct sched_queue *q, uint64_t number)
+{
+	return q->first && q->first->number < number;
 }
 
 bool sched_join(struct sched_queue *q)

@@ -220,6 +220,51 @@ static void other_streams_go_on(void **state)
 	assert_int_equal(fixture_launch(apart), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 1);
 	assert_int_equal(fixture_launch(other), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 2);
+	assert_int_equal(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	double_issue();
+	assert_int_equal(double_kept(), 0);
+}
+
+/* Of calls that are kept on the default stream and on two that are ordered with it each waits for
+ * those before it on the other side, and for none behind. */
+static void the_default_stream_keeps_the_order(void **state)
+{
+	CUstream order[] = {
+		named, CU_STREAM_LEGACY, other, named, other, CU_STREAM_LEGACY, CU_STREAM_LEGACY,
+		named
+	};
+	unsigned at[ARRAY_SIZE(order)], n = 0;
+
+	fixture_defer_one(named);
+	for (unsigned i = 1; i < ARRAY_SIZE(order); i++) {
+		assert_int_equal(cuMemsetD32Async(4096, i, 1, order[i]), CUDA_SUCCESS);
+	}
+	assert_int_equal(double_kept(), ARRAY_SIZE(order));
+	double_issue();
+	assert_int_equal(double_kept(), 0);
+	assert_int_equal(fixture_count(CUABI_IDX_cuMemsetD32Async), ARRAY_SIZE(order) - 1);
+	for (unsigned i = 0; i < fake->count(); i++) {
+		struct fake_record r = fake->get(i);
+
+		if (r.index == CUABI_IDX_cuMemsetD32Async) {
+			at[r.a[1]] = n++;
+		}
+	}
+	assert_true(at[1] < at[2] && at[1] < at[3] && at[1] < at[4]);
+	assert_true(at[2] < at[4] && at[3] < at[5] && at[4] < at[5]);
+	assert_true(at[5] < at[6] && at[6] < at[7]);
+}
+
+/* What the default stream keeps behind another is nothing that this one's thread waits for. */
+static void a_stream_that_keeps_nothing_does_not_wait(void **state)
+{
+	fixture_defer_one(named);
+	cuMemsetD32Async(4096, 1, 1, CU_STREAM_LEGACY);
+	assert_int_equal(double_kept(), 2);
+	assert_int_equal(cuStreamSynchronize(other), CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 2);
+	assert_int_equal(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
 }
 
@@ -463,6 +508,8 @@ int main(void)
 		TEST(attributes_wait_for_their_own_stream),
 		TEST(destroyed_events_end_after_their_calls),
 		TEST(other_streams_go_on),
+		TEST(the_default_stream_keeps_the_order),
+		TEST(a_stream_that_keeps_nothing_does_not_wait),
 		TEST(captures_are_left_alone),
 		TEST(launches_inside_host_functions_are_not_held),
 		TEST(a_stream_is_destroyed_behind_what_it_keeps),
