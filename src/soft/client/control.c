@@ -225,6 +225,8 @@ static CUresult flag_new(CUcontext ctx, size_t bytes, unsigned flags, CUdevicept
 		flag_close(ctx, r.value, bytes);
 		return CUDA_ERROR_MAP_FAILED;
 	}
+	/* It goes to strangers, one of whom could refuse it to the next by a seal. */
+	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 	*ret = r.value;
 	*ret_fd = fd;
 	return CUDA_SUCCESS;

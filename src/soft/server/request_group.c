@@ -242,8 +242,6 @@ CUresult request_flag_new(struct client *c, const struct soft_request *q, struct
 	if (fd < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	/* It goes to strangers, one of whom could refuse it to the next by a seal. */
-	(void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 	pthread_mutex_lock(&c->dev->lock);
 	r = place_flag(c, q, fd, bytes, a);
 	pthread_mutex_unlock(&c->dev->lock);

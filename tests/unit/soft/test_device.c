@@ -667,6 +667,8 @@ static void flag_writer(void *arg)
 	p = shm_map(fd[0], 4096, 1);
 	CHECK(p != NULL);
 	CHECK(shm_map(fd[1], 4096, 1) == NULL); /* sealed */
+	/* Who gets a page cannot take it away from the next one. */
+	CHECK(fcntl(fd[0], F_ADD_SEALS, F_SEAL_WRITE) < 0 && shm_seal_future_write(fd[0]) < 0);
 	*p = 1;
 	CHECK(read(pair[1], &byte, 1) == 1);
 	CU_IS(CUDA_ERROR_INVALID_VALUE,
