@@ -11,8 +11,6 @@
 
 enum {
 	GROUP_SCHEDULE = 0xa06c0101,
-	GROUP_SLICE_SET = 0xa06c0103,
-	GROUP_SLICE_GET = 0xa06c0104,
 	GROUP_PREEMPT = 0xa06c0105,
 	GROUP_INTERLEAVE_SET = 0xa06c0107,
 	GROUP_INTERLEAVE_GET = 0xa06c0108,
@@ -101,14 +99,14 @@ static int slice_set(const struct gpu_handles *h, int fd, uint32_t i, uint64_t v
 	if (!us) {
 		return -ENOTSUP; /* what it had is not known */
 	}
-	return rm_control(fd, h->client, h->group[i], GROUP_SLICE_SET, &us, sizeof(us));
+	return rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_SET, &us, sizeof(us));
 }
 
 /* Groups have slices of their own: the longest is that of the compute work. */
 static int slice_get(const struct gpu_handles *h, int fd, uint32_t i, uint64_t value, uint64_t *ret)
 {
 	uint64_t us = 0;
-	int err = rm_control(fd, h->client, h->group[i], GROUP_SLICE_GET, &us, sizeof(us));
+	int err = rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_GET, &us, sizeof(us));
 
 	(void)value;
 	if (!err) {
@@ -247,10 +245,11 @@ static int same_slice(const struct gpu_handles *h, int fd, uint32_t i, uint64_t 
 		      uint64_t *ret)
 {
 	uint64_t us = 0;
-	int err = rm_control(fd, h->client, h->group[i], GROUP_SLICE_GET, &us, sizeof(us));
+	int err = rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_GET, &us, sizeof(us));
 
 	(void)value, (void)ret;
-	return err ? err : rm_control(fd, h->client, h->group[i], GROUP_SLICE_SET, &us, sizeof(us));
+	return err ? err
+		   : rm_control(fd, h->client, h->group[i], RM_GROUP_SLICE_SET, &us, sizeof(us));
 }
 
 /* 580 does not tell the level; then what a group begins with is taken for it. */

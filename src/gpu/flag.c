@@ -110,7 +110,7 @@ static int from_driver(struct gpu_flag *f)
 
 	f->bytes = NVIDIA_BYTES;
 	e = real->cuCtxGetDevice(&device);
-	e = e ? e : gpu_export_new(f->device, f->ctx, f->bytes, &x);
+	e = e ? e : gpu_export_new(f->device, f->bytes, &x);
 	if (e != CUDA_SUCCESS) {
 		f->memory = 0;
 		why(f->device, "the driver gives no memory for a flag page: CUDA error", (int)e);

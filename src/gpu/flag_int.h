@@ -17,7 +17,6 @@ struct gpu_exported {
 };
 /* Allocates bytes of device memory in the current context and makes a descriptor on its first page.
  * What cuMemCreate says. */
-CUresult gpu_export_new(struct gpu_device *d, CUcontext ctx, size_t bytes,
-			struct gpu_exported *ret);
+CUresult gpu_export_new(struct gpu_device *d, size_t bytes, struct gpu_exported *ret);
 
 #endif

@@ -124,7 +124,7 @@ static void export(const struct cuabi_table *real, CUdevice d, const struct lear
 	}
 }
 
-CUresult gpu_export_new(struct gpu_device *d, CUcontext ctx, size_t bytes, struct gpu_exported *ret)
+CUresult gpu_export_new(struct gpu_device *d, size_t bytes, struct gpu_exported *ret)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
@@ -132,7 +132,6 @@ CUresult gpu_export_new(struct gpu_device *d, CUcontext ctx, size_t bytes, struc
 	CUdevice device = 0;
 	CUresult e;
 
-	(void)ctx;
 	*ret = (struct gpu_exported){ .fd = -1 };
 	e = d->real->cuCtxGetDevice(&device);
 	if (e != CUDA_SUCCESS) {
@@ -141,7 +140,7 @@ CUresult gpu_export_new(struct gpu_device *d, CUcontext ctx, size_t bytes, struc
 	prop.location.id = device;
 	learn_watch_begin(&w);
 	e = d->real->cuMemCreate(&ret->memory, bytes, &prop, 0);
-	learn_watch_end(&w);
+	learn_watch_end();
 	if (e == CUDA_SUCCESS) {
 		export(d->real, device, &w, ret);
 	}

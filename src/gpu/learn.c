@@ -13,8 +13,6 @@
 #include "base/compiler.h"
 #include "gpu/rm.h"
 
-#define SET_SLICE 0xa06c0103u
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct learn_object objects[LEARN_OBJECTS]; /* under lock, as is n_objects */
 static uint32_t n_objects;
@@ -225,7 +223,7 @@ static void on_control(const void *argument)
 	struct rm_control c;
 
 	memcpy(&c, argument, sizeof(c));
-	if (c.status == 0 && c.command == SET_SLICE) {
+	if (c.status == 0 && c.command == RM_GROUP_SLICE_SET) {
 		pthread_mutex_lock(&lock);
 		if (find(c.client, c.object)) {
 			(void)add_relaxed(&generation, 1u);
@@ -262,9 +260,8 @@ void learn_watch_begin(struct learn_watch *w)
 	watch = w;
 }
 
-void learn_watch_end(struct learn_watch *w)
+void learn_watch_end(void)
 {
-	(void)w;
 	watch = NULL;
 }
 

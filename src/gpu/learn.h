@@ -27,7 +27,7 @@ struct learn_watch {
 	uint32_t device_id; /* of the device under which the last was made */
 };
 void learn_watch_begin(struct learn_watch *w);
-void learn_watch_end(struct learn_watch *w);
+void learn_watch_end(void);
 
 /* Copies of the objects of that class, at most max; how many there are. */
 uint32_t learn_find(uint32_t class_id, struct learn_object *ret, uint32_t max);

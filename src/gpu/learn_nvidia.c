@@ -9,7 +9,6 @@
 #include "gpu/rm.h"
 
 #define SUBDEVICE_GPU_ID 0x20800142u
-#define GROUP_SLICE_GET 0xa06c0104u
 #define MAX_SUBDEVICES 64u
 #define MAX_FOUND 256u
 
@@ -134,8 +133,8 @@ static void read_slice(struct learn_object *group)
 {
 	uint64_t us = 0;
 
-	if (!group->slice_us && rm_control(group->fd, group->root, group->object, GROUP_SLICE_GET,
-					   &us, sizeof(us)) == 0) {
+	if (!group->slice_us && rm_control(group->fd, group->root, group->object,
+					   RM_GROUP_SLICE_GET, &us, sizeof(us)) == 0) {
 		group->slice_us = us < UINT16_MAX ? (uint32_t)us : 0;
 		learn_slice(group->root, group->object, group->slice_us);
 	}
@@ -190,7 +189,7 @@ int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gp
 			 int *ret_fd)
 {
 	struct learn_object groups[MAX_FOUND], device;
-	uint32_t n = MIN(learn_find(RM_CLASS_GROUP, groups, MAX_FOUND), MAX_FOUND);
+	uint32_t all = learn_find(RM_CLASS_GROUP, groups, MAX_FOUND), n = MIN(all, MAX_FOUND);
 	int err = choose(real, gpu, groups, n, &device);
 
 	if (err) {
@@ -199,6 +198,7 @@ int control_nvidia_learn(const struct cuabi_table *real, uint32_t gpu, struct gp
 	ret->kind = GPU_KIND_NVIDIA;
 	ret->client = device.root;
 	ret->subdevice = subdevice_of(&device);
+	ret->more |= all > MAX_FOUND ? GPU_MORE_GROUPS : 0;
 	fill_groups(ret, groups, n, &device);
 	fill_channels(ret, &device);
 	*ret_fd = device.fd;

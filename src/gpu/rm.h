@@ -33,6 +33,10 @@ enum {
 	RM_CLASS_MEMORY = 0x40,
 };
 
+/* Controls of a group (ctrla06c.h) that more than one file needs. */
+#define RM_GROUP_SLICE_SET 0xa06c0103u
+#define RM_GROUP_SLICE_GET 0xa06c0104u
+
 struct rm_free {
 	uint32_t root, parent, object, status;
 };
