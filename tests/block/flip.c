@@ -442,7 +442,7 @@ int main(int argc, char **argv)
 	setenv("GBPF_CLASS", "batch", 0);
 	start(path);
 	rc = run(argv + first);
-	for (int i = 0; i < 1000 && load_acquire(&sessions); i++) {
+	for (int i = 0; i < 60000 && load_acquire(&sessions); i++) {
 		clock_sleep_ns(1000000);
 	}
 	unlink(path);

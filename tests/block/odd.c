@@ -1,7 +1,8 @@
-/* odd IMAGE HOW: kernels on two streams, and in the middle of them something that programs seldom
- * do: `fork` (a child that uses nothing, and one that tries), `thread` (the thread that launched
- * ends), `stop` (the process stands still for 300 ms), `reset` of the primary context, in which
- * other kernels are under way. Then every word must be what the kernels make of it. */
+/* odd IMAGE HOW [LAUNCHES]: kernels on two streams, and in the middle of them something that
+ * programs seldom do: `fork` (a child that uses nothing, and one that tries), `thread` (the thread
+ * that launched ends), `stop` (the process stands still for 300 ms), `reset` of the primary
+ * context, in which other kernels are under way. Then every word must be what the kernels make of
+ * it. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,11 +14,11 @@
 #include "../programs/program.h"
 
 #define WORDS (64u * 512u)
-#define LAUNCHES 40u
 
 static struct program p;
 static CUstream streams[2];
 static CUdeviceptr data[2], counter;
+static unsigned launches = 40; /* even */
 
 static void launch_on(CUfunction step, CUstream s, CUdeviceptr to, CUdeviceptr count)
 {
@@ -34,7 +35,7 @@ static void *launch(void *arg)
 	(void)arg;
 	CU(cuCtxSetCurrent(p.context));
 	step = program_kernel(&p, "step");
-	for (unsigned i = 0; i < LAUNCHES; i++) {
+	for (unsigned i = 0; i < launches; i++) {
 		launch_on(step, streams[i % 2], data[i % 2], counter);
 	}
 	return NULL;
@@ -88,7 +89,7 @@ static void reset_primary(void)
 	CU(cuModuleGetFunction(&step, module, "step"));
 	CU(cuMemAlloc(&other, WORDS * 4 + 64));
 	CU(cuStreamCreate(&s, 1));
-	for (unsigned i = 0; i < LAUNCHES; i++) {
+	for (unsigned i = 0; i < launches; i++) {
 		launch_on(step, s, other, other + WORDS * 4ul);
 	}
 	CU(cuDevicePrimaryCtxReset_v2(0));
@@ -103,7 +104,7 @@ static uint32_t check(CUdeviceptr at)
 	for (uint32_t i = 0; i < WORDS; i++) {
 		uint32_t v = 0;
 
-		for (unsigned k = 0; k < LAUNCHES / 2; k++) {
+		for (unsigned k = 0; k < launches / 2; k++) {
 			v = v * 3 + 5 * (i + 1) + 7;
 		}
 		wrong += words[i] != v;
@@ -118,9 +119,10 @@ int main(int argc, char **argv)
 	uint32_t wrong;
 	pthread_t t;
 
-	if (argc != 3) {
+	if (argc < 3) {
 		return 2;
 	}
+	launches = argc > 3 ? (unsigned)atoi(argv[3]) : launches;
 	program_open(&p, "odd", argc, argv);
 	data[0] = program_zeros(WORDS * 4);
 	data[1] = program_zeros(WORDS * 4);
