@@ -16,6 +16,7 @@
 
 #define MAX_COPIED_BYTES 65536u
 #define MAX_OPERATIONS 256u
+#define MAX_COPIES 4096u
 
 static void release_event(struct kept *k)
 {
@@ -194,6 +195,47 @@ static struct kept *keep_array(const struct shim_call *c, const uint64_t *a)
 	return k;
 }
 
+/* Destinations, sources, sizes, count, attributes, where each of them begins, count of those, and
+ * (before CUDA 13) where a refusal is told. Sources that are read before the call returns cannot be
+ * left for later. */
+static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
+{
+	const CUmemcpyAttributes *attributes = (const CUmemcpyAttributes *)(uintptr_t)a[4];
+	uint64_t n = a[3], n_attributes = a[6], bytes = n * sizeof(uint64_t);
+	const uint64_t from[] = { a[0], a[1], a[2], a[5], a[4] };
+	const uint64_t size[] = { bytes, bytes, bytes, n_attributes * sizeof(size_t),
+				  n_attributes * sizeof(*attributes) };
+	const unsigned arg[] = { 0, 1, 2, 5, 4 };
+	unsigned char *to;
+	struct kept *k;
+
+	if (!n || n > MAX_COPIES || !n_attributes || n_attributes > n || !a[0] || !a[1] || !a[2] ||
+	    !attributes || !a[5]) {
+		return NULL;
+	}
+	for (uint64_t i = 0; i < n_attributes; i++) {
+		if (attributes[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+		    attributes[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_ANY) {
+			return NULL;
+		}
+	}
+	k = keep_new(c, a, sizeof(size_t) + 3 * bytes + size[3] + size[4]);
+	if (!k) {
+		return NULL;
+	}
+	if (c->nargs > 8 && a[7]) {
+		*(size_t *)(uintptr_t)a[7] = SIZE_MAX;
+		k->a[7] = (uintptr_t)k->blob;
+	}
+	to = k->blob + sizeof(size_t);
+	for (unsigned i = 0; i < ARRAY_SIZE(from); i++) {
+		memcpy(to, (const void *)(uintptr_t)from[i], size[i]);
+		k->a[arg[i]] = (uintptr_t)to;
+		to += size[i];
+	}
+	return k;
+}
+
 static bool is_ready(struct sched_call *sc)
 {
 	struct kept *k = (struct kept *)sc;
@@ -265,6 +307,8 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 		return keep_3d(c, a);
 	case KEEP_ARRAY:
 		return keep_array(c, a);
+	case KEEP_BATCH:
+		return keep_batch(c, a);
 	case KEEP_RECORD:
 		return keep_event(c, a, q, EVENT_RECORD);
 	case KEEP_KERNEL:

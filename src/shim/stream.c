@@ -59,6 +59,14 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	return destroying(stream) ? CUDA_SUCCESS : shim_real.cuStreamDestroy_v2(stream);
 }
 
+/* Others say how fast, or how to wait: what the stream keeps may go with the new ones. These say
+ * what fences order. */
+static bool matters(CUstreamAttrID what)
+{
+	return what == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
+	       what == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+}
+
 /* What the stream keeps goes with the attributes of before. */
 static void changing(CUstream stream, bool per_thread)
 {
@@ -79,14 +87,18 @@ static void changing(CUstream stream, bool per_thread)
 
 CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID what, const CUstreamAttrValue *value)
 {
-	changing(stream, false);
+	if (matters(what)) {
+		changing(stream, false);
+	}
 	return shim_real.cuStreamSetAttribute(stream, what, value);
 }
 
 CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID what,
 				   const CUstreamAttrValue *value)
 {
-	changing(stream, true);
+	if (matters(what)) {
+		changing(stream, true);
+	}
 	return shim_real.cuStreamSetAttribute_ptsz(stream, what, value);
 }
 

@@ -16,6 +16,7 @@
 
 #define WORDS 16384u
 #define SECONDS 25u
+#define BATCHED 0x5a5au
 
 static struct program p;
 static CUfunction await;
@@ -186,12 +187,28 @@ static void behind(CUstream on, CUstream apart, const char *which)
 	CU(cuEventDestroy(e));
 }
 
+/* The arrays are the caller's again when the call returns. */
+static void batch(void)
+{
+	CUdeviceptr to[] = { data + 8192, data + 16384 }, from[] = { data + 49152, data + 53248 };
+	size_t bytes[] = { 64, 128 }, first[] = { 0 };
+	CUmemcpyAttributes how = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+
+	CU(cuMemsetD32Async(data + 49152, BATCHED, 2048, s[0]));
+	CU(cuMemcpyBatchAsync_v2(to, from, bytes, 2, &how, first, 1, s[0]));
+	memset(to, 0, sizeof(to));
+	memset(from, 0, sizeof(from));
+	memset(bytes, 0, sizeof(bytes));
+	memset(&how, 0, sizeof(how));
+}
+
 static void others(const char *what)
 {
 	CUevent e, later;
 	CUgraph g;
 	CUgraphExec x;
 	static uint8_t pageable[4096];
+	CUstreamAttrValue value = { .syncPolicy = CU_SYNC_POLICY_AUTO };
 
 	if (strcmp(what, "legacy") == 0) {
 		behind(NULL, s[2], "the default stream");
@@ -265,6 +282,11 @@ static void others(const char *what)
 		CU(cuMemsetD32Async(data, 1, WORDS, s[0]));
 		CU(cuMemcpyHtoDAsync(data, pageable, sizeof(pageable), s[0]));
 		CU(cuMemcpyDtoDAsync(data + 4096, data, 4096, s[0]));
+		at = "a batch of copies";
+		batch();
+		at = "attributes of the closed stream";
+		CU(cuStreamSetAttribute(s[0], CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+		at = "calls on the closed stream";
 		CU(cuLaunchHostFunc(s[0], wait_for_host, NULL));
 		CU(cuMemAllocAsync(&(CUdeviceptr){ 0 }, 4096, s[0]));
 		at = "calls on other streams";
@@ -341,6 +363,13 @@ int main(int argc, char **argv)
 	if (ran != expected) {
 		fprintf(stderr, "%u blocks ran instead of %u\n", ran, expected);
 		return 1;
+	}
+	if (strcmp(argv[3], "calls") == 0) {
+		uint32_t words[2] = { 0 };
+
+		CU(cuMemcpyDtoH(&words[0], data + 8192 + 60, 4));
+		CU(cuMemcpyDtoH(&words[1], data + 16384 + 124, 4));
+		program_check(&p, words[0] == BATCHED && words[1] == BATCHED, "copied in a batch");
 	}
 	return program_close(&p);
 }

@@ -198,7 +198,12 @@ static void attributes_wait_for_their_own_stream(void **state)
 	assert_int_equal(cuStreamSetAttribute(other, 1, &value), CUDA_SUCCESS);
 	assert_int_equal(cuStreamCopyAttributes(other, named), CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 1);
-	assert_int_equal(cuStreamSetAttribute(named, 1, &value), CUDA_SUCCESS);
+	assert_int_equal(
+		cuStreamSetAttribute(named, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value),
+		CUDA_SUCCESS);
+	assert_int_equal(double_kept(), 1);
+	assert_int_equal(cuStreamSetAttribute(named, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value),
+			 CUDA_SUCCESS);
 	assert_int_equal(double_kept(), 0);
 	fixture_defer_one(named);
 	assert_int_equal(cuStreamCopyAttributes(named, other), CUDA_SUCCESS);
