@@ -1,7 +1,6 @@
 /* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the
  * server is awake. */
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "base/fd.h"
 #include "soft/client/client.h"
 #include "soft/client/strict.h"
+#include "soft/yield.h"
 
 #define SPIN_NS 30000u
 #define LOOK_NS                                                                                    \
@@ -171,6 +171,7 @@ bool word_reached(const uint32_t *done, uint32_t target)
  * another processor takes longer than a small kernel. */
 static bool spin(const uint32_t *done, uint32_t target)
 {
+	static uint64_t no_yield_ns;
 	uint64_t end = clock_now_ns() + SPIN_NS;
 
 	do {
@@ -180,8 +181,7 @@ static bool spin(const uint32_t *done, uint32_t target)
 			}
 			cpu_relax();
 		}
-		sched_yield();
-	} while (clock_now_ns() < end && !load_relaxed(&soft.dead));
+	} while (yield_quickly(&no_yield_ns) && clock_now_ns() < end && !load_relaxed(&soft.dead));
 	return false;
 }
 

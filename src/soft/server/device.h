@@ -275,6 +275,7 @@ struct gpu {
 	uint64_t switches, bytes_copied;
 	uint64_t copy_stamp;
 	unsigned copying;      /* copies that are in an engine's hands */
+	uint64_t no_yield_ns;  /* [atomic] yield.h */
 	uint64_t copy_free_ns; /* the engines have moved everything so far, at their bandwidth */
 	uint64_t memory_used;
 	pthread_cond_t work;			   /* idle workers other than the poller */

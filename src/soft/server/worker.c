@@ -2,7 +2,6 @@
  * slice it is until its turn or the slice is over. A copy engine: one part of a copy after another.
  * An idle worker stands in for an engine that would have to be woken first. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "soft/server/device.h"
+#include "soft/yield.h"
 
 #define TURN_NS 50000u	   /* wanted length of a turn; bounds how late anything is noticed */
 #define MIN_BUDGET 64u	   /* warp instructions */
@@ -246,8 +246,8 @@ static void run_block(struct gpu *gpu, struct work *w)
 	status = run_turn(w, &used, &lanes, &fault);
 	end = MAX(clock_fast_ns(), begin);
 	if (status == EXEC_BUDGET && used < w->budget) {
-		sched_yield(); /* it waits, perhaps for a block whose worker waits for this
-				  processor */
+		/* it waits, perhaps for a block whose worker waits for this processor */
+		(void)yield_quickly(&gpu->no_yield_ns);
 	}
 	pthread_mutex_lock(&dev->lock);
 	measure(gpu, w->launch, end - begin, used);
@@ -342,11 +342,16 @@ static void wait_for_switch(struct gpu *gpu)
 	gpu->switching = false;
 }
 
-static void look_again(struct device *dev)
+/* False: it is better to rest. A client may share the processor. */
+static bool look_again(struct gpu *gpu)
 {
+	struct device *dev = gpu->dev;
+	bool quickly;
+
 	pthread_mutex_unlock(&dev->lock);
-	sched_yield(); /* a client may share the processor */
+	quickly = yield_quickly(&gpu->no_yield_ns);
 	pthread_mutex_lock(&dev->lock);
+	return quickly;
 }
 
 void *worker_main(void *arg)
@@ -377,7 +382,9 @@ void *worker_main(void *arg)
 			if (copies_wait(gpu)) {
 				pthread_cond_signal(&gpu->copy_work);
 			}
-			look_again(dev);
+			if (!look_again(gpu)) {
+				last_work = 0;
+			}
 		} else {
 			rest(gpu);
 			last_work = clock_fast_ns();
