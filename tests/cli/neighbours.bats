@@ -10,9 +10,9 @@ print(p[0]) if p else sys.exit(1)' "$1"; }
 told() { "$GBPF" events | grep -q "$1"; }
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# start NAME OPTION...: a batch program that is killed later.
+# start NAME OPTION...: a batch program that is killed later, by a signal that whoever runs the tests (nohup) may ignore.
 start() {
-	"$GBPF" run --device soft --class batch --name "$1" "${@:2}" -- "$SAMPLES/batch" >"$1.out" 2>"$1.err" &
+	env --default-signal=HUP "$GBPF" run --device soft --class batch --name "$1" "${@:2}" -- "$SAMPLES/batch" >"$1.out" 2>"$1.err" 3>&- &
 	eval "$1_runner=$!"
 }
 prepare() {
