@@ -89,3 +89,42 @@ others_go_on() {
 	gbpf policy swap lc_first
 	others_go_on
 }
+
+@test "who looks at no board and no lease is stopped from outside" {
+	victims gpreempt
+	attack deaf
+	timeout 60 gbpf run --device soft --class latency --name web -- "$SAMPLES/lcserve" --rate 10 --requests 2 --kernels 1 --blocks 1 \
+		--iterations 20000000 >"$GBPF_RUNTIME_DIR/web.out"
+	grep -q 'wrong 0$' "$GBPF_RUNTIME_DIR/web.out"
+	gbpf events | grep -q 'deaf is stopped (slice): web has waited'
+	others_go_on
+}
+
+# One call in a few microseconds, for now or for any time, and no request.
+@test "who hints all the time and sends nothing is not listened to any more" {
+	victims gpreempt
+	cat >"$GBPF_RUNTIME_DIR/hints.py" <<-'PY'
+		import ctypes, random, sys, time
+		cuda, p, rnd = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), random.Random(1)
+		def call(name, *a): assert getattr(cuda, name)(*a) == 0, name
+		call("cuInit", 0)
+		call("cuDevicePrimaryCtxRetain", ctypes.byref(p), 0)
+		call("cuCtxSetCurrent", p)
+		answers = {}
+		print("ready", flush=True)
+		while True:
+		    ahead = rnd.choice((0, 0, 0, 1, 100, 10**7, 10**7 + 1, 2**63, 2**64 - 1))
+		    a = cuda.gbpf_shim_hint(ctypes.c_uint64(ahead), ctypes.c_uint64(rnd.choice((0, 1, 2**64 - 1))), ctypes.c_int(-1))
+		    answers[a] = answers.get(a, 0) + 1
+		    if sum(answers.values()) % 10000 == 0:
+		        print(answers, flush=True)
+	PY
+	attackers=()
+	gbpf run --device soft --class latency --name hints -- python3 "$GBPF_RUNTIME_DIR/hints.py" >"$GBPF_RUNTIME_DIR/hints.out" 2>&1 3>&- &
+	pids+=($!)
+	attackers+=($!)
+	await grep -q ready "$GBPF_RUNTIME_DIR/hints.out"
+	muted() { gbpf events | grep -q 'further announcements are ignored for a second' && grep -q -- '-11: ' "$GBPF_RUNTIME_DIR/hints.out"; }
+	await muted
+	others_go_on
+}

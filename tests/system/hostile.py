@@ -6,11 +6,11 @@ to other tenants what its pages and descriptors allow.
 
 It prints "ready" when the attack has begun, goes on for so long, and ends with 0 unless it could not attack at all.
 GBPF_RUNTIME_DIR says where gbpfd is; the GPU is the one that `gbpf device` names first."""
-import array, ctypes, fcntl, json, mmap, os, random, socket, struct, subprocess, sys, time
+import array, ctypes, fcntl, json, mmap, os, random, shutil, socket, struct, subprocess, sys, time
 
 MAGIC, VERSION = 0x53706267, 3
-(HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE, CONTROL,
- FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
+(HELLO, WELCOME, REFUSED, MAPPED, PREPARE, PREPARED, DROP, BOARD_ADD, BOARD_REMOVE, SET, NOTE, QUEUED, DEVICES, DEVICES_ARE,
+ CONTROL, FLAG, FLAG_ADD, FLAG_REMOVE, REQUEST) = range(1, 20)
 LATENCY, NORMAL, BATCH = range(3)
 MOST = 2**64 - 1
 BOARD_GPU = 64  # bytes of a GPU's part of a board
@@ -87,7 +87,8 @@ class Tenant:
                 os.close(fd)
 
     def write_board(self, gpu=0, **words):
-        where = {"open": ("=I", 0), "seq": ("=I", 4), "opened": ("=Q", 8), "end": ("=Q", 16), "next": ("=Q", 24), "deadline": ("=Q", 32)}
+        where = {"open": ("=I", 0), "seq": ("=I", 4), "opened": ("=Q", 8), "end": ("=Q", 16), "next": ("=Q", 24),
+                 "deadline": ("=Q", 32)}
         for name, value in words.items():
             form, at = where[name]
             struct.pack_into(form, self.board, gpu * BOARD_GPU + at, value)
@@ -178,8 +179,8 @@ def liar(uuid, seconds, rnd):
     for i, _ in enumerate(rounds(seconds)):
         at = times + (now(), now() + 10**9, now() - 10**12)
         t.beat(rnd.choice((0, MOST, now())))
-        t.write_board(open=rnd.choice((1, 2**32 - 1)), seq=i % 2**32, opened=rnd.choice(at), end=rnd.choice(at), next=rnd.choice(at),
-                      deadline=rnd.choice(at))
+        t.write_board(open=rnd.choice((1, 2**32 - 1)), seq=i % 2**32, opened=rnd.choice(at), end=rnd.choice(at),
+                      next=rnd.choice(at), deadline=rnd.choice(at))
         if i % 100 == 0:
             t.send(REQUEST)
             t.listen()
@@ -189,7 +190,8 @@ def promises(uuid, seconds, rnd):
     """Announces, always for this moment or for any, and nothing comes."""
     t = Tenant(uuid).enter(LATENCY)
     for i, _ in enumerate(rounds(seconds)):
-        t.write_board(next=now() if i % 4 else rnd.choice((1, MOST, 2**63, now() + 10**10, now() - 10**6)), deadline=rnd.getrandbits(64))
+        at = now() if i % 4 else rnd.choice((1, MOST, 2**63, now() + 10**10, now() - 10**6))
+        t.write_board(next=at, deadline=rnd.getrandbits(64))
         if i % 100 == 0:
             t.listen()
 
@@ -215,9 +217,10 @@ def descriptors(rnd):
     c, d = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     b.close()
     r, w = os.pipe()
-    made = [a.detach(), c.detach(), d.detach(), r, w, os.open("/", os.O_RDONLY), os.open("/dev/zero", os.O_RDWR), os.open("/dev/null", os.O_RDWR),
-            os.open("/proc/self/exe", os.O_RDONLY), os.memfd_create("x"), page(), page(32768), page(4096, 16 << 20), page(1 << 30),
-            page(4096, 0, 15), page(4096, 0, F_SEAL_SHRINK)]
+    made = [a.detach(), c.detach(), d.detach(), r, w, os.memfd_create("x")]
+    made += [os.open("/", os.O_RDONLY), os.open("/proc/self/exe", os.O_RDONLY)]
+    made += [os.open("/dev/zero", os.O_RDWR), os.open("/dev/null", os.O_RDWR)]
+    made += [page(), page(32768), page(4096, 16 << 20), page(1 << 30), page(4096, 0, 15), page(4096, 0, F_SEAL_SHRINK)]
     rnd.shuffle(made)
     return made
 
@@ -230,16 +233,17 @@ def messages(uuid, seconds, rnd):
         made = descriptors(rnd)
         try:
             if step >= 1:
-                t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)], regions=rnd.randrange(3),
-                        tenant=rnd.choice((0, 1, 1023, 1024, MOST % 2**32)), version=rnd.getrandbits(4))
+                t.hello(rnd.randrange(3), flags=rnd.choice((0, 0, 0, 1, 2, 4, 8)), fds=made[: rnd.randrange(4)],
+                        regions=rnd.randrange(3), tenant=rnd.choice((0, 1, 1023, 1024, 2**32 - 1)), version=rnd.getrandbits(4))
             if step >= 2 and t.receive(0.2):
                 t.send(MAPPED)
             for _ in range(rnd.randrange(12)):
                 kind = rnd.randrange(0, 22)
                 size = SIZES.get(kind, 300)
-                body = rnd.randbytes(size) if rnd.random() < 0.3 else struct.pack("=8I", *(rnd.choice((0, 0, 1, 2, 15, 16, 255, 512, 2**31, 2**32 - 1))
-                                                                                         for _ in range(8)))
-                t.send(kind, body, made[: rnd.choice((0, 0, 1, 1, 2, 5, 9, 16))], size if rnd.random() < 0.8 else rnd.randrange(16, 700))
+                words = [rnd.choice((0, 0, 1, 2, 15, 16, 255, 512, 2**31, 2**32 - 1)) for _ in range(8)]
+                body = rnd.randbytes(size) if rnd.random() < 0.3 else struct.pack("=8I", *words)
+                size = size if rnd.random() < 0.8 else rnd.randrange(16, 700)
+                t.send(kind, body, made[: rnd.choice((0, 0, 1, 1, 2, 5, 9, 16))], size)
             if rnd.random() < 0.5:
                 t.listen(0.01, answer=rnd.random() < 0.5)
         except OSError:
@@ -255,9 +259,10 @@ def borrowed(uuid, seconds, rnd):
     t.listen(0.3)
     theirs = list(t.flags.values()) + list(t.boards.values()) + t.fds
     for _ in rounds(seconds):
-        u = Tenant(uuid)
+        u, own = Tenant(uuid), page(32768)
         try:
-            u.hello(rnd.randrange(3), "borrower", 1, (rnd.choice(theirs), page(32768) if rnd.random() < 0.7 else rnd.choice(theirs)), rnd.randrange(4))
+            pages = rnd.choice(theirs), own if rnd.random() < 0.7 else rnd.choice(theirs)
+            u.hello(rnd.randrange(3), "borrower", 1, pages, rnd.randrange(4))
             if (got := u.receive(1)) and got[0] == WELCOME:
                 u.send(MAPPED)
                 for fd in theirs:
@@ -267,7 +272,7 @@ def borrowed(uuid, seconds, rnd):
                     u.send(FLAG, struct.pack("=4I", 0, 1, 0, 0))
         except OSError:
             pass
-        for fd in list(u.flags.values()) + list(u.boards.values()):
+        for fd in [own, *u.flags.values(), *u.boards.values()]:
             os.close(fd)
         u.sock.close()
 
@@ -303,10 +308,68 @@ def gigabytes(uuid, seconds, rnd):
             t.sock.close()
 
 
+SPIN = b""".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry spin()
+{
+	.reg .pred %p;
+	.reg .b32 %r;
+	mov.u32 %r, 0;
+again:
+	add.u32 %r, %r, 1;
+	setp.lt.u32 %p, %r, 20000;
+	@%p bra again;
+	ret;
+}
+\0"""
+
+
+class Driver:
+    """The soft GPU's own library, without gBPF before it."""
+
+    def __init__(self):
+        prefix = os.path.dirname(os.path.dirname(shutil.which("gbpf")))
+        self.lib = ctypes.CDLL(prefix + "/lib/gbpf/soft/libcuda.so.1")
+        context, module, self.kernel, table = (ctypes.c_void_p() for _ in range(4))
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuModuleLoadData", ctypes.byref(module), SPIN)
+        self.call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"spin")
+        self.call("cuGetExportTable", ctypes.byref(table), b"gBPF-soft-gpu-01")
+        address = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[9]  # src/cuabi/private.h: control_open
+        fd = ctypes.c_int(-1)
+        error = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))(address)(context, ctypes.byref(fd))
+        assert error == 0, error
+        self.control = fd.value
+
+    def call(self, name, *arguments):
+        error = getattr(self.lib, name)(*arguments)
+        assert error == 0, (name, error)
+
+    def work(self):
+        for _ in range(8):
+            self.call("cuLaunchKernel", self.kernel, 256, 1, 1, 32, 1, 1, 0, None, None, None)
+        self.call("cuCtxSynchronize")
+
+
+def deaf(uuid, seconds, rnd):
+    """A batch tenant that gives its handles as it should, looks at no board and no lease, and fills the GPU."""
+    t, gpu = Tenant(uuid).enter(BATCH, "deaf"), Driver()
+    handles = struct.pack("=7I", 2, 0, 0, 0, 0, 0b1101111, 0).ljust(476, b"\0")
+    t.send(CONTROL, struct.pack("=2I", 0, len(handles)) + handles, [gpu.control])
+    for i, _ in enumerate(rounds(seconds)):
+        struct.pack_into("=Q", t.stats, 0, 8 * i)
+        struct.pack_into("=2Q", t.stats, 104, 8, 8000000)  # in flight, and for how long
+        gpu.work()
+        t.listen()
+
+
 if __name__ == "__main__":
     attack, length = sys.argv[1], float(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes)}
+    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf)}
     for _ in range(1000):
         try:
             attacks[attack](uuid_of_gpu(), length, random.Random(seed))
