@@ -67,7 +67,7 @@ needs_mount() {
 @test "a second gbpfd names the first and what to do" {
 	daemon
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
-	run timeout 10 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"$GBPF_RUNTIME_DIR"*"(pid $pid)"*"gbpf shutdown"* ]]
 }
@@ -203,7 +203,7 @@ ptx_loader() {
 	"$GBPF" policy swap fifo
 	pid=$("$GBPF" --json status | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
 	kill -KILL "$pid"
-	timeout 10 tail --pid="$pid" -f /dev/null
+	timeout 60 tail --pid="$pid" -f /dev/null
 	run "$GBPF" ps
 	[ "$status" -eq 3 ]
 	daemon

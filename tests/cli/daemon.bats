@@ -27,7 +27,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 	pid=$(pid_of_daemon)
 	run "$GBPF" shutdown
 	[ "$status" -eq 0 ]
-	timeout 10 tail --pid="$pid" -f /dev/null
+	timeout 60 tail --pid="$pid" -f /dev/null
 	run "$GBPF" ps
 	[ "$status" -eq 3 ]
 }
@@ -228,7 +228,7 @@ active() { "$GBPF" --json policy list | python3 -c 'import json,sys; print(json.
 }
 
 @test "a second gbpfd is refused" {
-	run timeout 10 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
+	run timeout 60 "$GBPF_PREFIX/bin/gbpfd" --foreground --device soft
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"$(pid_of_daemon)"* || "$output" == *gbpfd* ]]
 }

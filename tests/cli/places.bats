@@ -84,7 +84,7 @@ two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
 	"$GBPF" policy swap lc_first
 	CUDA_VISIBLE_DEVICES=1 "$GBPF" run --class latency --name web -- "$SAMPLES/lcserve" --rate 200 --requests 100 >web.out
 	grep -q 'wrong 0' web.out
-	tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	wait_for tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	tenant zero 't["stats"]["interruptions"] == 0'
 }
 
@@ -98,10 +98,10 @@ two_gpus() { export GBPF_SOFTGPU_OPTIONS='--gpus 2'; }
 	"$GBPF" policy swap lc_first
 	tenant zero 't["gpus"] == [0]' && tenant one 't["gpus"] == [1]'
 	CUDA_VISIBLE_DEVICES=1,0 "$GBPF" run --class latency --name both -- python3 "$BATS_TEST_DIRNAME/two_gpus.py" 0 200
-	tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
+	wait_for tenant one 't["stats"]["holds"] + t["stats"]["interruptions"] > 0'
 	tenant zero 't["stats"]["interruptions"] == 0 and t["why"] != "latency"'
 	CUDA_VISIBLE_DEVICES=1,0 "$GBPF" run --class latency --name both -- python3 "$BATS_TEST_DIRNAME/two_gpus.py" 1 200
-	tenant zero 't["stats"]["interruptions"] > 0 or t["why"] == "latency"'
+	wait_for tenant zero 't["stats"]["interruptions"] > 0 or t["why"] == "latency"'
 }
 
 @test "a level from outside switches off one GPU's work alone" {
