@@ -211,7 +211,7 @@ struct gbpf_start_options {
 	const char *policy;    /* policy to begin with; NULL: the stored one, or fair */
 	const char *state_dir; /* NULL: gbpfd's default */
 	unsigned idle_exit_s;  /* gbpfd leaves when it had no session for so long; 0: never */
-	unsigned timeout_ms;   /* for it to get ready; 0: 5000 */
+	unsigned timeout_ms;   /* for it to get ready; 0: 15000 */
 };
 
 /* Starts a detached gbpfd for the handle's runtime directory unless one listens, waits until it is

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 
-#define START_MS 5000
+#define START_MS 15000
 #define ARGS_MAX 16
 
 static void NORETURN serve(const char *path, const char *sock, const char *const *more, int ready)

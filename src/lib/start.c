@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/paths.h"
 
-#define START_TIMEOUT_MS 5000u
+#define START_TIMEOUT_MS 15000u /* a loaded machine */
 #define READY_TEXT 2048
 #define KILLED_MOST 3u
 #define OTHER_NS 200000000u

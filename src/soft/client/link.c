@@ -26,7 +26,7 @@
 #include "soft/client/host.h"
 #include "soft/socket.h"
 
-#define START_TIMEOUT_MS 5000
+#define START_TIMEOUT_MS 15000
 #define HELLO_TIMEOUT_NS 2000000000u
 #define HELLO_AGAIN_NS 2000000u
 #define OPTIONS_MAX 32u /* words of GBPF_SOFTGPU_OPTIONS */
