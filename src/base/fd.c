@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/shm.h"
+#include "base/thread.h"
 
 int fd_close(int fd)
 {
@@ -62,19 +62,9 @@ static void *closer(void *arg)
 
 static void start_closer(void)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (pthread_create(&thread, &attr, closer, NULL) == 0) {
+	if (thread_start_detached(closer, NULL, 0) == 0) {
 		closing.threads++;
 	} /* else the next one that comes takes them all */
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int fd_close_foreign(int fd)

@@ -5,13 +5,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "shim/capture.h"
 #include "shim/device.h"
 
@@ -97,22 +96,7 @@ static void *agent(void *arg)
 
 int agent_start(struct session *s)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int err = pthread_attr_init(&attr);
-
-	if (err) {
-		return -err;
-	}
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, agent, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
+	return thread_start_detached(agent, s, STACK_BYTES);
 }
 
 void agent_stop(struct session *s)

@@ -12,8 +12,6 @@
 
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -21,6 +19,7 @@
 
 #include "base/atomic.h"
 #include "base/fd.h"
+#include "base/thread.h"
 
 #define STACK_BYTES (1u << 20) /* the program's thread-local variables lie here, too */
 #define LONG_NS 1000000000000u
@@ -73,22 +72,7 @@ static void *guard(void *arg)
 
 static bool start(void)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int err;
-
-	if (pthread_attr_init(&attr) != 0) {
-		return false;
-	}
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, guard, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return err == 0;
+	return thread_start_detached(guard, NULL, STACK_BYTES) == 0;
 }
 
 void guard_hold(uint32_t *word)

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
+#include "base/thread.h"
 #include "soft/client/client.h"
 #include "soft/client/host.h"
 #include "soft/socket.h"
@@ -520,18 +521,5 @@ static void *agent(void *unused)
 
 int link_agent_start(void)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t t;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all,
-			&old); /* the program's signals are for its own threads */
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = pthread_create(&t, &attr, agent, NULL);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -err;
+	return thread_start_detached(agent, NULL, 0);
 }
