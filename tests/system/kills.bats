@@ -5,7 +5,7 @@
 load helpers
 
 kills() {
-	TMPDIR=$GBPF_RUNTIME_DIR run tests/gpu/kills --gbpf "$GBPF_PREFIX/bin/gbpf" --device soft --patience 20 \
+	TMPDIR=$GBPF_RUNTIME_DIR run tests/gpu/kills --gbpf "$GBPF_PREFIX/bin/gbpf" --device soft --patience 60 \
 		--json "$GBPF_RUNTIME_DIR/kills.json" "$@"
 	echo "$output"
 }

@@ -18,28 +18,28 @@ build() {
 
 @test "gbpfd killed or stopped in the middle of a swap leaves one whole version" {
 	build
-	run timeout 120 tools/point-test --build "$BUILD" --stop 0.1 --only '^daemon\.(load|store|state|swap|ready|drop|exit)\.'
+	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^daemon\.(load|store|state|swap|ready|drop|exit)\.'
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
 
 @test "killed or stopped while sessions come and go, everybody else goes on" {
 	build
-	run timeout 120 tools/point-test --build "$BUILD" --stop 0.1 --only '^(shim|sched|daemon\.(hello|session|reattach|death|obituary))\.'
+	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^(shim|sched|daemon\.(hello|session|reattach|death|obituary))\.'
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
 
 @test "killed or stopped in the middle of a map's update, nothing is torn" {
 	build
-	run timeout 120 tools/point-test --build "$BUILD" --stop 0.1 --only '^(map|ring)\.'
+	run timeout 600 tools/point-test --build "$BUILD" --stop 0.1 --only '^(map|ring)\.'
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
 
 @test "a hundred random moments" {
 	build
-	run timeout 120 tools/point-test --build "$BUILD" --stop 0.3 --only none --random 100 --seed 5
+	run timeout 600 tools/point-test --build "$BUILD" --stop 0.3 --only none --random 100 --seed 5
 	echo "$output"
 	[ "$status" -eq 0 ]
 }
