@@ -313,14 +313,21 @@ static void keep_cut(struct sched *s, uint32_t gpu, uint64_t now)
 	pin_leave(pin);
 }
 
+/* A look counts for so long at most: who had no processor meanwhile has seen nothing stand still,
+ * and perhaps nobody had one. */
+#define WATCHED_NS (STALL_NS / 10)
+
 static bool to_be_cut(struct request *r, const struct look *k, uint64_t now, bool *ret_stalled)
 {
-	uint64_t opened = load_relaxed(&r->opened_ns);
+	uint64_t opened = load_relaxed(&r->opened_ns), unseen = since_ns(r->watched_ns, now);
 
 	if (r->progress != k->progress || r->progress_ns < opened) {
 		r->progress = k->progress;
 		r->progress_ns = MAX(now, opened);
+	} else if (unseen > WATCHED_NS) {
+		r->progress_ns += unseen - WATCHED_NS;
 	}
+	r->watched_ns = now;
 	*ret_stalled = since_ns(r->progress_ns, now) > STALL_NS;
 	return *ret_stalled || since_ns(opened, now) > REQUEST_MOST_NS;
 }

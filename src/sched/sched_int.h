@@ -185,6 +185,7 @@ struct request {
 	uint32_t by_sync;  /* under closing: requests in a row that ended with a synchronization */
 	uint64_t asked_ns; /* under closing: when the device was asked last */
 	uint64_t progress, progress_ns; /* under closing */
+	uint64_t watched_ns;		/* under closing: when that was looked at last */
 	uint64_t blocked_ns;		/* [A] closing has stood at blocked_seq since then */
 	uint32_t blocked_seq;		/* [A] */
 	struct announcement {		/* [A] */

@@ -313,6 +313,44 @@ static void a_request_in_which_nothing_moves_is_cut(void **state)
 	one_finish(&o);
 }
 
+/* The agent, or the whole machine, had no processor: nothing could be seen to move. */
+static void nobody_who_was_away_says_that_nothing_moves(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	live_until(&o, fake_now + STALL_NS / 2);
+	fake_now += 5 * (uint64_t)STALL_NS;
+	(void)step(&o);
+	assert_int_equal(o.r.own.gpu[0].open, 1);
+	assert_int_equal(o.r.stats.requests_cut, 0);
+	live_until(&o, fake_now + STALL_NS / 2); /* it stands all the same */
+	assert_int_equal(o.r.stats.requests_cut, 1);
+	one_finish(&o);
+}
+
+/* Seldom looks make it later, not never. */
+static void what_stands_is_cut_by_an_agent_that_is_seldom_there(void **state)
+{
+	struct one o;
+
+	one_init(&o, true);
+	go(o.q, &o.fq, &o.l);
+	(void)step(&o);
+	for (int i = 0; i < 9; i++) {
+		fake_now += 3 * (uint64_t)STALL_NS / 10;
+		(void)step(&o);
+		assert_int_equal(o.r.stats.requests_cut, 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		fake_now += 3 * (uint64_t)STALL_NS / 10;
+		(void)step(&o);
+	}
+	assert_int_equal(o.r.stats.requests_cut, 1);
+	one_finish(&o);
+}
+
 static void a_request_without_a_pause_is_cut_after_ten_seconds(void **state)
 {
 	uint64_t begin;
@@ -454,6 +492,8 @@ int main(void)
 		cmocka_unit_test(a_synchronization_that_saw_a_part_closes_nothing),
 		cmocka_unit_test(a_thread_torn_away_while_closing_holds_nobody_up),
 		cmocka_unit_test(a_request_in_which_nothing_moves_is_cut),
+		cmocka_unit_test(nobody_who_was_away_says_that_nothing_moves),
+		cmocka_unit_test(what_stands_is_cut_by_an_agent_that_is_seldom_there),
 		cmocka_unit_test(a_request_without_a_pause_is_cut_after_ten_seconds),
 		cmocka_unit_test(the_linger_that_pays_is_learned),
 		cmocka_unit_test(pauses_that_do_not_pay_are_not_lingered_for),
