@@ -290,6 +290,27 @@ def mute(uuid, seconds, rnd):
     del deaf
 
 
+def offers(uuid, seconds, rnd):
+    """Flag pages that come and go as fast as gbpfd lets them: each latency tenant is told each time."""
+    tenants = [Tenant(uuid).enter(BATCH) for _ in range(32)]
+    pages = [page() for _ in range(2)]
+    for i, _ in enumerate(rounds(seconds)):
+        for t in tenants:
+            t.send(FLAG, struct.pack("=4I", 0, 0, 0, 0), [pages[i % 2]])
+        time.sleep(0.006)  # 200 a second are taken, more is an end
+
+
+def churn(uuid, seconds, rnd):
+    """Latency tenants that come and go: each other process is told of each board."""
+    for _ in rounds(seconds):
+        t = Tenant(uuid).enter(LATENCY)
+        for fd in t.fds:
+            os.close(fd)
+        t.board.close()
+        t.stats.close()
+        t.sock.close()
+
+
 def gigabytes(uuid, seconds, rnd):
     """Memory that whoever closes it last has to free."""
     for _ in rounds(seconds):
@@ -369,7 +390,8 @@ def deaf(uuid, seconds, rnd):
 if __name__ == "__main__":
     attack, length = sys.argv[1], float(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf)}
+    attacks = {f.__name__: f for f in (leases, stale, seals, liar, promises, nonsense, messages, borrowed, mute, gigabytes, deaf,
+                                          offers, churn)}
     for _ in range(1000):
         try:
             attacks[attack](uuid_of_gpu(), length, random.Random(seed))
