@@ -45,6 +45,14 @@ uint64_t sched_number(struct sched *s)
 	return __atomic_add_fetch(&s->numbers, 1u, __ATOMIC_SEQ_CST);
 }
 
+bool sched_queue_alone(const struct sched_queue *q)
+{
+	uint32_t mine = load_seqcst(&q->deferred); /* before the others: it may grow meanwhile */
+
+	return load_seqcst(&q->s->deferred) <= (mine & ~CHAINED) &&
+	       load_seqcst(&q->s->chains) <= (mine & CHAINED ? 1u : 0u);
+}
+
 bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 {
 	bool kept;
@@ -515,7 +523,7 @@ void sched_settle_others(struct sched *s, const struct sched_queue *but)
 	{
 		if (q != but && load_acquire(&q->deferred) && queue_use(q)) {
 			/* Where one stands still others do, too, and each had that time to move. */
-			if (!settle_moving(q, still_ns, but ? still_ns : STILL_AGAIN_NS)) {
+			if (!settle_moving(q, still_ns, but ? STILL_NEXT_NS : STILL_AGAIN_NS)) {
 				still_ns = STILL_NEXT_NS;
 			}
 			queue_unuse(q);

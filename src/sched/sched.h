@@ -168,6 +168,8 @@ void sched_defer(struct sched_queue *q, struct sched_call *c);
 uint64_t sched_number(struct sched *s);
 /* The launch is handed to sched_defer unasked: what sched_submit knows of those that it defers. */
 void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l);
+/* No other queue has calls, or blocks that have not begun. Asked by who issues the queue's. */
+bool sched_queue_alone(const struct sched_queue *q);
 /* The queue still has a call of a lower number, or blocks of its launches that have not begun. */
 bool sched_queue_behind(struct sched_queue *q, uint64_t number);
 /* True while calls of this queue are waiting, or blocks of its last launches may have to be

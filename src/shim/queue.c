@@ -440,7 +440,7 @@ bool queue_sibling_before(const struct shim_queue *of, uint64_t number)
 {
 	bool found = false;
 
-	if (!of->blocking) {
+	if (!of->blocking || sched_queue_alone(of->sched)) {
 		return false;
 	}
 	if (pthread_mutex_trylock(&table_mutex) != 0) {

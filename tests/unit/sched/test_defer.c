@@ -425,12 +425,44 @@ static void agent_and_flushes_keep_the_order(void **state)
 	rig_finish(&m.r);
 }
 
+/* Calls of all queues have one numbering, by which others tell what a queue has before theirs. */
+static void calls_are_numbered_across_queues(void **state)
+{
+	struct sched_launch l = kernel_launch(NULL);
+	uint64_t before, between;
+	struct mixed m;
+
+	mixed_init(&m, 60000000000u);
+	other_opens(&m.r);
+	before = sched_number(m.r.s);
+	assert_false(sched_queue_behind(m.q[1], before));
+	sched_defer_unasked(m.q[1], &l);
+	defer(m.q[1], &m.fq[1], &l, 1, 0);
+	assert_true(sched_queue_alone(m.q[1]));
+	assert_false(sched_queue_alone(m.q[2]));
+	between = sched_number(m.r.s);
+	defer(m.q[1], &m.fq[1], &l, 2, 0);
+	defer(m.q[2], &m.fq[2], &l, 3, 0);
+	assert_false(sched_queue_behind(m.q[1], before));
+	assert_true(sched_queue_behind(m.q[1], between));
+	assert_false(sched_queue_behind(m.q[2], between));
+	assert_true(sched_queue_behind(m.q[2], sched_number(m.r.s)));
+	assert_false(sched_queue_alone(m.q[1]));
+	other_closes(&m.r);
+	(void)sched_flush(m.r.s, NULL);
+	assert_int_equal(log_.n, 3);
+	assert_false(sched_queue_behind(m.q[1], sched_number(m.r.s)));
+	assert_true(sched_queue_alone(m.q[1]));
+	rig_finish(&m.r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(batch_beside_latency_is_deferred_not_blocked),
 		cmocka_unit_test(order_is_kept_and_the_agent_issues),
 		cmocka_unit_test(dispatch_ranks_queues),
+		cmocka_unit_test(calls_are_numbered_across_queues),
 		cmocka_unit_test(flush_is_bounded_by_the_limit_and_gives_the_first_error),
 		cmocka_unit_test(off_and_close_issue_everything),
 		cmocka_unit_test(a_stream_that_stands_still_does_not_get_all),

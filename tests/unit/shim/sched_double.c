@@ -214,6 +214,11 @@ void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
 	q->submits++;
 }
 
+bool sched_queue_alone(const struct sched_queue *q)
+{
+	return double_kept() == 1 && q->first;
+}
+
 bool sched_queue_behind(struct sched_queue *q, uint64_t number)
 {
 	return q->first && q->first->number < number;
