@@ -27,6 +27,7 @@
 #define SPARE 48u
 #define BESIDE 32u /* bytes from the counter to that of the blocks beside */
 
+_Static_assert(PTX_BLOCK_READY == 32768, "the text below stores to the word behind a counter");
 static const char ptx[] =
 	".version 6.0\n"
 	".target sm_50\n"

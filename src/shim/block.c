@@ -18,7 +18,7 @@
 #define MAX_GRID_X 0x7fffffffu
 #define MAX_GRID_YZ 65535u
 #define MAX_BLOCKS (1u << 29) /* tickets are compared by signed differences */
-#define MAX_PARAM_BYTES 4096u
+#define MAX_PARAM_BYTES 4096u /* of f: packed on the stack */
 #define MAX_EXTRA 8u
 #define EXIT_NS 100000000u
 #define EXIT_STEP_NS 50000u
@@ -102,6 +102,9 @@ void block_ask(struct block_call *b, const struct thread_kernel *k, struct sched
 
 	b->twin = NULL;
 	if (!fits_grid(b->grid, l->blocks) || !can_pack(t->entry, b)) {
+		if (t->entry->arg_offset > MAX_PARAM_BYTES) {
+			block_tell(k, PTX_BLOCK_PARAMETERS);
+		}
 		return;
 	}
 	if (unlikely(load_relaxed(&t->hung))) {
@@ -244,8 +247,8 @@ static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct page {
 	CUcontext ctx; /* NULL: free */
 	uint32_t gpu;
-	struct gpu_flag
-		*flag; /* owned; NULL: another context of the device has it, or none can be had */
+	/* Owned; NULL: another context of the device has it, or none can be had. */
+	struct gpu_flag *flag;
 } pages[MAX_CONTEXTS]; /* pages_mutex */
 
 /* On the agent's thread. */
