@@ -16,13 +16,27 @@
 	100000000u /* a lost wake-up or a dead server is noticed after this at the latest          \
 		    */
 
-static void ring_bell(void)
+static void ring(void)
 {
 	uint64_t one = 1;
 
+	(void)!write(soft.bell, &one, sizeof(one));
+}
+
+static void ring_bell(void)
+{
 	fence_seqcst();
 	if (load_relaxed(&soft.shared->asleep) && xchg_acqrel(&soft.shared->asleep, 0u)) {
-		(void)!write(soft.bell, &one, sizeof(one));
+		ring();
+	}
+}
+
+/* Who has taken it on himself to ring may not have come to it since: he has no processor, say, or
+ * is in a debugger's hands. */
+static void wait_and_ring(const uint32_t *word, uint32_t seen)
+{
+	if (futex_wait_shared(word, seen, LOOK_NS) == -ETIMEDOUT) {
+		ring();
 	}
 }
 
@@ -42,7 +56,7 @@ static CUresult wait_room(uint32_t n)
 		add_acqrel(&soft.shared->room_waiters, 1u);
 		fence_seqcst();
 		if (load_acquire(&soft.shared->tail) == tail) {
-			futex_wait_shared(&soft.shared->tail, tail, LOOK_NS);
+			wait_and_ring(&soft.shared->tail, tail);
 		}
 		sub_acqrel(&soft.shared->room_waiters, 1u);
 	}
@@ -203,7 +217,7 @@ CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target,
 			if ((int32_t)(seen - target) >= 0 || soft_context_error(ctx)) {
 				break;
 			}
-			futex_wait_shared(done, seen, LOOK_NS);
+			wait_and_ring(done, seen);
 			print_drain();
 		}
 		sub_acqrel(waiters, 1u);

@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <sys/syscall.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "rig.h"
 
 static void attributes_program(void *arg)
@@ -363,9 +366,75 @@ static void launches_and_occupancy_agree(void **state)
 	assert_int_equal(rig_run(launch_program, NULL), 0);
 }
 
+/* ---- a thread that stands before it has woken the server ---- */
+
+enum { RINGS, STANDS_NEXT, STANDS };
+static uint32_t ringer; /* [atomic] */
+
+/* In front of libc's, for the driver as well. */
+EXPORT ssize_t write(int fd, const void *data, size_t bytes)
+{
+	uint32_t next = STANDS_NEXT;
+
+	if (bytes == sizeof(uint64_t) && cas_acqrel(&ringer, &next, (uint32_t)STANDS)) {
+		while (load_acquire(&ringer) == STANDS) {
+			usleep(1000);
+		}
+	}
+	return syscall(SYS_write, fd, data, bytes);
+}
+
+static void *launches_until_it_stands(void *arg)
+{
+	CUcontext ctx = arg;
+	CUfunction empty;
+	CUstream s;
+
+	CU(cuCtxSetCurrent(ctx));
+	empty = rig_function("empty");
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CU(cuStreamSynchronize(s));
+	store_release(&ringer, (uint32_t)STANDS_NEXT);
+	while (load_acquire(&ringer) == STANDS_NEXT) { /* the server was awake: it need not ring */
+		rig_launch(empty, 1, 32, s, NULL);
+		usleep(1000);
+	}
+	CU(cuStreamSynchronize(s));
+	return NULL;
+}
+
+static void ringer_program(void *arg)
+{
+	CUcontext ctx = rig_context();
+	CUfunction empty = rig_function("empty");
+	pthread_t thread;
+	CUstream s;
+
+	(void)arg;
+	alarm(60);
+	CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(pthread_create(&thread, NULL, launches_until_it_stands, ctx) == 0);
+	while (load_acquire(&ringer) != STANDS) {
+		usleep(1000);
+	}
+	for (int i = 0; i < 3; i++) {
+		rig_launch(empty, 1, 32, s, NULL);
+		CU(cuStreamSynchronize(s));
+	}
+	store_release(&ringer, (uint32_t)RINGS);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void who_stands_before_he_has_rung_holds_no_other_thread_up(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_run(ringer_program, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_stands_before_he_has_rung_holds_no_other_thread_up),
 		cmocka_unit_test(streams_keep_their_attributes),
 		cmocka_unit_test(batches_of_memory_operations_are_done_whole),
 		cmocka_unit_test(contexts_record_and_wait_for_events),
