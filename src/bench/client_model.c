@@ -1,8 +1,6 @@
 /* A task of DISB: requests of a model, each a row of kernels that are launched without waiting and
  * one synchronization, by a schedule. Two kinds of command: requests of kind one are back to back
  * (stand-alone), others follow the schedule. With --stamps each kernel says when it began. */
-#include <stdlib.h>
-
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "bench/client.h"

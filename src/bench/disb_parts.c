@@ -1,8 +1,6 @@
 /* Where the time of DISB's requests goes: until the first kernel begins on the device, until some
  * have, and the rest; apart for those that met no other real-time task, since only these can find
  * batch on the device. And what gbpfd counted of each task meanwhile. */
-#include <string.h>
-
 #include "bench/disb.h"
 
 static uint64_t begin_of(const struct page_request *r)

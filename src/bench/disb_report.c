@@ -2,7 +2,6 @@
  * tasks together without batch in the same lane, and requests of all against unrestricted sharing
  * in the same lane. */
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/disb.h"
 

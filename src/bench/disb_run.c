@@ -1,6 +1,5 @@
 /* The runs of `gbpf bench disb`: for each workload its rounds, in which every condition gets a
  * turn. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

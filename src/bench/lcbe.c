@@ -2,7 +2,6 @@
  * This file: the arguments. It is started by gbpf, which has checked what a person typed. */
 #include "bench/lcbe.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

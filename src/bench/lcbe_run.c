@@ -1,6 +1,5 @@
 /* The rounds of `gbpf bench lcbe`: in each, every condition gets a turn, beginning with another
  * one each time. All clients of a condition live from its first turn on and sleep between turns. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "bench/schedule.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"

@@ -4,10 +4,8 @@
  * an empty kernel, or keeps a spinning kernel that is released when the request comes. Beside the
  * times stands how often each was switched away, and in which way. Groups: 1 ahead, 2 modes,
  * 3 slices, 4 levels, 5 linger, 6 trace; all when none is named. Ends within four minutes. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -1,7 +1,6 @@
 /* What `gbpf bench tenants` says: launch and completion latency of each class, and how they stand
  * to those under the device's own time slices. */
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/tenants.h"
 

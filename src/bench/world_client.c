@@ -1,11 +1,9 @@
 /* The coordinator's side of a bench-client: start it where it is to run, command, wait. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"

@@ -2,7 +2,6 @@
  * ctrl2080gr.h of the open kernel modules. A group that is not there any more does not keep the
  * others from being acted on. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"

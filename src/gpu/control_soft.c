@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/compiler.h"

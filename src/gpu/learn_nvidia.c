@@ -1,7 +1,6 @@
 /* Which of the learned handles belong to a GPU of the process. Groups lie under a device object;
  * the driver says which GPU that is by its PCI place, and so does CUDA of its ordinal. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/compiler.h"
 #include "gpu/control_int.h"

@@ -3,7 +3,6 @@
  * and the agent knocks until one is back. */
 #include "shim/agent.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <time.h>

@@ -1,7 +1,6 @@
 /* Functions of modules and libraries: handles, lists and properties answer as if no function had a
  * twin; what a program sets of a function its twin gets too. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuabi/api.h"
 #include "shim/gates.h"

@@ -8,7 +8,6 @@
 #include "shim/green.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "base/compiler.h"
 #include "cuabi/api.h"

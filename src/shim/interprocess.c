@@ -5,7 +5,6 @@
 #include "shim/interprocess.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #include "base/strmap.h"
 #include "cuabi/api.h"
