@@ -114,10 +114,10 @@ static void absent_memory_is_no_memory(void **state)
 	}
 }
 
-/* ---- callbacks: functions in C, as compiled ones are called ---- */
+/* ---- callbacks: functions in C, as compiled ones are called, at even addresses ---- */
 
-static uint64_t count_to_five(uint64_t i, uint64_t ctx, uint64_t a3, uint64_t a4, uint64_t a5,
-			      struct ebpf_env *e)
+static ALIGNED(16) uint64_t count_to_five(uint64_t i, uint64_t ctx, uint64_t a3, uint64_t a4,
+					  uint64_t a5, struct ebpf_env *e)
 {
 	assert_ptr_equal(e, &env);
 	*(uint64_t *)(uintptr_t)ctx += i;
@@ -139,8 +139,8 @@ static void loops_end_as_they_are_told(void **state)
 	assert_int_equal(sum, 13);
 }
 
-static uint64_t take_out(uint64_t m, uint64_t key, uint64_t value, uint64_t ctx, uint64_t a5,
-			 struct ebpf_env *e)
+static ALIGNED(16) uint64_t take_out(uint64_t m, uint64_t key, uint64_t value, uint64_t ctx,
+				     uint64_t a5, struct ebpf_env *e)
 {
 	uint64_t *sum = (void *)(uintptr_t)ctx;
 
