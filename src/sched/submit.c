@@ -144,6 +144,9 @@ void sched_defer_unasked(struct sched_queue *q, struct sched_launch *l)
 	l->est_ns = e ? load_relaxed(&e->est_ns) : 0;
 	l->begin_ns = clock_fast_ns();
 	l->phase = PHASE_PLAIN;
+	if (l->block_ok) {
+		know_block(l);
+	}
 }
 
 enum sched_answer sched_submit(struct sched_queue *q, struct sched_launch *l)
