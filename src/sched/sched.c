@@ -50,7 +50,7 @@ int sched_create(struct sched **ret, const struct sched_config *cfg)
 	s->grace_ns = ACTIVE_NS;
 	s->few_cpus = few_cpus();
 	s->lead_ns = SCHED_LEAD_AUTO;
-	s->warm_ns = WARM_NS;
+	s->warm_ns = SCHED_WARM_NS;
 	for (unsigned g = 0; g < SCHED_MAX_GPUS; g++) {
 		s->hint[g] = NO_PREPARED;
 		s->gpu_index[g] = g;

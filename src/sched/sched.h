@@ -217,9 +217,10 @@ static inline bool sched_idle(const struct sched *s)
 int sched_announce(struct sched *s, uint32_t gpu, uint64_t at_ns, uint64_t deadline_ns);
 /* How long before an announced request the leases go up (SCHED_LEAD_AUTO: 300 us in the process
  * lane, 60 us in the shared one), and, in the process lane, a kernel is launched that does
- * nothing, so that the switch to this process's context is over when the request comes (200 us; 0:
- * none). At most 10 ms. */
+ * nothing, so that the switch to this process's context is over when the request comes
+ * (SCHED_WARM_NS unless set; 0: none). At most 10 ms. */
 #define SCHED_LEAD_AUTO UINT64_MAX
+#define SCHED_WARM_NS UINT64_C(200000) /* launched 100 us ahead it is still in the way (H200) */
 void sched_set_lead(struct sched *s, uint64_t lead_ns, uint64_t warm_ns);
 /* Announces by itself: by the learned period of the openings, or period_ns after each. */
 enum sched_rhythm { SCHED_RHYTHM_OFF, SCHED_RHYTHM_LEARN, SCHED_RHYTHM_PERIOD };

@@ -42,9 +42,8 @@
 #define STOLEN_NS 1000000000u
 #define LEASE_NS 20000000u /* leases run out by themselves */
 #define RENEW_NS 5000000u
-#define LEAD_NS 300000u	      /* leases go up so long before an announced request, */
-#define LEAD_SHARED_NS 60000u /* in the shared lane: a block or two */
-#define WARM_NS 200000u
+#define LEAD_NS 300000u		      /* leases go up so long before an announced request, */
+#define LEAD_SHARED_NS 60000u	      /* in the shared lane: a block or two */
 #define LATE_NS 5000000u	      /* which may come so much later */
 #define ANNOUNCE_MOST_NS 10000000000u /* ... and be announced so long before */
 #define WRONG_MOST 3u		      /* wrong ones in a row, */

@@ -108,6 +108,6 @@ void hint_setup(struct sched *s, bool learn, uint32_t lead_us)
 	sched_set_lead(s,
 		       lead_from("GBPF_HINT_LEAD_US",
 				 lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO),
-		       lead_from("GBPF_HINT_WARM_US", 200000));
+		       lead_from("GBPF_HINT_WARM_US", SCHED_WARM_NS));
 	told = true;
 }

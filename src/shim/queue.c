@@ -14,7 +14,6 @@
 #include "shim/wait.h"
 
 #define BUCKETS 1024u
-#define STREAM_NON_BLOCKING 1u
 #define MAX_DOOMED 256u
 #define POLL_NS 50000u
 
@@ -70,7 +69,7 @@ static bool describe(struct shim_queue *q, int *ret_priority)
 	if (shim_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
 		return false;
 	}
-	q->blocking = !(flags & STREAM_NON_BLOCKING);
+	q->blocking = !(flags & CU_STREAM_NON_BLOCKING);
 	if (shim_real.cuStreamGetPriority(stream, ret_priority) != CUDA_SUCCESS) {
 		*ret_priority = 0;
 	}

@@ -55,7 +55,7 @@ static void a_kernel_goes_ahead_where_contexts_are_switched(void **state)
 		assert_int_equal(sched_announce(o.r.s, 0, at, 0), 0);
 		live_until(&o, at);
 		assert_int_equal(gpu.warms, i + 1);
-		assert_in_range(gpu.warm_ns, at - WARM_NS, at - WARM_NS + 1000);
+		assert_in_range(gpu.warm_ns, at - SCHED_WARM_NS, at - SCHED_WARM_NS + 1000);
 		request(&o, MS);
 	}
 	sched_set_lane(o.r.s, GBPF_LANE_SHARED);
