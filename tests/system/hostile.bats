@@ -90,6 +90,12 @@ others_go_on() {
 	others_go_on
 }
 
+@test "boards and pages that come and go all the time" {
+	victims lc_first
+	attack offers churn
+	others_go_on
+}
+
 @test "who looks at no board and no lease is stopped from outside" {
 	victims gpreempt
 	attack deaf
@@ -127,5 +133,19 @@ others_go_on() {
 	attackers+=("$(sed -n 's/^ready //p' "$GBPF_RUNTIME_DIR/hints.out")") # gbpf run is its parent
 	muted() { gbpf events | grep -q 'further announcements are ignored for a second' && grep -q -- '-11: ' "$GBPF_RUNTIME_DIR/hints.out"; }
 	await muted
+	others_go_on
+}
+
+@test "gbpfd is killed again and again amid all of it" {
+	victims lc_first
+	attack leases liar borrowed nonsense
+	for _ in 1 2 3; do
+		progress 3
+		kill -9 "${gbpfd:=${pids[1]}}"
+		wait "$gbpfd" || true
+		rm -f "$GBPF_RUNTIME_DIR/control.sock"
+		start_daemon
+		gbpfd=${pids[-1]}
+	done
 	others_go_on
 }
