@@ -106,6 +106,16 @@ int gd_setup(void **state)
 	return gd_start(d, NULL);
 }
 
+void gd_renew(struct gd *d)
+{
+	char command[256];
+
+	assert_int_equal(gd_stop(d), 0);
+	snprintf(command, sizeof(command), "rm -rf '%s' '%s'", d->state, d->runtime);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(gd_start(d, NULL), 0);
+}
+
 int gd_teardown(void **state)
 {
 	struct gd *d = *state;
