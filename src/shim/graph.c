@@ -3,15 +3,65 @@
  * that is. A graph that is destroyed ends behind its kept launches. */
 #include "shim/graph.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/strmap.h"
 #include "cuabi/api.h"
 #include "shim/event.h"
+#include "shim/kernel.h"
 
 #define MAX_NODES (1u << 20)
 #define MAX_NESTING 8u
+#define MAX_GRAPHS 65536u
 
-uint32_t graph_events;
+static pthread_mutex_t graphs_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap graphs; /* graphs_mutex; those with events: handle in hexadecimal > itself */
+static uint32_t n_graphs;    /* atomic */
+static uint32_t any;	     /* atomic: too many to remember, so each may be one */
+
+bool graph_has_events(CUgraphExec exec)
+{
+	bool found;
+
+	if (likely(!load_acquire(&n_graphs))) {
+		return false;
+	}
+	pthread_mutex_lock(&graphs_mutex);
+	found = load_relaxed(&any) || strmap_get(&graphs, handle_key(exec).text);
+	pthread_mutex_unlock(&graphs_mutex);
+	return found;
+}
+
+static void remember(CUgraphExec exec)
+{
+	int err;
+
+	pthread_mutex_lock(&graphs_mutex);
+	err = graphs.live < MAX_GRAPHS ? strmap_add(&graphs, handle_key(exec).text, exec) : -ENOMEM;
+	if (err && err != -EEXIST) {
+		store_relaxed(&any, 1u);
+	}
+	store_release(&n_graphs, (uint32_t)graphs.live + load_relaxed(&any));
+	pthread_mutex_unlock(&graphs_mutex);
+}
+
+static void forget(CUgraphExec exec)
+{
+	if (likely(!load_acquire(&n_graphs))) {
+		return;
+	}
+	pthread_mutex_lock(&graphs_mutex);
+	(void)strmap_del(&graphs, handle_key(exec).text);
+	store_release(&n_graphs, (uint32_t)graphs.live + load_relaxed(&any));
+	pthread_mutex_unlock(&graphs_mutex);
+}
+
+void graph_forget(void)
+{
+	pthread_mutex_init(&graphs_mutex, NULL);
+}
 
 static bool has_events(CUgraph g, unsigned depth);
 
@@ -56,39 +106,44 @@ static bool has_events(CUgraph g, unsigned depth)
 	return found;
 }
 
-static CUresult ready(CUresult r, CUgraph g)
+static CUresult ready(CUresult r, const CUgraphExec *exec, CUgraph g)
 {
-	if (r == CUDA_SUCCESS && shim_attached() && !graph_has_events() && has_events(g, 0)) {
-		store_relaxed(&graph_events, 1u);
+	if (r != CUDA_SUCCESS || !exec || !shim_attached()) {
+		return r;
+	}
+	if (has_events(g, 0)) {
+		remember(*exec);
+	} else { /* of a context that has ended there may have been another with that handle */
+		forget(*exec);
 	}
 	return r;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log, size_t bytes)
 {
-	return ready(shim_real.cuGraphInstantiate(ret, g, node, log, bytes), g);
+	return ready(shim_real.cuGraphInstantiate(ret, g, node, log, bytes), ret, g);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *ret, CUgraph g, CUgraphNode *node, char *log,
 			       size_t bytes)
 {
-	return ready(shim_real.cuGraphInstantiate_v2(ret, g, node, log, bytes), g);
+	return ready(shim_real.cuGraphInstantiate_v2(ret, g, node, log, bytes), ret, g);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
 {
-	return ready(shim_real.cuGraphInstantiateWithFlags(ret, g, flags), g);
+	return ready(shim_real.cuGraphInstantiateWithFlags(ret, g, flags), ret, g);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	return ready(shim_real.cuGraphInstantiateWithParams(ret, g, p), g);
+	return ready(shim_real.cuGraphInstantiateWithParams(ret, g, p), ret, g);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *ret, CUgraph g,
 					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
-	return ready(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), g);
+	return ready(shim_real.cuGraphInstantiateWithParams_ptsz(ret, g, p), ret, g);
 }
 
 void graph_settle(CUgraphExec exec)
@@ -104,5 +159,6 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 		}
 		graph_settle(exec);
 	}
+	forget(exec);
 	return shim_real.cuGraphExecDestroy(exec);
 }

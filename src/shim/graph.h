@@ -7,14 +7,12 @@
 #include "cuabi/types.h"
 #include "shim/shim.h"
 
-extern uint32_t graph_events; /* some graph of the process has such nodes (relaxed) */
-
-/* A graph that is launched may record an event that kept calls mean as it was, or wait for one
- * whose record is kept; and it must not be kept itself, since programs ask for its events. */
-static inline bool graph_has_events(void)
-{
-	return unlikely(load_relaxed(&graph_events) != 0);
-}
+/* The graph has such nodes: launched, it may record an event that kept calls mean as it was, or
+ * wait for one whose record is kept; and it must not be kept itself, since programs ask for its
+ * events. */
+bool graph_has_events(CUgraphExec exec);
+/* In a child after fork. */
+void graph_forget(void);
 
 /* Something is kept: waits until no launch of that graph is, which is about to be changed. */
 void graph_settle(CUgraphExec exec);

@@ -14,6 +14,7 @@
 #include "shim/block.h"
 #include "shim/capture.h"
 #include "shim/green.h"
+#include "shim/graph.h"
 #include "shim/interprocess.h"
 #include "shim/lane.h"
 #include "shim/queue.h"
@@ -59,6 +60,7 @@ static void on_fork_child(void)
 	capture_forget();
 	green_forget();
 	interprocess_forget();
+	graph_forget();
 	session_abandon(&session);
 }
 

@@ -288,7 +288,7 @@ static struct kept *copy_of(struct shim_queue *q, const struct shim_call *c, con
 			return keep_new(c, a, 0);
 		}
 		/* Its launches follow each other on whatever streams, as records of an event. */
-		return graph_has_events() || !a[0]
+		return !a[0] || graph_has_events((CUgraphExec)(uintptr_t)a[0])
 			       ? NULL
 			       : keep_use(c, a, q, (CUevent)(uintptr_t)a[0], EVENT_RECORD);
 	case KEEP_AWAIT:

@@ -129,7 +129,7 @@ static NOINLINE void after_kept_launches(const struct shim_call *c, const uint64
 	struct shim_thread *t = thread_self();
 	CUstream stream = as_stream(a[1]);
 
-	if (graph_has_events()) {
+	if (graph_has_events((CUgraphExec)(uintptr_t)a[0])) {
 		shim_settle_all();
 	} else if (t && !(capture_any() && capture_has(stream, c->per_thread))) {
 		event_settle((CUevent)(uintptr_t)a[0], EVENT_RECORD,

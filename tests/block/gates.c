@@ -206,7 +206,8 @@ static void others(const char *what)
 {
 	CUevent e, later;
 	CUgraph g;
-	CUgraphExec x;
+	CUgraphNode node;
+	CUgraphExec x, recording;
 	static uint8_t pageable[4096];
 	CUstreamAttrValue value = { .syncPolicy = CU_SYNC_POLICY_AUTO };
 
@@ -254,6 +255,11 @@ static void others(const char *what)
 		work(s[0], 2);
 		CU(cuStreamSynchronize(s[0]));
 	} else if (strcmp(what, "graph") == 0) {
+		at = "graphs beside one with an event";
+		CU(cuGraphCreate(&g, 0));
+		CU(cuGraphAddEventRecordNode(&node, g, NULL, 0, later));
+		CU(cuGraphInstantiate(&recording, g, 0));
+		CU(cuGraphDestroy(g));
 		at = "graphs";
 		CU(cuStreamBeginCapture(s[2], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 		launch(await, 64, s[2]);
@@ -276,6 +282,7 @@ static void others(const char *what)
 		expected += 64;
 		at = "destroying a graph that is launched later";
 		CU(cuGraphExecDestroy(x));
+		CU(cuGraphExecDestroy(recording));
 		CU(cuGraphDestroy(g));
 	} else if (strcmp(what, "calls") == 0) {
 		at = "calls on the closed stream";
