@@ -399,7 +399,7 @@ int sharp_timers(void);
 /* The launch is at the queue's gate: a chain that begins waits for it or is seen by it. */
 void gate_enter(struct sched_queue *q);
 void gate_leave(struct sched_queue *q);
-/* issue_lock is held. True: until chain_end the queue is CHAINED, and no plain launch is between
+/* issue_lock is held. True: until it has ended the queue is CHAINED, and no plain launch is between
  * its look at that and the driver. False: one is; do without. */
 bool chain_begin(struct sched_queue *q);
 /* issue_lock is held. Looks after the chain, ends it when it is through. In how many nanoseconds
