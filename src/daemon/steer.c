@@ -20,6 +20,7 @@
 #define LONGEST_US 100000u	 /* that every device takes; some take more */
 #define SLICE_PAUSE_NS 20000000u /* between two changes of a tenant's slice */
 #define CLOSE_NS 500000000u
+#define ON_AGAIN_NS 10000000u /* until who could not be switched on is tried again */
 #define UNKNOWN UINT32_MAX
 /* A request that we see now may have been open for so long. What its tenant says counts no further:
  * the word of one that lies could end others at once. */
@@ -51,8 +52,9 @@ struct steer {
 	int for_tenant; /* -1: nobody's request */
 	uint64_t for_key, said_ns, since_ns, pause_ns;
 	uint64_t slice_ns; /* when a slice was changed last */
-	int err;	   /* of the last work */
-	bool told;	   /* the history knows that something was refused */
+	uint64_t worked_ns;
+	int err;   /* of the last work */
+	bool told; /* the history knows that something was refused */
 };
 
 /* ---- on the thread ---- */
@@ -204,6 +206,7 @@ static void worked(struct job *j)
 	struct steer *st = (struct steer *)j;
 
 	st->working = false;
+	st->worked_ns = clock_now_ns();
 	if (!st->s) {
 		finish(st);
 		return;
@@ -241,9 +244,26 @@ static struct order order_of(const struct steer *st)
 	return o;
 }
 
+/* A part is switched off for nobody any more: the control was refused, perhaps by chance. */
+static bool left_off(const struct steer *st)
+{
+	for (unsigned i = 0; i < WIRE_GPUS && !st->working; i++) {
+		const struct part *p = &st->part[i];
+
+		if (p->used && p->off && can(p, GPU_CONTROL_SCHEDULE) &&
+		    (st->done.level != GBPF_LEVEL_OFF || !(st->done.gpus & 1u << p->gpu))) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Slices wait for each other; levels do not wait. */
 static bool is_due(const struct steer *st, const struct order *o, uint64_t now)
 {
+	if (left_off(st) && now - st->worked_ns >= ON_AGAIN_NS) {
+		return true;
+	}
 	if (st->dirty) {
 		return !same(o, &(struct order){ 0, GBPF_LEVEL_NONE, 0 }) || st->done.slice_us ||
 		       st->done.level != GBPF_LEVEL_NONE;
@@ -493,7 +513,8 @@ static bool look(struct steer *st, uint64_t now)
 		}
 	}
 	kick(st, now);
-	return st->want.level != GBPF_LEVEL_NONE || st->working || !same(&st->done, &st->want);
+	return st->want.level != GBPF_LEVEL_NONE || st->working || !same(&st->done, &st->want) ||
+	       left_off(st);
 }
 
 bool steer_tick(struct daemon *d, uint64_t now)

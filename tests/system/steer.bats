@@ -73,6 +73,56 @@ kill_while_off() {
 	PY
 }
 
+# refuse_to_switch_on LOG: takes all connections to the soft GPU while the program with that log is off, so that gbpfd fails to
+# switch it on, ends the policy that wanted it off, and gives them back. Then it must run again.
+refuse_to_switch_on() {
+	python3 - "$@" <<-'PY'
+		import os, socket, subprocess, sys, time
+		def stamps():
+		    return [float(w[0]) for w in (l.split() for l in open(sys.argv[1])) if len(w) == 2]
+		def now():
+		    return time.clock_gettime(time.CLOCK_MONOTONIC)
+		def connect():
+		    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		    s.connect(os.environ['GBPF_RUNTIME_DIR'] + '/softgpu.sock')
+		    s.setblocking(False)
+		    return s
+		def open_still(s):
+		    try:
+		        return s.recv(1) != b''
+		    except BlockingIOError:
+		        return True
+		    except ConnectionResetError:
+		        return False
+		def gbpf(*words):
+		    return subprocess.run(['gbpf', *words], capture_output=True, text=True).stdout
+		deadline = now() + 60
+		taken = []
+		def take_all_until(done, what):
+		    global taken
+		    while not done():
+		        assert now() < deadline, what
+		        for _ in range(10):
+		            taken = [s for s in taken if open_still(s)] + [connect() for _ in range(max(0, 140 - len(taken)))]
+		while now() - (stamps() or [now()])[-1] < 0.020:
+		    assert now() < deadline, 'it was never switched off'
+		    time.sleep(0.001)
+		# It is to run for 2 ms after each 100 ms.
+		take_all_until(lambda: 'cannot be stopped from outside' in gbpf('events'), 'gbpfd never failed')
+		swap = subprocess.Popen(['gbpf', 'policy', 'swap', 'fifo'], stdout=subprocess.DEVNULL)
+		take_all_until(lambda: swap.poll() is not None, 'the policy was not swapped')
+		assert swap.returncode == 0
+		asked = iter(range(5))
+		take_all_until(lambda: gbpf('ps') and next(asked) == 4, 'gbpfd does not answer')
+		for s in taken:
+		    s.close()
+		given = now()
+		while not [s for s in stamps() if s > given]:
+		    assert now() < given + 60, 'it stays off'
+		    time.sleep(0.001)
+	PY
+}
+
 was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 
 # A loaded machine may take as long once, but not each time.
@@ -97,6 +147,18 @@ was_stopped() { gbpf events | grep -q "is stopped (off)"; }
 	[ "$ms" -lt 100 ]
 	run sed -n '/wrong [1-9]/p' "$GBPF_RUNTIME_DIR/batch.out"
 	[ -z "$output" ]
+}
+
+# The soft GPU has no connection left for gbpfd just then.
+@test "a tenant that could not be switched on is tried again" {
+	load_steer
+	batch --weight 12 -- "$SAMPLES/batch" --iterations 200 --seconds 300 --log "$GBPF_RUNTIME_DIR/log"
+	await_start "$GBPF_RUNTIME_DIR/log"
+	gbpf run --device soft --class latency -- "$SAMPLES/lcserve" --requests 1 --rate 10 --kernels 1 --blocks 1 \
+		--iterations 100000000 >/dev/null 2>&1 3>&- &
+	pids+=($!)
+	wait_for was_stopped
+	refuse_to_switch_on "$GBPF_RUNTIME_DIR/log"
 }
 
 @test "the preempt hook brings a request through a saturating program, which goes on afterwards" {
