@@ -421,17 +421,25 @@ static bool are_siblings(const struct shim_queue *a, const struct shim_queue *b)
 	return related && a->green == b->green && green_base(a->dev.ctx) == green_base(b->dev.ctx);
 }
 
+unsigned queue_siblings_deferred(struct shim_queue *of, struct shim_queue **list, unsigned most)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q && n < most; q = q->next_live) {
+		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
+			list[n++] = q;
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return n;
+}
+
 struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
 {
 	struct shim_queue *found = NULL;
 
-	pthread_mutex_lock(&table_mutex);
-	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
-		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
-			found = q;
-		}
-	}
-	pthread_mutex_unlock(&table_mutex);
+	(void)queue_siblings_deferred(of, &found, 1);
 	return found;
 }
 

@@ -54,6 +54,8 @@ void queue_drain_context(CUcontext ctx);
 /* Another queue of q's context that is ordered with q through the legacy default stream and keeps
  * calls back; or NULL. */
 struct shim_queue *queue_sibling_deferred(struct shim_queue *q);
+/* All of them, but at most so many. */
+unsigned queue_siblings_deferred(struct shim_queue *q, struct shim_queue **list, unsigned most);
 /* Such a queue still has a call that was kept before that number, or blocks that have not begun.
  * Waits for nobody: true also when it cannot look now. */
 bool queue_sibling_before(const struct shim_queue *q, uint64_t number);

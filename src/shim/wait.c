@@ -5,6 +5,8 @@
 
 #include "shim/capture.h"
 
+#define MAX_SIBLINGS 128u
+
 void wait_remember(CUresult r)
 {
 	int none = 0;
@@ -35,12 +37,19 @@ void shim_settle_all(void)
 	queue_reap_all();
 }
 
+/* Each once, for what it had when the caller came: other threads may never let one of them rest. */
 void wait_settle_siblings(struct shim_queue *q)
 {
-	struct shim_queue *other;
+	struct shim_queue *list[MAX_SIBLINGS];
+	unsigned n = MAX_SIBLINGS;
 
-	while (q->blocking && (other = queue_sibling_deferred(q)) != NULL) {
-		wait_settle(other);
+	while (q->blocking && n == MAX_SIBLINGS) { /* too many: what is left of them */
+		n = queue_siblings_deferred(q, list, MAX_SIBLINGS);
+		for (unsigned i = 0; i < n; i++) {
+			if (list[i]->sched) { /* else it was closed meanwhile, and so settled */
+				wait_settle(list[i]);
+			}
+		}
 	}
 }
 

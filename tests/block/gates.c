@@ -2,8 +2,8 @@
  * host opens, later. No call between may wait for that work, if the driver's own does not: they are
  * cases `wait`, `again`, `destroy`, `stream` (its destruction), `graph` (captures), `calls`,
  * `many`, `memory` (mappings and pools that come and go), `legacy` (the default stream behind the
- * closed one), `default` (which is closed, before others). Ends by itself: 3 when a call did not
- * return. */
+ * closed one), `default` (which is closed, before others), `busy` (the default stream beside one
+ * that never rests). Ends by itself: 3 when a call did not return. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -187,6 +187,44 @@ static void behind(CUstream on, CUstream apart, const char *which)
 	CU(cuEventDestroy(e));
 }
 
+static atomic_bool enough;
+
+/* Never lets the second stream run dry. */
+static void *keep_busy(void *arg)
+{
+	CUevent e[8];
+
+	CU(cuCtxSetCurrent(p.context));
+	for (unsigned i = 0; i < 8; i++) {
+		CU(cuEventCreate(&e[i], 0));
+	}
+	for (unsigned i = 0; !atomic_load(&enough); i++) {
+		CU(cuEventSynchronize(e[i % 8]));
+		work(s[1], 20);
+		CU(cuEventRecord(e[i % 8], s[1]));
+	}
+	return arg;
+}
+
+/* Who waits for the default stream waits for what was on the others when he came. */
+static void beside_a_busy_stream(void)
+{
+	uint32_t word;
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, keep_busy, NULL)) {
+		exit(2);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		at = "waiting for the default stream";
+		CU(cuStreamSynchronize(NULL));
+		at = "a copy on the default stream";
+		CU(cuMemcpyDtoH(&word, data, 4));
+	}
+	atomic_store(&enough, true);
+	pthread_join(t, NULL);
+}
+
 /* The arrays are the caller's again when the call returns. */
 static void batch(void)
 {
@@ -214,6 +252,10 @@ static void others(const char *what)
 	if (strcmp(what, "legacy") == 0) {
 		behind(NULL, s[2], "the default stream");
 		behind(s[1], s[2], "a blocking stream");
+		return;
+	}
+	if (strcmp(what, "busy") == 0) {
+		beside_a_busy_stream();
 		return;
 	}
 	if (strcmp(what, "default") == 0) {
@@ -331,7 +373,8 @@ int main(int argc, char **argv)
 	if (argc != 4 || pthread_create(&t, NULL, watch, NULL)) {
 		return 2;
 	}
-	through_default = strcmp(argv[3], "legacy") == 0 || strcmp(argv[3], "default") == 0;
+	through_default = strcmp(argv[3], "legacy") == 0 || strcmp(argv[3], "default") == 0 ||
+			  strcmp(argv[3], "busy") == 0;
 	program_open(&p, "gates", argc, argv);
 	await = program_kernel(&p, "await");
 	data = program_zeros(WORDS * 4);
@@ -341,7 +384,9 @@ int main(int argc, char **argv)
 	*flag = 0;
 	CU(cuCtxSynchronize()); /* the memsets, before streams that do not wait for them */
 	for (int i = 0; i < 3; i++) {
-		CU(cuStreamCreate(&s[i], through_default && i < 2 ? 0 : 1));
+		CU(cuStreamCreate(
+			&s[i],
+			through_default && i < 2 && (i || strcmp(argv[3], "busy") != 0) ? 0 : 1));
 	}
 	if (strcmp(argv[3], "default") == 0) {
 		s[0] = NULL;
