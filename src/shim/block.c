@@ -163,13 +163,18 @@ bool block_attributes(const CUlaunchConfig *config)
 
 /* ---- launching ---- */
 
-/* From 1 on, never 0: whoever saw it finished clears what he saw and nothing newer. */
+/* From 1 on, never 0: whoever saw it finished clears what he saw and nothing newer. It is counted
+ * before it can be seen: who sees it and a count of 1 knows that nothing else is kept. */
 static void note_unfinished(struct shim_queue *q)
 {
-	uint32_t n = add_relaxed(&q->launches, 2u) | 1u;
+	uint32_t n = add_relaxed(&q->launches, 2u) | 1u, old = load_relaxed(&q->unfinished);
 
-	if (!xchg_acqrel(&q->unfinished, n)) {
-		add_acqrel(&shim.deferred, 1);
+	if (old && cas_acqrel(&q->unfinished, &old, n)) {
+		return;
+	}
+	add_acqrel(&shim.deferred, 1);
+	if (xchg_acqrel(&q->unfinished, n)) {
+		sub_acqrel(&shim.deferred, 1);
 	}
 }
 

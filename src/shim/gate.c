@@ -34,8 +34,10 @@ static enum event_use in_the_way(const struct shim_call *c)
  * stream, so that it must be kept, too, or wait. */
 static NOINLINE bool behind_siblings(struct shim_queue *q)
 {
-	if (load_relaxed(&shim.deferred) == 1 && block_seen(&q->dev)) {
-		return false; /* its own chain is all there is */
+	uint32_t seen = block_seen(&q->dev);
+
+	if (seen && load_acquire(&shim.deferred) == 1 && block_seen(&q->dev) == seen) {
+		return false; /* its own chain, unfinished all the while, is all there is */
 	}
 	return q->blocking && queue_sibling_deferred(q);
 }

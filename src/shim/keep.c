@@ -209,8 +209,9 @@ static struct kept *keep_batch(const struct shim_call *c, const uint64_t *a)
 	unsigned char *to;
 	struct kept *k;
 
-	if (!n || n > MAX_COPIES || !n_attributes || n_attributes > n || !a[0] || !a[1] || !a[2] ||
-	    !attributes || !a[5]) {
+	/* The driver refuses the legacy default stream. */
+	if (a[c->stream] <= (uintptr_t)CU_STREAM_LEGACY || !n || n > MAX_COPIES || !n_attributes ||
+	    n_attributes > n || !a[0] || !a[1] || !a[2] || !attributes || !a[5]) {
 		return NULL;
 	}
 	for (uint64_t i = 0; i < n_attributes; i++) {
