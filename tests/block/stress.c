@@ -1,10 +1,11 @@
-/* stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide]]: a random program of kernels, copies,
- * memsets, graphs, events, host functions and allocations on several streams, the default stream
- * among them, whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c, and each
- * operation changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time; it is
- * handed over by an event, by a synchronization, or by the order that the default stream gives;
- * wide: also by memory operations and by events in graphs, and one stream is the thread's own
- * default stream. */
+/* stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide | legacy]]: a random program of kernels,
+ * copies, memsets, graphs, events, host functions and allocations on several streams, the default
+ * stream among them, whose result is known: every word of a buffer is a * h(i) + s * (i + 1) + c,
+ * and each operation changes (a, s, c) of whole buffers. A buffer belongs to one stream at a time;
+ * it is handed over by an event, by a synchronization, or by the order that the default stream
+ * gives; wide: also by memory operations and by events in graphs, and one stream is the thread's
+ * own default stream; legacy: as wide, but most streams are ordered with the legacy default stream,
+ * and much is done there. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@
 #define DEFAULT 0 /* the legacy default stream's place */
 #define OWN 1	  /* that of the thread's own; wide */
 #define NARROW 40 /* kinds of operations */
-#define WIDE 60
+#define WIDE 67
 
 struct buffer {
 	CUdeviceptr data;
@@ -49,7 +50,7 @@ static __thread unsigned long host_calls, host_expected;
 
 static unsigned long operations;
 static uintptr_t n_threads;
-static bool wide;
+static bool wide, legacy;
 static __thread CUdeviceptr signals; /* of wide_order: a word for each time */
 static __thread uint32_t n_signals;
 
@@ -467,6 +468,34 @@ static void operate_wide(int s, struct buffer *b, struct buffer *other, uint32_t
 	case 8:
 		retire_stream(s, (int)below((uint32_t)n_streams));
 		break;
+	case 20:
+	case 21:
+		if (s != DEFAULT && b != other) {
+			wide_batch(streams[s], b->data, other->data, below(4));
+			copied(b, other);
+		}
+		break;
+	case 22:
+	case 23:
+		if (blocking[s] && b != other) {
+			wide_copy_default(b->data, other->data, below(2));
+			copied(b, other);
+		}
+		break;
+	case 24:
+		if (blocking[s]) {
+			filled(b, below(1u << 30));
+			wide_fill_default(b->data, b->c, below(2));
+		}
+		break;
+	case 25:
+		if (s != DEFAULT && s != OWN) {
+			wide_attribute(streams[s], b->data, below(2));
+		}
+		break;
+	case 26:
+		wide_mapped(streams[s], b->data);
+		break;
 	case 9:
 	case 10:
 	case 11:
@@ -578,7 +607,7 @@ static void *run(void *arg)
 	n_streams = n_streams < 1 ? 1 : n_streams > MAX_STREAMS ? MAX_STREAMS : n_streams;
 	blocking[DEFAULT] = true;
 	for (int i = 1; i < n_streams; i++) {
-		blocking[i] = i % 3 == 0 || (wide && i == OWN);
+		blocking[i] = (legacy ? i % 4 != 2 : i % 3 == 0) || (wide && i == OWN);
 		if (wide && i == OWN) {
 			streams[i] = CU_STREAM_PER_THREAD;
 		} else {
@@ -598,7 +627,7 @@ static void *run(void *arg)
 	free(words);
 	CU(cuStreamSynchronize(NULL)); /* the memsets, before streams that do not wait for them */
 	for (unsigned long i = 0; i < operations; i++) {
-		operate((int)below((uint32_t)n_streams));
+		operate(legacy && !below(3) ? DEFAULT : (int)below((uint32_t)n_streams));
 	}
 	finish();
 	return NULL;
@@ -610,12 +639,14 @@ int main(int argc, char **argv)
 	uintptr_t n;
 
 	if (argc < 5) {
-		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide]]\n", stderr);
+		fputs("usage: stress IMAGE SEED STREAMS OPERATIONS [THREADS [wide | legacy]]\n",
+		      stderr);
 		return 2;
 	}
 	program_open(&p, "stress", argc, argv);
 	operations = strtoul(argv[4], NULL, 10);
-	wide = argc > 6 && strcmp(argv[6], "wide") == 0;
+	legacy = argc > 6 && strcmp(argv[6], "legacy") == 0;
+	wide = legacy || (argc > 6 && strcmp(argv[6], "wide") == 0);
 	n = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
 	n = n_threads = n > MAX_THREADS ? MAX_THREADS : n;
 	step = program_kernel(&p, "step");

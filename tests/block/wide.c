@@ -180,6 +180,92 @@ void wide_order(CUstream from, CUstream to, CUdeviceptr word, uint32_t way)
 	memset(ops, 0, sizeof(ops));
 }
 
+#define BATCH 8u
+
+void wide_batch(CUstream s, CUdeviceptr to, CUdeviceptr from, uint32_t way)
+{
+	CUmemcpyAttributes how[2] = { { .srcAccessOrder =
+						way & 1 ? CU_MEMCPY_SRC_ACCESS_ORDER_ANY
+							: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM },
+				      { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM } };
+	size_t bytes[BATCH], first[2] = { 0, BATCH / 2 }, failed = 0;
+	CUdeviceptr dst[BATCH], src[BATCH];
+
+	for (uint32_t i = 0; i < BATCH; i++) {
+		bytes[i] = WIDE_WORDS * 4 / BATCH;
+		dst[i] = to + i * bytes[i];
+		src[i] = from + i * bytes[i];
+	}
+	if (way & 2) {
+		CU(cuMemcpyBatchAsync(dst, src, bytes, BATCH, how, first, 2, &failed, s));
+	} else {
+		CU(cuMemcpyBatchAsync_v2(dst, src, bytes, BATCH, how, first, 1, s));
+	}
+	memset(dst, 0, sizeof(dst));
+	memset(src, 0, sizeof(src));
+	memset(bytes, 0, sizeof(bytes));
+	memset(how, 0xff, sizeof(how));
+	memset(first, 0xff, sizeof(first));
+}
+
+void wide_copy_default(CUdeviceptr to, CUdeviceptr from, uint32_t way)
+{
+	if (way % 2) {
+		CU(cuMemcpy(to, from, WIDE_WORDS * 4));
+	} else {
+		CU(cuMemcpyDtoD_v2(to, from, WIDE_WORDS * 4));
+	}
+}
+
+void wide_fill_default(CUdeviceptr to, uint32_t v, uint32_t way)
+{
+	if (way % 2) {
+		CU(cuMemsetD32_v2(to, v, WIDE_WORDS));
+	} else {
+		CU(cuMemsetD2D32_v2(to, ROW, v, ROW / 4, ROWS));
+	}
+}
+
+void wide_attribute(CUstream s, CUdeviceptr data, uint32_t way)
+{
+	CUstreamAttrValue v;
+
+	memset(&v, 0, sizeof(v));
+	if (way % 2) {
+		v.syncPolicy = CU_SYNC_POLICY_AUTO;
+		CU(cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+		return;
+	}
+	v.accessPolicyWindow.base_ptr = (void *)(uintptr_t)data;
+	v.accessPolicyWindow.num_bytes = WIDE_WORDS * 4;
+	CU(cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+}
+
+void wide_mapped(CUstream s, CUdeviceptr data)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr range;
+	size_t bytes = 0;
+
+	CU(cuMemGetAllocationGranularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+	bytes = (WIDE_WORDS * 4 + bytes - 1) / bytes * bytes;
+	CU(cuMemCreate(&h, bytes, &prop, 0));
+	CU(cuMemAddressReserve(&range, bytes, 0, 0, 0));
+	CU(cuMemMap(range, bytes, 0, h, 0));
+	CU(cuMemRelease(h));
+	CU(cuMemSetAccess(range, bytes, &access, 1));
+	CU(cuMemcpyDtoDAsync_v2(range, data, WIDE_WORDS * 4, s));
+	CU(cuMemsetD32Async(data, 0, WIDE_WORDS, s));
+	CU(cuMemcpyDtoDAsync_v2(data, range, WIDE_WORDS * 4, s));
+	CU(cuStreamSynchronize(s));
+	CU(cuMemUnmap(range, bytes));
+	CU(cuMemAddressFree(range, bytes));
+}
+
 CUdeviceptr wide_managed(CUstream s)
 {
 	CUdeviceptr p;
