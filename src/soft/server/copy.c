@@ -39,8 +39,10 @@ bool copy_check(struct op *op)
 	return true;
 }
 
+/* The stream's group may be a third one, which must not end either while a worker has the copy. */
 void copy_submit(struct op *op)
 {
+	op->stream->group->running++;
 	op->copy.dst_group->running++;
 	if (op->copy.src_group) {
 		op->copy.src_group->running++;
@@ -65,6 +67,7 @@ void copy_release(struct op *op)
 		let_go(op->copy.src_group);
 	}
 	let_go(op->copy.dst_group);
+	let_go(op->stream->group);
 	op->started = false;
 }
 
