@@ -228,7 +228,7 @@ static void finish(struct shim_queue *q)
 	sched_queue_close(q->sched);
 	block_close(q);
 	pthread_mutex_lock(&table_mutex);
-	q->sched = NULL;
+	store_release(&q->sched, NULL);
 	q->next = free_list;
 	free_list = q;
 	pthread_mutex_unlock(&table_mutex);

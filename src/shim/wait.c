@@ -18,7 +18,8 @@ void wait_remember(CUresult r)
 
 void wait_settle(struct shim_queue *q)
 {
-	int err = sched_flush(shim.sched, q->sched);
+	struct sched_queue *own = load_acquire(&q->sched);
+	int err = own ? sched_flush(shim.sched, own) : 0; /* else closed, and so settled */
 
 	/* Those of kept calls are remembered where the calls run; others are of blocks that had to
 	 * be launched again. */
@@ -46,9 +47,7 @@ void wait_settle_siblings(struct shim_queue *q)
 	while (q->blocking && n == MAX_SIBLINGS) { /* too many: what is left of them */
 		n = queue_siblings_deferred(q, list, MAX_SIBLINGS);
 		for (unsigned i = 0; i < n; i++) {
-			if (list[i]->sched) { /* else it was closed meanwhile, and so settled */
-				wait_settle(list[i]);
-			}
+			wait_settle(list[i]); /* another thread may be closing it */
 		}
 	}
 }
