@@ -29,7 +29,7 @@ struct gd {
 int gd_setup(void **state); /* a folder and a running gbpfd */
 int gd_teardown(void **state);
 void gd_renew(struct gd *d);
-	/* another gbpfd that knows nothing */ /* checks that it ends with code 0 */
+/* another gbpfd that knows nothing */ /* checks that it ends with code 0 */
 /* In gd->runtime, with more arguments (NULL-terminated list, may be NULL). 0 when ready, -1 with
  * ->said otherwise. */
 int gd_start(struct gd *d, const char *const *more);
