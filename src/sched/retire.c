@@ -76,6 +76,11 @@ void launch_start(struct sched_queue *q, struct sched_launch *l, const struct as
 	    (load_relaxed(&q->left) & (load_relaxed(&q->left) < 1024 ? 63 : 1023))) {
 		return; /* latency queues are measured rarely: it costs them some microseconds */
 	}
+	/* Its end could not be kept, and each marker takes a place in the hardware queue: who fills
+	 * that waits in the driver (defer.c). */
+	if (load_relaxed(&q->head) - load_relaxed(&q->tail) >= RING) {
+		return;
+	}
 	e = estimate_of(s, l);
 	if (!e || !l->may_hold || a->lc_open || !a->version ||
 	    (l->level == GBPF_LEVEL_BLOCK && !chain_measures(q)) || !estimate_due(e)) {

@@ -141,6 +141,28 @@ static void short_kernels_get_few_markers(void **state)
 	one_finish(&o);
 }
 
+/* Each marker takes a place of a hardware queue, of which a stream that stands still has few. */
+static void a_stream_that_stands_still_gets_few_markers(void **state)
+{
+	struct one o;
+	uint64_t before;
+
+	one_init(&o);
+	for (int i = 0; i < 4; i++) {
+		launch(&o, 1000000);
+		fake_finish(&o.fq);
+		sched_drained(o.r.s, NULL);
+	}
+	before = o.fq.seq;
+	for (int i = 0; i < 700; i++) {
+		launch(&o, 1000000);
+	}
+	assert_true(o.fq.seq - before > 700 && o.fq.seq - before <= 700 + 2 * RING);
+	fake_finish(&o.fq);
+	sched_drained(o.r.s, NULL);
+	one_finish(&o);
+}
+
 static void samples_beside_a_request_are_thrown_away(void **state)
 {
 	struct one o;
@@ -426,6 +448,7 @@ int main(void)
 		cmocka_unit_test(durations_are_learned_and_sampling_thins_out),
 		cmocka_unit_test(the_first_launch_is_not_believed),
 		cmocka_unit_test(short_kernels_get_few_markers),
+		cmocka_unit_test(a_stream_that_stands_still_gets_few_markers),
 		cmocka_unit_test(samples_beside_a_request_are_thrown_away),
 		cmocka_unit_test(a_board_that_lies_does_not_keep_others_from_learning),
 		cmocka_unit_test(launches_of_a_fed_chain_are_learned_too),
