@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/connect.h"
 
 static void add(struct buf *line, size_t i, const char *what, const char *state, const char *why)
 {

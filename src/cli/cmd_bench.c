@@ -1,4 +1,4 @@
-/* `gbpf bench`: the group, and `hook`. What measures are programs of src/bench, which load what
+/* `gbpf bench`: the group, and `hook`. What measures are programs of bench, which load what
  * this one never does. */
 #include <errno.h>
 #include <limits.h>

@@ -15,10 +15,10 @@
 #include "base/fd.h"
 #include "base/paths.h"
 #include "cli/bench.h"
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/policy_file.h"
 #include "cli/run_env.h"
-#include "cli/soft_server.h"
+#include "cli/softgpu_start.h"
 #include "cli/verbs.h"
 
 #define BENCH_DIR 80

@@ -1,5 +1,5 @@
 /* `gbpf bench lcbe`: requests beside batch work under several ways of sharing. The program of
- * src/bench does it; here its settings are checked and the files that it needs are found. */
+ * bench does it; here its settings are checked and the files that it needs are found. */
 #include "cli/bench.h"
 #include "cli/verbs.h"
 

@@ -1,4 +1,4 @@
-/* `gbpf bench pace`: what the block level costs when nobody interrupts. The program of src/bench
+/* `gbpf bench pace`: what the block level costs when nobody interrupts. The program of bench
  * does it. */
 #include <limits.h>
 

@@ -1,5 +1,5 @@
 /* `gbpf bench policy`: what policies cost, against controls in the same run. The program of
- * src/bench does it, with the objects and native code that are installed beside it. */
+ * bench does it, with the objects and native code that are installed beside it. */
 #include <limits.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* `gbpf bench reach`: how much of what frameworks launch has PTX that gBPF can use. The program of
- * src/bench does it. */
+ * bench does it. */
 #include <limits.h>
 
 #include "base/paths.h"

@@ -1,4 +1,4 @@
-/* `gbpf bench soft`: how fast the soft GPU is. The program of src/bench does it, with a server of
+/* `gbpf bench soft`: how fast the soft GPU is. The program of bench does it, with a server of
  * its own unless the running one is wanted. */
 #include <limits.h>
 #include <string.h>

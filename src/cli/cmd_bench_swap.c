@@ -1,4 +1,4 @@
-/* `gbpf bench swap`: what a swap does to those who call hooks meanwhile. The program of src/bench
+/* `gbpf bench swap`: what a swap does to those who call hooks meanwhile. The program of bench
  * does it, with a gbpfd of its own. */
 #include <limits.h>
 #include <string.h>

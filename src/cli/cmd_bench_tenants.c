@@ -1,4 +1,4 @@
-/* `gbpf bench tenants`: several latency and batch processes at once. The program of src/bench does
+/* `gbpf bench tenants`: several latency and batch processes at once. The program of bench does
  * it. */
 #include "cli/bench.h"
 #include "cli/verbs.h"

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "cli/capabilities.h"
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/verbs.h"
 #include "soft/query.h"
 

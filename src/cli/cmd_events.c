@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/verbs.h"
 
 #define FOLLOW_BEGINS_WITH 10u /* events */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/map.h"
+#include "cli/map_print.h"
 #include "cli/verbs.h"
 
 enum { O_VERSION, O_TENANT };

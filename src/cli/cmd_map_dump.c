@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/map.h"
+#include "cli/map_print.h"
 #include "cli/verbs.h"
 
 #define DEFAULT_LIMIT 1000u

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
-#include "cli/watch.h"
+#include "cli/watch_swap.h"
 
 /* "lc_first@3" of the active policy, or "". Never fails: it is decoration. */
 static void active_policy(struct gbpf *g, char out[80])

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bpf/load/policy.h"
-#include "cli/hooks.h"
+#include "cli/hook_names.h"
 #include "cli/policy_file.h"
 #include "cli/verbs.h"
 

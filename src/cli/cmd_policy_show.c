@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/verbs.h"
 
 /* "submit, retire": hooks come as names or as objects with one. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/verbs.h"
 
 enum { O_WHY };

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/run_check.h"
 #include "cli/run_env.h"
 #include "cli/verbs.h"

@@ -1,7 +1,7 @@
 /* `gbpf status`, `on`, `off` and `shutdown`: gbpfd itself. */
 #include <string.h>
 
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/verbs.h"
 
 static int cmd_off_on(struct cli *c, const char *verb, const char *said)

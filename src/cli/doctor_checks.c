@@ -16,7 +16,7 @@
 #include "base/paths.h"
 #include "bpf/run/exec_mem.h"
 #include "cli/capabilities.h"
-#include "cli/client.h"
+#include "cli/connect.h"
 #include "cli/doctor.h"
 
 #define REINSTALL "Install gBPF whole, or set GBPF_LIBDIR and GBPF_BINDIR to where it is"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/map.h"
+#include "cli/map_print.h"
 
 #define BAR_WIDTH 40
 #define MAX_COLUMNS 10 /* of members; wider values become one text */

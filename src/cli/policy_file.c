@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "bpf/load/link.h"
+#include "bpf/load/elf/link.h"
 
 #define MAX_OBJECTS 16
 

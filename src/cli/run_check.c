@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/soft_server.h"
+#include "cli/softgpu_start.h"
 
 int run_check_start(struct cli *c, struct run_check *k)
 {

@@ -7,10 +7,10 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#include "daemon/device.h"
+#include "daemon/hw/gpu_list.h"
 #include "daemon/history.h"
-#include "daemon/page.h"
-#include "daemon/worker.h"
+#include "daemon/sealed_page.h"
+#include "daemon/job_thread.h"
 
 #define DAEMON_PATH 4096
 #define DAEMON_HOLD_LIMIT_NS 100000000u

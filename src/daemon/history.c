@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "daemon/text.h"
+#include "daemon/clean_text.h"
 
 #define MAX_SEQ (INT64_C(1) << 53)
 

@@ -18,7 +18,7 @@ struct gpu_queue {
 			     name it; else NULL */
 	CUcontext base;	  /* that ctx stands for, and markers are of: ctx is current to one thread
 			     only (a green context); NULL: ctx itself */
-	struct gpu_chain *chain; /* gpu/chain.c's; NULL: nothing was launched at block level */
+	struct gpu_chain *chain; /* gpu_run.c's; NULL: nothing was launched at block level */
 };
 
 /* real is borrowed until destroy; every entry that is used must be callable (a stub that fails is

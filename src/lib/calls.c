@@ -1,5 +1,5 @@
 /* Typed calls: parameters packed for methods of docs/PROTOCOL.md. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 EXPORT int gbpf_policy_rollback(struct gbpf *g, uint64_t version, char **ret_json)
 {

@@ -1,5 +1,5 @@
 /* The handle: connecting, hello, and one request with its answer. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <stdlib.h>

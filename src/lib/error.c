@@ -1,5 +1,5 @@
 /* What the last call of a handle says: one place that fills struct gbpf_error. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <string.h>

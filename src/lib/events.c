@@ -1,5 +1,5 @@
 /* The history, and following it: after the answer gbpfd sends one line for each new event. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <stdlib.h>

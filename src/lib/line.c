@@ -1,5 +1,5 @@
 /* Lines over the control socket, each with a deadline. The socket never blocks; poll waits. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <poll.h>

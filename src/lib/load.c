@@ -1,6 +1,6 @@
 /* A policy's object on its way to gbpfd: read whole, put into a sealed memfd, passed beside the
  * request. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Calls about maps. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 json_t *client_map_params(const struct gbpf_map *m)
 {

@@ -1,6 +1,6 @@
 /* Starting gbpfd for the user: one lock file so that several callers start one, a detached child,
  * and a pipe on which it says "ready" or why it cannot. */
-#include "lib/client_int.h"
+#include "lib/lib_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -22,9 +22,9 @@ int block_mark_read(struct ptx_arena *arena, const void *list, size_t bytes,
 /* The same of a module that has the variable, of its arena. -ENOENT: it has none, too. */
 int block_mark_of_module(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n);
 
-/* The same of machine code, an ELF file in memory (src/ptx/block_code.c); of modules that were
- * linked, the entries of all. bytes 0: as long as its header says, which the driver believes as
- * well. */
+/* The same of machine code, an ELF file in memory (src/ptx/block/block_code.c); of modules that
+ * were linked, the entries of all. bytes 0: as long as its header says, which the driver believes
+ * as well. */
 int block_mark_of_code(struct ptx_arena *arena, const void *image, size_t bytes,
 		       const struct ptx_block_entry **ret, uint32_t *ret_n);
 

@@ -38,7 +38,7 @@ struct sched_device_ops {
 	int (*queue_idle)(void *dev, void *dev_queue);
 
 	/* optional (NULL: the device has no block level). The chain of a queue is the run of
-	 * launches at block level that were put on it one after the other; see gpu/chain.h. 1: a
+	 * launches at block level that were put on it one after the other; see gpu/gpu_run.h. 1: a
 	 * launch of it has blocks that have not begun yet, so only further launches at block level
 	 * may follow; 0: everything may. One load of host memory when nothing is wrong. */
 	int (*chain_busy)(void *dev, void *dev_queue);

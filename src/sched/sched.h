@@ -17,7 +17,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "sched/device.h"
-#include "sched/pages.h"
+#include "proto/pages.h"
 
 struct sched;
 struct sched_queue;

@@ -9,10 +9,10 @@
 #include <pthread.h>
 
 #include "base/strmap.h"
-#include "bpf/run/image.h"
-#include "sched/ctx.h"
+#include "bpf/run/policy_image.h"
+#include "policy/ctx.h"
 #include "sched/gap.h"
-#include "sched/pin.h"
+#include "policy/read.h"
 #include "sched/rhythm.h"
 #include "sched/sched.h"
 #include "sched/tally.h"

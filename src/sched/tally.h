@@ -13,7 +13,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "sched/pin.h"
+#include "policy/read.h"
 
 struct tally {
 	struct pin_slot *owner; /* [atomic] set once */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "bpf/load/typed_int.h"
+#include "bpf/load/btf/typed_btf.h"
 #include "sim/sim_int.h"
 
 static int find_member(struct sim *s, uint32_t type, size_t bytes, struct ebpf_typed_part *part)

@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "base/nearest.h"
-#include "bpf/load/typed_int.h"
+#include "bpf/load/btf/typed_btf.h"
 #include "sim/sim_int.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };

@@ -4,7 +4,7 @@
 #define GBPF_SIM_SIM_INT_H
 
 #include "bpf/load/policy.h"
-#include "bpf/load/typed.h"
+#include "bpf/load/btf/typed.h"
 #include "sim/hooks.h"
 #include "sim/sim.h"
 

@@ -3,7 +3,7 @@
 #ifndef GBPF_SOFT_QUERY_H
 #define GBPF_SOFT_QUERY_H
 
-#include "soft/wire.h"
+#include "soft/protocol.h"
 
 struct soft_query {
 	int sock;

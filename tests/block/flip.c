@@ -29,12 +29,12 @@
 #include "base/compiler.h"
 #include "base/fd.h"
 #include "base/shm.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 #include "cuabi/lookup.h"
 #include "gpu/flag.h"
-#include "lib/wire.h"
-#include "sched/ctx.h"
-#include "sched/pages.h"
+#include "proto/wire.h"
+#include "policy/ctx.h"
+#include "proto/pages.h"
 
 #define VERSION 7u
 #define SLOT 5u

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wide.h"
+#include "stream_ops.h"
 
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
 #define cuMemsetD32Async_ cuMemsetD32Async

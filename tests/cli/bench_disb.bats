@@ -70,7 +70,7 @@ print("order" if min(rounds["gbpf-shared"]) < 0.9 * min(rounds["mps"]) else "bus
 @test "bench disb --torch: networks have the size of the papers', and tasks run under each condition" {
 	export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$REPO/tests/data/cli
 	run python3 -c "
-import sys; sys.path.insert(0, '$REPO/src/bench')
+import sys; sys.path.insert(0, '$REPO/bench/disb')
 import torch, disb_torch
 for name, (make, shape) in disb_torch.MODELS.items():
 	model = make(torch)

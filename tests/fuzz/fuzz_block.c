@@ -10,7 +10,7 @@
 
 #include "ptx/block_image.h"
 #include "ptx/fatbin.h"
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 
 static int load(const char *text, size_t bytes)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "bpf/load/verify.h"
+#include "bpf/load/verify/verify.h"
 #include "fuzz_objects.h"
 
 #define MAX_OBJECT 65536u

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 #include "soft/server/exec/handlers.h"
 
 #define BASE UINT64_C(0x700000000000)

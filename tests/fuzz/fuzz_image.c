@@ -11,7 +11,7 @@
 #include "base/shm.h"
 #include "bpf/run/exec_mem.h"
 #include "bpf/load/policy.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 #include "fuzz_images.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };

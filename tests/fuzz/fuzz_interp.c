@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/load/jit.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/run/decode.h"
-#include "bpf/run/interp.h"
+#include "bpf/run/interp/interp.h"
 
 #define MEM 64u
 #define GUARD 0x5a

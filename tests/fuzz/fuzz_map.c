@@ -9,8 +9,8 @@
 
 #include "base/compiler.h"
 #include "bpf/run/insn.h"
-#include "bpf/run/map.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/map.h"
+#include "bpf/run/map/ring.h"
 
 #define MAX_BYTES (1u << 20)
 

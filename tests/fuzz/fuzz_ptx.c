@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "ptx/module.h"
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 
 #define WINDOW (UINT64_C(1) << 20)
 

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/report.h"
-#include "bpf/load/typed.h"
+#include "bpf/load/btf/typed.h"
 
 #define VALUE_BYTES 64u
 #define MAX_TYPES 64u

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "bpf/load/verify.h"
-#include "bpf/run/interp.h"
+#include "bpf/load/verify/verify.h"
+#include "bpf/run/interp/interp.h"
 
-#include "sched/ctx.h"
+#include "policy/ctx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A tenant that means harm: it speaks the session protocol itself (src/lib/wire.h), has no driver, and does to gbpfd and
+"""A tenant that means harm: it speaks the session protocol itself (src/proto/wire.h), has no driver, and does to gbpfd and
 to other tenants what its pages and descriptors allow.
 
     hostile.py ATTACK SECONDS [SEED]

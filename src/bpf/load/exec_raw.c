@@ -22,11 +22,11 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "bpf/load/jit.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/run/decode.h"
 #include "bpf/run/exec_mem.h"
-#include "bpf/run/image.h"
-#include "bpf/run/interp.h"
+#include "bpf/run/policy_image.h"
+#include "bpf/run/interp/interp.h"
 
 #define RAW_FUEL 20000000u
 #define RAW_CPU_SECONDS 1

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "bpf/load/jit.h"
+#include "bpf/load/jit/jit.h"
 
 enum {
 #define GBPF_MAP_TYPE(id, name, ops, doc) GBPF_MAP_##name = id,

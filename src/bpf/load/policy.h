@@ -3,9 +3,9 @@
 #ifndef GBPF_BPF_LOAD_POLICY_H
 #define GBPF_BPF_LOAD_POLICY_H
 
-#include "bpf/load/object.h"
-#include "bpf/load/verify.h"
-#include "bpf/run/image.h"
+#include "bpf/load/elf/object.h"
+#include "bpf/load/verify/verify.h"
+#include "bpf/run/policy_image.h"
 
 struct ebpf_built {
 	int image_fd; /* owned */

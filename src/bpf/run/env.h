@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "bpf/run/insn.h"
-#include "bpf/run/map.h"
+#include "bpf/run/map/map.h"
 
 struct ebpf_env;
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "bpf/run/map_int.h"
+#include "bpf/run/map/map_int.h"
 
 static uint64_t result(struct ebpf_env *env, int r)
 {

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "bpf/run/map_int.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/map_int.h"
+#include "bpf/run/map/ring.h"
 
 HELPER(bpf_ringbuf_output)
 {

@@ -1,7 +1,7 @@
 /* The device attributes: a small GPU of compute capability 8.6, which is what the PTX that runs
  * here asks for (cp.async, mma of f16, bf16, tf32 and s8, redux); 9.0 would make programs take ways
  * through clusters, tensor maps and wgmma, which are not there. What is not in the table is 0. */
-#include "soft/client/client.h"
+#include "soft/client/process.h"
 
 #define ATTRIBUTE_LAST CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
 

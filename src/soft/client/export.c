@@ -8,7 +8,7 @@
 #include "base/atomic.h"
 #include "cuabi/lookup.h"
 #include "cuabi/private.h"
-#include "soft/client/client.h"
+#include "soft/client/process.h"
 
 /* The server reads the counts. GBPF_SOFT_TRACE=1 names each unsupported function once on standard
  * error, for who ports a program. */

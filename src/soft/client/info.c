@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cuabi/lookup.h"
-#include "soft/client/client.h"
+#include "soft/client/process.h"
 #include "soft/identity.h"
 
 CUresult cuDriverGetVersion(int *ret)

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/client/capture.h"
-#include "soft/client/event.h"
-#include "soft/client/graph.h"
-#include "soft/client/green.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/graph/graph.h"
+#include "soft/client/context/green.h"
 
 CUresult launch_check_shape(const CUfunction f, const struct soft_record_launch *r)
 {

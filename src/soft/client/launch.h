@@ -2,7 +2,7 @@
 #ifndef GBPF_SOFT_CLIENT_LAUNCH_H
 #define GBPF_SOFT_CLIENT_LAUNCH_H
 
-#include "soft/client/client.h"
+#include "soft/client/process.h"
 
 struct launch_spec {
 	unsigned grid[3], block[3], shared;

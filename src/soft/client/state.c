@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "soft/client/green.h"
+#include "soft/client/context/green.h"
 #include "soft/client/strict.h"
 
 #define STACK_MAX 64u

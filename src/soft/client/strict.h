@@ -5,7 +5,7 @@
 #define GBPF_SOFT_CLIENT_STRICT_H
 
 #include "base/atomic.h"
-#include "soft/client/client.h"
+#include "soft/client/process.h"
 
 struct strict {
 	int state;	/* atomic; 0: the environment was not read yet, 1: off, 2: on */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "soft/server/device.h"
+#include "soft/server/machine.h"
 
 static unsigned findings;
 

@@ -2,7 +2,7 @@
 #ifndef GBPF_SOFT_SERVER_FINDING_H
 #define GBPF_SOFT_SERVER_FINDING_H
 
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 
 /* A line on standard error and a notice to the client; group is a struct group. From any worker,
  * without the device's lock. */

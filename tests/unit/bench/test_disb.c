@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "bench/disb.h"
+#include "bench/disb/disb.h"
 
 static const struct disb_def defs[DISB_CONDITIONS] = {
 	{ "rt", "", LANE_OWN, false, false },

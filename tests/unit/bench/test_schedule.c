@@ -6,8 +6,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "bench/disb.h"
-#include "bench/schedule.h"
+#include "bench/disb/disb.h"
+#include "bench/common/schedule.h"
 
 #define MS UINT64_C(1000000)
 

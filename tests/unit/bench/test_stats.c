@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/stats.h"
+#include "bench/common/statistics.h"
 
 static void count_up(double *v, size_t n)
 {

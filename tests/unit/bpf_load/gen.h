@@ -3,7 +3,7 @@
 #ifndef GBPF_TESTS_BPF_LOAD_GEN_H
 #define GBPF_TESTS_BPF_LOAD_GEN_H
 
-#include "bpf/load/verify.h"
+#include "bpf/load/verify/verify.h"
 #include "random.h"
 
 #define GEN_MAX_INSNS 640u

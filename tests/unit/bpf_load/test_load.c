@@ -17,7 +17,7 @@
 
 #include "base/compiler.h"
 #include "base/shm.h"
-#include "bpf/load/link.h"
+#include "bpf/load/elf/link.h"
 #include "bpf/load/policy.h"
 #include "random.h"
 

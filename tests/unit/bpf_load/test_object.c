@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "bpf/load/verify.h"
+#include "bpf/load/verify/verify.h"
 #include "random.h"
 
 static char **pairs;

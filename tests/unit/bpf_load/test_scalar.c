@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bpf/load/scalar.h"
-#include "bpf/run/alu.h"
+#include "bpf/load/scalar/scalar.h"
+#include "bpf/run/interp/alu.h"
 #include "random.h"
 
 #define ROUNDS 400000

@@ -21,8 +21,8 @@
 #include <string.h>
 
 #include "../bpf_run/engines.h"
-#include "bpf/load/verify_int.h"
-#include "bpf/run/interp.h"
+#include "bpf/load/verify/verify_int.h"
+#include "bpf/run/interp/interp.h"
 #include "gen.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };

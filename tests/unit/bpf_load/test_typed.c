@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "bpf/load/typed.h"
+#include "bpf/load/btf/typed.h"
 
 struct flow {
 	uint32_t tenant;

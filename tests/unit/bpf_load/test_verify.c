@@ -21,7 +21,7 @@
 
 #include "../bpf_run/asm.h"
 #include "base/compiler.h"
-#include "bpf/load/verify.h"
+#include "bpf/load/verify/verify.h"
 
 #define GBPF_CONST(name, value, doc) enum { name = value };
 #include "gbpf/hooks.def"

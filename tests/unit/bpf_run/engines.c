@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "bpf/load/jit.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/run/exec_mem.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 
 void pool_init(struct code_pool *p, size_t cap)
 {

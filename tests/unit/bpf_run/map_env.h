@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "bpf/run/map.h"
+#include "bpf/run/map/map.h"
 
 #define GBPF_MAP_TYPE(id, name, ops, doc) enum { GBPF_MAP_##name = id };
 #define GBPF_CONST(name, value, doc) enum { name = value };

@@ -22,7 +22,7 @@
 #include "asm.h"
 #include "base/buf.h"
 #include "base/compiler.h"
-#include "bpf/run/interp.h"
+#include "bpf/run/interp/interp.h"
 #include "engines.h"
 
 #define MAX_TESTS 4096u

@@ -16,7 +16,7 @@
 
 #include "asm.h"
 #include "base/compiler.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 #include "engines.h"
 
 #define PAINT 0xa5

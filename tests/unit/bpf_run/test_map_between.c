@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/point.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 #define KEYS 10u
 #define STABLE 1000u /* a key that is only looked up */

@@ -6,7 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 static const struct ebpf_map_def defs[] = {
 	{ .name = "hash4",

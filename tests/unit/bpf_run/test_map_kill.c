@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/point.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 #define ENTRIES 24u
 #define KEYS 40u

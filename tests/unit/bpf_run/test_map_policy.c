@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "base/shm.h"
 #include "bpf/load/policy.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 #define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
 #define GBPF_CTX(hook, type, name, access, doc) type name;

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/compiler.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 #define NOW 5000000000u
 

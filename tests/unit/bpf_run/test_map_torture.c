@@ -11,7 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/map/ring.h"
 
 #ifndef ROUNDS
 #define ROUNDS 200000 /* more by hand */

@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 #include "bpf/run/decode.h"
-#include "bpf/run/interp.h"
+#include "bpf/run/interp/interp.h"
 #include "engines.h"
 
 #define SEED UINT64_C(0x6762504620313233)

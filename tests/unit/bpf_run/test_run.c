@@ -22,9 +22,9 @@
 #include "asm.h"
 #include "base/compiler.h"
 #include "base/shm.h"
-#include "bpf/load/jit.h"
+#include "bpf/load/jit/jit.h"
 #include "bpf/run/exec_mem.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 #include "engines.h"
 
 #define TENANT 0x10000u

@@ -12,8 +12,8 @@
 
 #include "asm.h"
 #include "base/compiler.h"
-#include "bpf/load/jit.h"
-#include "bpf/run/interp.h"
+#include "bpf/load/jit/jit.h"
+#include "bpf/run/interp/interp.h"
 #include "engines.h"
 
 #define MAX_TAILS 64u

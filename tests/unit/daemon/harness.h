@@ -14,8 +14,8 @@
 #include <sys/types.h>
 
 #include "gbpf/gbpf.h"
-#include "lib/wire.h"
-#include "sched/pages.h"
+#include "proto/wire.h"
+#include "proto/pages.h"
 
 /* ---- gbpfd ---- */
 

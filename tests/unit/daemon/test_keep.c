@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bpf/load/btf_equal.h"
+#include "bpf/load/btf/btf_equal.h"
 
 /* struct { u32 a; TYPE b; } with b at that bit. */
 static int pair(struct btf *b, const char *second, int type, uint32_t bit, uint32_t bits)

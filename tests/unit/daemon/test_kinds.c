@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/shm.h"
-#include "bpf/run/image.h"
-#include "bpf/run/ring.h"
+#include "bpf/run/policy_image.h"
+#include "bpf/run/map/ring.h"
 
 enum { LATENCY, NORMAL, BATCH };
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "daemon/mps.h"
-#include "daemon/session.h"
+#include "daemon/hw/mps.h"
+#include "daemon/session/tenant_session.h"
 
 struct world {
 	char dir[64];

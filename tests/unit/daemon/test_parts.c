@@ -19,12 +19,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "daemon/device.h"
+#include "daemon/hw/gpu_list.h"
 #include "daemon/history.h"
-#include "daemon/neighbour.h"
-#include "daemon/outbox.h"
-#include "daemon/store.h"
-#include "daemon/text.h"
+#include "daemon/hw/mps_crash.h"
+#include "daemon/session/outbox.h"
+#include "daemon/policy/policy_store.h"
+#include "daemon/clean_text.h"
 
 static char dir[64];
 

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/shm.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 
 enum { LATENCY, NORMAL, BATCH };
 

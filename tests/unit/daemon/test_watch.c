@@ -10,7 +10,7 @@
 #include "base/atomic.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "daemon/watch_expr.h"
+#include "daemon/watch/watch_expr.h"
 
 enum { LATENCY, NORMAL, BATCH };
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 
 #define ENGINE_BASE UINT64_C(0x700000000000)
 #define ENGINE_BYTES ((size_t)8 << 20)

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "lib/wire.h"
+#include "proto/wire.h"
 
 static int pair[2];
 

@@ -12,8 +12,8 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "bpf/run/image.h"
-#include "sched/ctx.h"
+#include "bpf/run/policy_image.h"
+#include "policy/ctx.h"
 #include "sched/sched.h"
 
 /* A stream: work is finished when the test says so, or at once when `eager`. */

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "bpf/load/jit.h"
-#include "sched/pin.h"
+#include "bpf/load/jit/jit.h"
+#include "policy/read.h"
 #include "sched/sched_int.h"
 
 static struct rig r;

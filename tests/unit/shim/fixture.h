@@ -11,8 +11,8 @@
 #include "cuabi/api.h"
 #include "fake_cuda.h"
 #include "sched_double.h"
-#include "sched/ctx.h"
-#include "shim/queue.h"
+#include "policy/ctx.h"
+#include "shim/object/stream_queue.h"
 #include "shim/shim.h"
 
 extern const struct fake_interface *fake;

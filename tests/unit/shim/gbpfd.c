@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 #include "base/shm.h"
-#include "bpf/run/image.h"
+#include "bpf/run/policy_image.h"
 
 char socket_path[96];
 

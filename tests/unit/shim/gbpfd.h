@@ -15,9 +15,9 @@
 
 #include "base/atomic.h"
 #include "fake_cuda.h"
-#include "lib/wire.h"
-#include "sched/ctx.h"
-#include "sched/pages.h"
+#include "proto/wire.h"
+#include "policy/ctx.h"
+#include "proto/pages.h"
 
 #define WAIT_MS 60000 /* only what never comes needs as much */
 

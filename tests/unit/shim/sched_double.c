@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/queue.h"
+#include "shim/object/stream_queue.h"
 
 #define MAX_QUEUES 256
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "cuabi/api.h"
-#include "soft/wire.h"
+#include "soft/protocol.h"
 
 extern char rig_dir[64];
 extern pid_t rig_server;

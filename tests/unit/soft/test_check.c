@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "soft/server/check.h"
+#include "soft/server/request/record_check.h"
 
 static union record good_launch(void)
 {

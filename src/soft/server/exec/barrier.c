@@ -1,8 +1,8 @@
 /* Barriers of a block. Threads arrive, a warp's lanes one by one if they have parted; threads that
  * have ended count as arrived unless the barrier names how many it expects. */
-#include "soft/server/exec/check.h"
+#include "soft/server/exec/access_check.h"
 #include "soft/server/exec/handlers.h"
-#include "soft/server/exec/run.h"
+#include "soft/server/exec/warp_run.h"
 
 static bool is_complete(const struct exec_block *b, unsigned n)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
-#include "soft/server/exec/run.h"
+#include "soft/server/exec/warp_run.h"
 
 #define POLLS_IN_VAIN 8u
 

@@ -1,6 +1,6 @@
 /* Which set of handlers this machine runs. */
 #include "soft/server/exec/handlers.h"
-#include "soft/server/exec/run.h"
+#include "soft/server/exec/warp_run.h"
 
 static const struct handlers *forced;
 

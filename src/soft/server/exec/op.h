@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "base/strmap.h"
-#include "soft/server/exec.h"
+#include "soft/server/exec/exec.h"
 
 #define EXEC_LANES 32u
 #define EXEC_SLOT32 128u /* bytes of a 32-bit register of a warp */

@@ -1,6 +1,6 @@
 /* alloca: a thread's local memory from its end downwards, towards the frames of its calls. */
 #include "soft/server/exec/handlers.h"
-#include "soft/server/exec/run.h"
+#include "soft/server/exec/warp_run.h"
 
 static uint64_t *stack_pointers(struct warp *w)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "soft/server/exec/handlers.h"
-#include "soft/server/exec/run.h"
+#include "soft/server/exec/warp_run.h"
 
 #define FAIR_OPERATIONS 2048u
 

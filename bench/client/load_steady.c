@@ -1,0 +1,114 @@
+/* A client that is watched while others are killed: it works from when it is ready until it is told
+ * to leave, and the page says of each request when it began and ended, of each piece of batch work
+ * when it ended. Who watches reads the clock that we read, so that nothing of the watching is
+ * measured. All results are checked. */
+#include <stddef.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "bench/client/load_client.h"
+#include "bench/common/statistics.h"
+
+#define GAP_MIN_NS 500000u
+#define GAP_MAX_NS 3000000u
+#define CHECK_EVERY 32u
+#define MAX_DEPTH 16u
+
+/* A program in Python reads the page. */
+_Static_assert(offsetof(struct bench_page, pid) == 76, "tests/gpu/kills");
+_Static_assert(offsetof(struct bench_page, iterations) == 148, "tests/gpu/kills");
+_Static_assert(offsetof(struct bench_page, finished) == 176, "tests/gpu/kills");
+_Static_assert(offsetof(struct bench_page, error) == 236, "tests/gpu/kills");
+_Static_assert(offsetof(struct bench_page, span) == 496, "tests/gpu/kills");
+_Static_assert(sizeof(struct bench_page) <= 1 << 21, "tests/gpu/kills");
+
+static struct page_span *open_span(struct bench_page *p)
+{
+	return &p->span[load_relaxed(&p->finished) % PAGE_SPANS];
+}
+
+static void begin(struct bench_page *p)
+{
+	struct page_span *s = open_span(p);
+
+	store_release(&s->begin_ns, clock_now_ns());
+	store_release(&s->end_ns, UINT64_C(0));
+}
+
+static void end(struct bench_page *p)
+{
+	store_release(&open_span(p)->end_ns, clock_now_ns());
+	store_release(&p->finished, load_relaxed(&p->finished) + 1);
+}
+
+static void serve(struct client *c, struct block_work *w)
+{
+	uint64_t seed = 0x9e3779b97f4a7c15u ^ c->page->seed;
+
+	while (!client_has_next(c)) {
+		clock_sleep_ns(GAP_MIN_NS + stats_random(&seed) % (GAP_MAX_NS - GAP_MIN_NS));
+		begin(c->page);
+		for (unsigned i = 0; i < c->kernels; i++) {
+			block_work_launch(w);
+		}
+		CU(cuStreamSynchronize(w->stream));
+		end(c->page);
+		if (load_relaxed(&c->page->finished) % CHECK_EVERY == 0) {
+			block_work_check(w);
+		}
+	}
+}
+
+static void grind(struct client *c, struct block_work *w)
+{
+	CUevent done[MAX_DEPTH];
+	uint64_t launched = 0, ended = 0;
+
+	if (c->depth > MAX_DEPTH) {
+		client_fail("at most %u deep", MAX_DEPTH);
+	}
+	for (unsigned i = 0; i < c->depth; i++) {
+		CU(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
+	}
+	for (bool more = true; more || ended < launched;) {
+		bool whole = launched && launched % CHECK_EVERY == 0;
+
+		more = more && !client_has_next(c);
+		if (more && !(whole && ended < launched) && launched - ended < c->depth) {
+			block_work_launch(w);
+			CU(cuEventRecord(done[launched++ % c->depth], w->stream));
+			continue;
+		}
+		if (ended < launched) {
+			begin(c->page);
+			CU(cuEventSynchronize(done[ended++ % c->depth]));
+			end(c->page);
+		}
+		if (whole && ended == launched) {
+			block_work_check(w);
+			launched = ended = 0;
+		}
+	}
+}
+
+void client_steady(struct client *c)
+{
+	bool latency = c->load && strcmp(c->load, "latency") == 0;
+	struct block_work w;
+	CUdeviceptr ballast;
+
+	if (c->ballast_mb) {
+		CU(cuMemAlloc_v2(&ballast, (size_t)c->ballast_mb << 20));
+	}
+	block_work_init(&w, c, c->grid, c->threads, c->iterations);
+	block_work_launch(&w);
+	CU(cuStreamSynchronize(w.stream));
+	block_work_check(&w);
+	client_ready(c);
+	(latency ? serve : grind)(c, &w);
+	CU(cuStreamSynchronize(w.stream));
+	block_work_check(&w);
+	(void)client_next(c);
+	client_answer(c);
+}

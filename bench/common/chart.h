@@ -1,0 +1,27 @@
+/* Distributions as curves: the share of values below x over x, logarithmic, as SVG and in a
+ * terminal. */
+#ifndef GBPF_BENCH_COMMON_CHART_H
+#define GBPF_BENCH_COMMON_CHART_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct chart_curve {
+	const char *name;
+	const double *v; /* sorted */
+	size_t n;
+};
+
+struct chart_panel {
+	const char *title;
+	const struct chart_curve *curve;
+	size_t curves;
+};
+
+/* Panels under each other in one document. */
+void chart_svg(FILE *to, const struct chart_panel *panel, size_t panels);
+/* Braille dots; color: a terminal's, one for each curve. */
+void chart_text(FILE *to, const struct chart_panel *panel, bool color);
+
+#endif

@@ -1,0 +1,82 @@
+/* What a coordinator of a bench and one of its clients say to each other: a page of shared memory
+ * that the coordinator makes and the client inherits. The coordinator writes a command and its
+ * number, the client the number of the command that it has carried out. Both are ours: a damaged
+ * page spoils a measurement and nothing else. */
+#ifndef GBPF_BENCH_COMMON_SHARED_PAGE_H
+#define GBPF_BENCH_COMMON_SHARED_PAGE_H
+
+#include <stdint.h>
+
+#define PAGE_MAGIC 0x48434e42u
+#define PAGE_SAMPLES 65536u
+#define PAGE_CLASSES 3u	    /* of samples: most clients have one */
+#define PAGE_SPANS 32768u   /* of a steady client */
+#define PAGE_RECORDS 65536u /* of a task of DISB */
+#define PAGE_STEPS 512u	    /* kernels of its requests whose beginnings are kept */
+#define PAGE_TEXT 256
+
+enum page_state { PAGE_STARTING, PAGE_READY, PAGE_FAILED };
+
+enum page_op {
+	PAGE_NONE,
+	PAGE_REQUESTS, /* latency client: n requests of a kind, or until the limit */
+	PAGE_WORK,     /* batch client: carried out when the first kernel has ended; goes on */
+	PAGE_PAUSE,    /* batch client: drained and checked */
+	PAGE_EXIT,
+};
+
+enum page_kind { KIND_ONE, KIND_QUEUED, KIND_SYNCED, PAGE_KINDS };
+
+/* A request, or a wait for batch work. Open: begin is set, end is 0. */
+struct page_span {
+	uint64_t begin_ns, end_ns; /* atomic, CLOCK_MONOTONIC */
+};
+
+/* A request of a task of DISB. first, front: the beginnings of its first kernel and of the
+ * PAGE_FRONT-th after it on the device; -1: not measured. */
+#define PAGE_FRONT 8u
+struct page_request {
+	uint64_t due_ns; /* when it was to begin */
+	float late_us;	 /* and began that much later, */
+	float first_us;	 /* all others from there */
+	float front_us;
+	float took_us;
+};
+
+struct bench_page {
+	uint32_t magic;
+	uint32_t state;	  /* atomic, client: enum page_state */
+	uint32_t command; /* atomic, coordinator: number of the newest command; futex */
+	uint32_t done;	  /* atomic, client: number of the command carried out; futex */
+
+	/* the command */
+	uint32_t op, kind, n, reserved;
+	uint64_t seed, limit_ns;
+	uint64_t epoch_ns, offset_ns; /* of a schedule */
+
+	/* of a client that is ready */
+	uint32_t sms, threads_per_sm, mps;
+	uint32_t pid;
+	uint32_t unavailable; /* failed because the machine does not offer it */
+	char device[64];
+	uint32_t iterations[2]; /* calibrated: of one block of the latency kernel, of batch */
+	double block_us[2];	/* what they take */
+
+	/* results */
+	uint64_t finished;	   /* atomic: kernels of batch, spans of a steady client */
+	uint64_t wrong, checked;   /* blocks or values with a wrong result; looked at */
+	uint64_t begin_ns, end_ns; /* of the requests */
+	uint64_t dropped;	   /* periodic load: slots that had passed */
+	uint32_t samples[PAGE_CLASSES];
+	char error[PAGE_TEXT];
+	union {
+		float us[PAGE_CLASSES][PAGE_SAMPLES];
+		struct page_request request[PAGE_RECORDS];
+		struct page_span span[PAGE_SPANS]; /* number finished % PAGE_SPANS is open */
+	};
+	/* of a task of DISB: sums over requests, from each kernel's beginning to the next one's */
+	double step_us[PAGE_STEPS];
+	uint32_t steps; /* how many requests they are of */
+};
+
+#endif

@@ -1,0 +1,41 @@
+/* Order statistics of measurements, and how sure they are. */
+#ifndef GBPF_BENCH_COMMON_STATISTICS_H
+#define GBPF_BENCH_COMMON_STATISTICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sorts v. */
+void stats_sort(double *v, size_t n);
+/* Of sorted values; q from 0 to 1; 0 when there are none. */
+double stats_quantile(const double *v, size_t n, double q);
+
+struct stats_range {
+	double low, high;
+};
+
+/* The interval that holds the quantile of the population with at least that confidence, whatever
+ * its distribution (order statistics: ranks from the binomial distribution), for independent
+ * values. v is sorted. False when n values cannot say it on a side: that side is then the least or
+ * largest value. */
+bool stats_quantile_interval(const double *v, size_t n, double q, double confidence,
+			     struct stats_range *ret);
+
+double stats_mean(const double *v, size_t n);
+/* Of the sample (n - 1); 0 below two values. */
+double stats_variance(const double *v, size_t n);
+struct stats_range stats_extremes(const double *v, size_t n);
+
+/* Percentile bootstrap of the mean: the interval of the means of 4000 samples with replacement,
+ * from a fixed seed. For few repeats, each of which is one value. */
+struct stats_range stats_bootstrap_mean(const double *v, size_t n, double confidence);
+
+/* Of a sum of numbers over a sum of numbers, where n pairs are drawn together: ratio of totals. */
+struct stats_range stats_bootstrap_ratio(const double *over, const double *under, size_t n,
+					 double confidence);
+
+/* xorshift64*: the same numbers on every machine. state is not 0. */
+uint64_t stats_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,566 @@
+/* Folder, daemons and processes of a bench; see world.h. */
+#include "bench/common/testbed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "gbpf/gbpf.h"
+
+#define START_NS 20000000000ull
+#define REAP_NS 10000000000ull
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+	interrupted = sig;
+}
+
+bool world_interrupted(void)
+{
+	return interrupted != 0;
+}
+
+int world_fail(struct world *w, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(w->error, sizeof(w->error), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+void world_complain(const struct world *w)
+{
+	char text[600];
+	json_t *doc;
+
+	snprintf(text, sizeof(text), "bench %s: %s", w->bench, w->error);
+	if (!w->json) {
+		fprintf(stderr, "gbpf: %s. See: gbpf doctor\n", text);
+		return;
+	}
+	doc = json_pack("{s:s, s:{s:s, s:i, s:s, s:s}}", "schema", "gbpf.error/1", "error", "code",
+			"bench", "exit", 1, "message", text, "hint", "See: gbpf doctor");
+	if (doc) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(doc);
+}
+
+void world_progress(struct world *w, const char *fmt, ...)
+{
+	char text[160];
+	va_list ap;
+
+	if (!w->progress) {
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (strcmp(text, w->last_progress) != 0) {
+		memcpy(w->last_progress, text, sizeof(text));
+		fprintf(stderr, isatty(2) ? "\r\033[K%s" : "%s\n", text);
+		fflush(stderr);
+	}
+}
+
+/* ---- commands ---- */
+
+void command_init(struct world_command *k)
+{
+	memset(k, 0, sizeof(*k));
+}
+
+void command_finish(struct world_command *k)
+{
+	for (unsigned i = 0; i < k->n; i++) {
+		free(k->argv[i]);
+	}
+	for (unsigned i = 0; i < k->n_env; i++) {
+		free(k->env[i]);
+	}
+	command_init(k);
+}
+
+static void append(struct world_command *k, char **to, unsigned *n, unsigned max, const char *fmt,
+		   va_list ap)
+{
+	if (*n + 1 >= max || vasprintf(&to[*n], fmt, ap) < 0) {
+		k->failed = -ENOMEM;
+		return;
+	}
+	(*n)++;
+}
+
+void command_add(struct world_command *k, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	append(k, k->argv, &k->n, WORLD_ARGS, fmt, ap);
+	va_end(ap);
+}
+
+void command_option(struct world_command *k, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	command_add(k, "%s", name);
+	va_start(ap, fmt);
+	append(k, k->argv, &k->n, WORLD_ARGS, fmt, ap);
+	va_end(ap);
+}
+
+void command_env(struct world_command *k, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	append(k, k->env, &k->n_env, ARRAY_SIZE(k->env), fmt, ap);
+	va_end(ap);
+}
+
+/* ---- processes ---- */
+
+static void become(const struct world_command *k, int out, int keep)
+{
+	int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	setpgid(0, 0); /* ended as a group; the terminal's ^C reaches us, and we end them */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(in, 0);
+	dup2(out, 1);
+	dup2(out, 2);
+	if (keep >= 0) {
+		fcntl(keep, F_SETFD, 0);
+	}
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	for (unsigned i = 0; i < k->n_env; i++) {
+		char *eq = strchr(k->env[i], '=');
+
+		if (eq) {
+			*eq = 0;
+			setenv(k->env[i], eq + 1, 1);
+		} else {
+			unsetenv(k->env[i]);
+		}
+	}
+	execvp(k->argv[0], k->argv);
+	fprintf(stderr, "%s: %s\n", k->argv[0], strerror(errno));
+	_exit(127);
+}
+
+static int open_output(const char *log, int *ret_out, int fd[2])
+{
+	if (ret_out) {
+		return pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0 ? -errno : 0;
+	}
+	fd[0] = -1;
+	fd[1] = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	return fd[1] < 0 ? -errno : 0;
+}
+
+pid_t world_spawn(struct world *w, const struct world_command *k, const char *log, int keep,
+		  int *ret_out)
+{
+	unsigned slot = 0;
+	int fd[2];
+	pid_t pid;
+
+	while (slot < WORLD_CHILDREN && w->children[slot]) {
+		slot++;
+	}
+	if (k->failed || !k->n || slot == WORLD_CHILDREN || open_output(log, ret_out, fd) < 0) {
+		return world_fail(w, "a process cannot be started: too much of something");
+	}
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		if (ret_out) {
+			fcntl(fd[1], F_SETFL, 0); /* its own writes may wait */
+		}
+		become(k, fd[1], keep);
+	}
+	fd_close(fd[1]);
+	if (pid < 0) {
+		fd_close(fd[0]);
+		return world_fail(w, "fork: %s", strerror(errno));
+	}
+	setpgid(pid, pid); /* whoever of us comes first */
+	w->children[slot] = pid;
+	if (ret_out) {
+		*ret_out = fd[0];
+	}
+	return pid;
+}
+
+static void forget(struct world *w, pid_t pid)
+{
+	for (unsigned i = 0; i < WORLD_CHILDREN; i++) {
+		if (w->children[i] == pid) {
+			w->children[i] = 0;
+		}
+	}
+}
+
+bool world_lives(struct world *w, pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	/* not reaped, so that the number of the group stays ours */
+	return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == 0;
+}
+
+/* Of a process that was killed. One that hangs in the driver is left there. */
+static void reap(pid_t pid)
+{
+	uint64_t deadline = clock_now_ns() + REAP_NS;
+
+	while (waitpid(pid, NULL, WNOHANG) == 0 && clock_now_ns() < deadline) {
+		clock_sleep_ns(500000);
+	}
+}
+
+void world_end(struct world *w, pid_t pid, unsigned grace_ms)
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)grace_ms * 1000000;
+
+	if (pid <= 0) {
+		return;
+	}
+	if (grace_ms && world_lives(w, pid)) {
+		kill(pid, SIGTERM);
+		while (world_lives(w, pid) && clock_now_ns() < deadline) {
+			clock_sleep_ns(1000000);
+		}
+	}
+	kill(-pid, SIGKILL); /* also those that its leader left behind */
+	reap(pid);
+	forget(w, pid);
+}
+
+/* ---- the soft GPU ---- */
+
+/* A byte on that pipe says that clients may connect. */
+static int await_soft(struct world *w, int ready)
+{
+	struct pollfd p = { .fd = ready, .events = POLLIN };
+	uint64_t deadline = clock_now_ns() + START_NS;
+	char byte;
+
+	while (clock_now_ns() < deadline && !interrupted) {
+		if (poll(&p, 1, 100) == 1) {
+			return read(ready, &byte, 1) == 1
+				       ? 0
+				       : world_fail(w, "the soft GPU's server does not start (%s)",
+						    w->server);
+		}
+	}
+	return world_fail(w,
+			  interrupted ? "interrupted" : "the soft GPU's server does not get ready");
+}
+
+static int start_soft(struct world *w)
+{
+	struct world_command k;
+	char log[160];
+	int ready[2], err;
+
+	if (pipe2(ready, O_CLOEXEC) < 0) {
+		return world_fail(w, "pipe: %s", strerror(errno));
+	}
+	snprintf(w->soft_socket, sizeof(w->soft_socket), "%s/softgpu.sock", w->dir);
+	snprintf(log, sizeof(log), "%s/softgpu.log", w->dir);
+	command_init(&k);
+	command_add(&k, "%s", w->server);
+	command_add(&k, "--foreground");
+	command_option(&k, "--socket", "%s", w->soft_socket);
+	command_option(&k, "--ready-fd", "%d", ready[1]);
+	w->server_pid = world_spawn(w, &k, log, ready[1], NULL);
+	command_finish(&k);
+	fd_close(ready[1]);
+	err = w->server_pid < 0 ? -1 : await_soft(w, ready[0]);
+	w->server_pid = MAX(w->server_pid, 0);
+	fd_close(ready[0]);
+	setenv("GBPF_SOFTGPU_SOCKET", w->soft_socket, 1);
+	return err;
+}
+
+/* ---- gbpfd ---- */
+
+json_t *world_tenants(const struct world_daemon *d)
+{
+	char *text = NULL;
+	json_t *doc = gbpf_ps(d->g, &text) < 0 ? NULL : json_loads(text, 0, NULL);
+	json_t *tenants = json_incref(json_object_get(doc, "tenants"));
+
+	json_decref(doc);
+	free(text);
+	return tenants;
+}
+
+struct world_daemon *world_gbpfd(struct world *w, const char *policy)
+{
+	struct world_daemon *d = &w->daemon[w->daemons];
+	char state[160];
+	struct gbpf_start_options o = { .size = sizeof(o),
+					.program = w->gbpfd,
+					.device = w->soft ? "soft" : "nvidia",
+					.state_dir = state,
+					.idle_exit_s = 60 };
+
+	if (w->daemons == WORLD_DAEMONS) {
+		world_fail(w, "too many gbpfds");
+		return NULL;
+	}
+	snprintf(d->dir, sizeof(d->dir), "%s/gbpfd%u", w->dir, w->daemons);
+	snprintf(state, sizeof(state), "%s/state", d->dir);
+	w->daemons++;
+	if (mkdir(d->dir, 0700) < 0 || gbpf_open(&d->g, d->dir, GBPF_OPEN_NO_CONNECT) < 0 ||
+	    gbpf_start_daemon(d->g, &o) < 0) {
+		world_fail(w, "gbpfd does not start: %s", gbpf_last_error(d->g)->message);
+		return NULL;
+	}
+	if (gbpf_policy_load(d->g, policy, NULL, GBPF_LOAD_SWAP, NULL) < 0) {
+		world_fail(w, "%s", gbpf_last_error(d->g)->message);
+		return NULL;
+	}
+	return d;
+}
+
+/* It has no parent that would wait for it: its descriptor tells when it has gone. */
+static void stop_gbpfd(struct world_daemon *d)
+{
+	const struct gbpf_hello *h = d->g ? gbpf_hello(d->g) : NULL;
+	pid_t pid = h ? h->pid : 0;
+	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (d->g) {
+		gbpf_set_timeout(d->g, 3000);
+		gbpf_shutdown(d->g);
+	}
+	if (fd >= 0 && poll(&p, 1, 5000) == 0) {
+		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+		poll(&p, 1, 5000);
+	}
+	fd_close(fd);
+	gbpf_close(d->g);
+	d->g = NULL;
+}
+
+bool world_run_offers(struct world *w, const char *option)
+{
+	uint64_t deadline = clock_now_ns() + START_NS;
+	struct world_command k;
+	struct buf text;
+	char log[160];
+	bool found;
+	pid_t pid;
+
+	snprintf(log, sizeof(log), "%s/run-help.log", w->dir);
+	command_init(&k);
+	command_add(&k, "%s", w->gbpf);
+	command_add(&k, "run");
+	command_add(&k, "--help");
+	unlink(log);
+	pid = world_spawn(w, &k, log, -1, NULL);
+	command_finish(&k);
+	while (pid > 0 && world_lives(w, pid) && clock_now_ns() < deadline) {
+		clock_sleep_ns(1000000);
+	}
+	world_end(w, pid, 0);
+	buf_init(&text);
+	found = buf_read_file(&text, log, 1 << 20) == 0 && strstr(buf_text(&text), option);
+	buf_finish(&text);
+	return found;
+}
+
+/* ---- MPS ---- */
+
+/* The soft GPU needs no daemon for it: the folder alone says who shares. */
+int world_mps(struct world *w)
+{
+	uint64_t deadline = clock_now_ns() + START_NS;
+	struct world_command k;
+	char path[192], log[160];
+
+	if (w->mps_dir[0]) {
+		return 0;
+	}
+	snprintf(w->mps_dir, sizeof(w->mps_dir), "%s/mps", w->dir);
+	if (mkdir(w->mps_dir, 0700) < 0) {
+		return world_fail(w, "%s: %s", w->mps_dir, strerror(errno));
+	}
+	if (w->soft) {
+		return 0;
+	}
+	snprintf(log, sizeof(log), "%s/mps.log", w->dir);
+	command_init(&k);
+	command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+	command_env(&k, "CUDA_MPS_LOG_DIRECTORY=%s", w->mps_dir);
+	command_add(&k, "nvidia-cuda-mps-control");
+	command_add(&k, "-f");
+	w->mps_pid = world_spawn(w, &k, log, -1, NULL);
+	command_finish(&k);
+	snprintf(path, sizeof(path), "%s/control", w->mps_dir);
+	while (w->mps_pid > 0 && access(path, F_OK) < 0) {
+		if (!world_lives(w, w->mps_pid) || clock_now_ns() > deadline) {
+			world_end(w, w->mps_pid, 1000);
+			w->mps_pid = 0;
+			break;
+		}
+		clock_sleep_ns(10000000);
+	}
+	if (w->mps_pid <= 0) {
+		w->mps_dir[0] = 0;
+		return world_fail(w, "nvidia-cuda-mps-control does not start here");
+	}
+	return 0;
+}
+
+/* Its server does not end with it by itself: `quit` ends both. */
+static void stop_mps(struct world *w)
+{
+	struct world_command k;
+	uint64_t deadline = clock_now_ns() + 10000000000ull;
+	char log[160];
+	pid_t pid;
+
+	if (w->mps_pid <= 0) {
+		return;
+	}
+	snprintf(log, sizeof(log), "%s/mps.log", w->dir);
+	command_init(&k);
+	command_env(&k, "CUDA_MPS_PIPE_DIRECTORY=%s", w->mps_dir);
+	command_add(&k, "sh");
+	command_add(&k, "-c");
+	command_add(&k, "echo quit -t 2 | nvidia-cuda-mps-control");
+	pid = world_spawn(w, &k, log, -1, NULL);
+	command_finish(&k);
+	while (pid > 0 && world_lives(w, pid) && clock_now_ns() < deadline) {
+		clock_sleep_ns(5000000);
+	}
+	world_end(w, pid, 0);
+	world_end(w, w->mps_pid, 5000);
+	w->mps_pid = 0;
+}
+
+/* ---- life ---- */
+
+static int make_folder(struct world *w)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	/* Sockets lie in it, whose paths are limited. */
+	snprintf(w->dir, sizeof(w->dir), "%s/gbpf-bench-XXXXXX",
+		 tmp && tmp[0] == '/' && strlen(tmp) < 48 ? tmp : "/tmp");
+	if (!mkdtemp(w->dir)) {
+		int err = errno;
+
+		w->dir[0] = 0;
+		return world_fail(w, "a folder for the bench: %s", strerror(err));
+	}
+	return 0;
+}
+
+int world_init(struct world *w)
+{
+	static const char *const clean[] = { "LD_PRELOAD", "GBPF_REAL_CUDA",
+					     "GBPF_OFF",   "GBPF_CLASS",
+					     "GBPF_NAME",  "GBPF_STRICT",
+					     "GBPF_HINT",  "CUDA_MPS_PIPE_DIRECTORY" };
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < ARRAY_SIZE(clean); i++) {
+		unsetenv(clean[i]);
+	}
+	/* whatever our children leave behind becomes ours to end */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (make_folder(w) < 0) {
+		return -1;
+	}
+	return w->soft ? start_soft(w) : 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+	(void)st;
+	(void)kind;
+	(void)where;
+	return remove(path);
+}
+
+/* What our children left behind has become ours: a server of MPS, or what a person's command
+ * started. */
+static void end_orphans(void)
+{
+	char path[64];
+	int pid;
+	FILE *f;
+
+	while (waitpid(-1, NULL, WNOHANG) > 0) {
+	}
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		if (pid > 1) {
+			kill(pid, SIGKILL);
+			reap(pid);
+		}
+	}
+	if (f) {
+		fclose(f);
+	}
+}
+
+void world_finish(struct world *w)
+{
+	if (w->progress && isatty(2)) {
+		fprintf(stderr, "\r\033[K");
+	}
+	for (unsigned i = 0; i < WORLD_CHILDREN; i++) {
+		if (w->children[i] && w->children[i] != w->server_pid &&
+		    w->children[i] != w->mps_pid) {
+			world_end(w, w->children[i], 0);
+		}
+	}
+	for (unsigned i = 0; i < w->daemons; i++) {
+		stop_gbpfd(&w->daemon[i]);
+	}
+	stop_mps(w);
+	world_end(w, w->server_pid, 3000);
+	w->server_pid = 0;
+	end_orphans();
+	if (w->dir[0]) {
+		nftw(w->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	}
+}

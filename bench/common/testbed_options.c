@@ -1,0 +1,84 @@
+/* What the coordinators of benches share of their command lines and of what they print. `gbpf
+ * bench` starts them and has looked at all options; so what makes no sense here is only refused. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/common/testbed.h"
+
+bool world_option(struct world *w, const char *name, const char *value, int *i)
+{
+	const struct {
+		const char *name;
+		const char **text;
+		bool *flag;
+	} table[] = {
+		{ "--libcuda", &w->libcuda, NULL }, { "--gbpf", &w->gbpf, NULL },
+		{ "--gbpfd", &w->gbpfd, NULL },	    { "--server", &w->server, NULL },
+		{ "--client", &w->client, NULL },   { "--soft", NULL, &w->soft },
+		{ "--json", NULL, &w->json },	    { "--progress", NULL, &w->progress },
+	};
+
+	for (size_t k = 0; k < ARRAY_SIZE(table); k++) {
+		if (strcmp(table[k].name, name) != 0) {
+			continue;
+		}
+		if (table[k].flag) {
+			*table[k].flag = true;
+		} else {
+			*table[k].text = value;
+			++*i;
+		}
+		return true;
+	}
+	return false;
+}
+
+bool world_names(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+		if (strncmp(p, name, n) == 0 && (p[n] == 0 || p[n] == ',')) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool world_value(const struct world_value *table, size_t n, const char *name, const char *value)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(table[i].name, name) != 0) {
+			continue;
+		}
+		if (table[i].number) {
+			*table[i].number = (unsigned)strtoul(value, NULL, 10);
+		} else {
+			*table[i].text = value;
+		}
+		return true;
+	}
+	return false;
+}
+
+int world_usage(const struct world *w)
+{
+	fprintf(stderr,
+		"gbpf: bench %s: started with arguments that make no sense. Use: gbpf bench %s\n",
+		w->bench, w->bench);
+	return 2;
+}
+
+int world_document(struct world *w, const struct json_t *doc, const char *save)
+{
+	if (w->json) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	if (save && json_dump_file(doc, save, JSON_INDENT(2)) < 0) {
+		return world_fail(w, "%s: cannot be written", save);
+	}
+	return 0;
+}

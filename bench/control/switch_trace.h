@@ -1,0 +1,26 @@
+/* The trace of context switches that NVIDIA's driver keeps: for each process when one of its
+ * contexts has the compute engine. */
+#ifndef GBPF_BENCH_CONTROL_SWITCH_TRACE_H
+#define GBPF_BENCH_CONTROL_SWITCH_TRACE_H
+
+#include <stdint.h>
+
+struct trace_record {
+	uint8_t tag; /* 6: its context is in, 7: it has been saved; others: cl90cdfecs.h */
+	uint8_t vmid;
+	uint16_t number;
+	uint32_t context, pid;
+	uint16_t reserved;
+	uint8_t instance, compute_instance;
+	uint64_t gpu_ns; /* as %globaltimer */
+};
+
+struct trace;
+
+/* device_id: the driver's number of the GPU; number: its /dev/nvidiaN. NULL: refused; says where.
+ */
+struct trace *trace_open(uint32_t device_id, int number);
+/* The newest, oldest first. How many. */
+uint32_t trace_read(struct trace *t, struct trace_record *ret, uint32_t max);
+
+#endif

@@ -1,0 +1,53 @@
+/* bench-control: what the parts share. Every process of it ends by an alarm. */
+#ifndef GBPF_BENCH_CONTROL_TRY_CONTROLS_H
+#define GBPF_BENCH_CONTROL_TRY_CONTROLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cuabi/table.h"
+#include "gpu/control.h"
+#include "gpu/flag.h"
+
+/* Memory that all the processes share. */
+struct shared {
+	volatile uint64_t free_bytes, total_bytes; /* as the observer sees it */
+	volatile uint64_t seen_ns;		   /* when */
+	volatile uint32_t observe, stop, ready;
+	volatile uint64_t allocated_bytes;
+};
+
+/* A process with a driver. */
+struct cuda {
+	struct cuabi_table real;
+	CUdevice device;
+	CUcontext ctx;
+	struct gpu_device *gpu;
+	CUfunction beat, work, empty;
+	volatile uint64_t *word; /* pinned: [0] beat, [1] stop */
+	CUdeviceptr word_device;
+	CUstream stream;
+	int learn_error;
+	uint64_t init_ns;
+};
+
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+double us_since(uint64_t start);
+/* Ends the process with a message when it is an error. */
+void must(CUresult e, const char *what);
+
+/* Ends the process with a message when the driver refuses. */
+void cuda_open(struct cuda *c, const char *library);
+/* Starts the kernel that stores %globaltimer again and again, for at most that long. */
+void cuda_beat(struct cuda *c, uint64_t limit_ns);
+void cuda_beat_stop(struct cuda *c);
+
+/* In the tenant: everything that is done in one process; sends descriptors and handles. */
+void tenant_run(const char *library, int sock);
+/* A tenant that has memory and runs a kernel until it is killed. how: enum victim. */
+enum victim { VICTIM_ALONE, VICTIM_PAGE, VICTIM_PAGE_SHARED, VICTIM_CONTROL, VICTIMS };
+void victim_run(const char *library, int sock, enum victim how, struct shared *s);
+void observer_run(const char *library, struct shared *s);
+
+#endif

@@ -1,0 +1,176 @@
+/* The models of `gbpf bench disb`: how long the kernels of ours must spin so that a model takes
+ * what it takes, or how long PyTorch's networks take. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "bench/disb/disb.h"
+
+#define READY_NS 120000000000ull
+#define ANSWER_NS 60000000000ull
+#define UNIT_US 20.0 /* block that is calibrated; models are multiples */
+#define ALONE_REQUESTS 30u
+#define FITS 5u
+
+_Static_assert(offsetof(struct bench_page, limit_ns) == 40, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, epoch_ns) == 48, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, mps) == 72, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, device) == 84, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, dropped) == 216, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, samples) == 224, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, error) == 236, "disb_torch.py");
+_Static_assert(offsetof(struct bench_page, request) == 496, "disb_torch.py");
+_Static_assert(sizeof(struct page_request) == 24, "disb_torch.py");
+
+static const struct world_place own = { .lane = LANE_OWN, .mps_priority = -1 };
+
+static unsigned kernels_of(const struct disb *b, unsigned model)
+{
+	return MAX(disb_models[model].kernels / b->divide, 1);
+}
+
+const char *disb_role(const struct disb *b)
+{
+	return b->torch ? b->torch : "model";
+}
+
+void disb_model_options(const struct disb *b, unsigned model, struct world_command *k)
+{
+	if (b->torch) {
+		command_option(k, "--model", "%s", disb_models[model].name);
+		if (b->graphs) {
+			command_add(k, "--graphs");
+		}
+		return;
+	}
+	command_option(k, "--grid", "%u", b->grid);
+	command_option(k, "--threads", "%u", b->threads);
+	command_option(k, "--kernels", "%u", kernels_of(b, model));
+	command_option(k, "--iterations", "%d", b->iterations[model]);
+}
+
+static int calibrate(struct disb *b)
+{
+	struct world_client c;
+	int err;
+
+	err = client_calibrate(&b->world, &c, b->threads, UNIT_US, READY_NS);
+	if (!err) {
+		snprintf(b->device, sizeof(b->device), "%.63s", c.page->device);
+		b->sms = b->soft ? 1 : c.page->sms;
+		b->grid = b->sms * b->blocks;
+		for (unsigned m = 0; m < DISB_MODELS; m++) {
+			double us = disb_models[m].ms * 1000 / kernels_of(b, m);
+
+			b->iterations[m] =
+				(int)MAX(us / c.page->block_us[0] * c.page->iterations[0], 1);
+		}
+	}
+	client_stop(&c);
+	return err;
+}
+
+static int start_alone(struct disb *b, unsigned model, struct world_client *c)
+{
+	struct world_command k;
+	int err;
+
+	command_init(&k);
+	disb_model_options(b, model, &k);
+	err = client_start(&b->world, c, "alone", &own, disb_role(b), &k);
+	command_finish(&k);
+	return err;
+}
+
+/* Median of one inference after the other, milliseconds. */
+static int time_alone(struct world_client *c, double *ret_ms)
+{
+	double us[ALONE_REQUESTS];
+	unsigned n;
+	int err;
+
+	c->page->kind = KIND_ONE;
+	c->page->n = ALONE_REQUESTS;
+	client_send(c, PAGE_REQUESTS);
+	err = client_await(c, ANSWER_NS);
+	n = MIN(c->page->samples[0], ALONE_REQUESTS);
+	for (unsigned i = 0; i < n; i++) {
+		us[i] = (double)c->page->request[i].took_us;
+	}
+	stats_sort(us, n);
+	*ret_ms = stats_quantile(us, n, 0.5) / 1000;
+	return err;
+}
+
+static int time_model(struct disb *b, unsigned model, double *ret_ms)
+{
+	struct world_client c;
+	int err = start_alone(b, model, &c);
+
+	err = err ? err : client_await(&c, READY_NS);
+	err = err ? err : time_alone(&c, ret_ms);
+	client_stop(&c);
+	return err;
+}
+
+/* PyTorch takes seconds to start: all at once, then one after the other. */
+static int time_networks(struct disb *b, const bool *used)
+{
+	static struct world_client c[DISB_MODELS];
+	int err = 0;
+
+	world_progress(&b->world, "disb: networks alone");
+	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
+		err = used[m] ? start_alone(b, m, &c[m]) : 0;
+	}
+	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
+		err = used[m] ? client_await(&c[m], READY_NS) : 0;
+	}
+	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
+		err = used[m] ? time_alone(&c[m], &b->alone_ms[m]) : 0;
+		if (used[m]) {
+			snprintf(b->device, sizeof(b->device), "%.63s", c[m].page->device);
+		}
+	}
+	for (unsigned m = 0; m < DISB_MODELS; m++) {
+		if (c[m].w) {
+			client_stop(&c[m]);
+		}
+	}
+	return err;
+}
+
+/* Launches cost too, and blocks of a kernel may share a multiprocessor: until it fits. */
+static int fit_model(struct disb *b, unsigned m)
+{
+	double want = disb_models[m].ms;
+	int err = 0;
+
+	for (unsigned i = 0; i < FITS && !err; i++) {
+		err = time_model(b, m, &b->alone_ms[m]);
+		if (err || (b->alone_ms[m] > 0.98 * want && b->alone_ms[m] < 1.02 * want)) {
+			break;
+		}
+		if (i + 1 < FITS) {
+			double by = MAX(MIN(want / MAX(b->alone_ms[m], 0.001), 4), 0.25);
+
+			b->iterations[m] = (int)MAX(MIN(b->iterations[m] * by, 1e8), 1);
+		}
+	}
+	return err;
+}
+
+int disb_models_fit(struct disb *b, const bool *used)
+{
+	int err = b->torch ? 0 : calibrate(b);
+
+	if (b->torch) {
+		return time_networks(b, used);
+	}
+	for (unsigned m = 0; m < DISB_MODELS && !err; m++) {
+		if (used[m]) {
+			world_progress(&b->world, "disb: length of %s", disb_models[m].name);
+			err = fit_model(b, m);
+		}
+	}
+	return err;
+}

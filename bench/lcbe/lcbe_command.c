@@ -1,0 +1,237 @@
+/* Turns of `gbpf bench lcbe` with a person's own two commands instead of our clients. They say on
+ * their standard output, a number a line, what the latency command's requests took in microseconds,
+ * and how much the batch command has done since the line before, in whatever unit; other lines are
+ * ignored. They are started for each turn and ended after it. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "bench/lcbe/lcbe.h"
+
+#define FIRST_NS 300000000000ull /* to the first number: frameworks start slowly */
+#define MAX_SAMPLES 1000000u
+
+struct stream {
+	pid_t pid;
+	int fd;
+	char line[512];
+	size_t len;
+	double sum; /* of the numbers since the last look */
+	double *us; /* owned; kept when keep is set */
+	unsigned n, cap;
+	bool keep;
+};
+
+struct turn {
+	struct stream lc, be[LCBE_BATCH];
+	unsigned batch;
+};
+
+static int take_number(struct lcbe *b, struct stream *s)
+{
+	char *end;
+	double v;
+
+	s->line[s->len] = 0;
+	v = strtod(s->line, &end);
+	if (end == s->line || *(end + strspn(end, " \t\r")) || !(v >= 0 && v < 1e15)) {
+		return 0;
+	}
+	s->sum += v;
+	if (s->keep && s->n == s->cap) {
+		unsigned cap = s->cap ? 2 * s->cap : 1024;
+		double *grown = cap <= MAX_SAMPLES ? realloc(s->us, cap * sizeof(double)) : NULL;
+
+		if (!grown) {
+			return world_fail(&b->world, "too many numbers of the latency command");
+		}
+		s->us = grown;
+		s->cap = cap;
+	}
+	if (s->keep) {
+		s->us[s->n] = v;
+	}
+	s->n++;
+	return 0;
+}
+
+static int take_bytes(struct lcbe *b, struct stream *s, const char *text, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		if (text[i] == '\n') {
+			err = take_number(b, s);
+			s->len = 0;
+		} else if (s->len < sizeof(s->line) - 1) {
+			s->line[s->len++] = text[i];
+		}
+	}
+	return err;
+}
+
+/* What it has said up to now. */
+static int pump(struct lcbe *b, struct stream *s, const char *what)
+{
+	char text[4096];
+	ssize_t n;
+	int err = 0;
+
+	while (!err && (n = read(s->fd, text, sizeof(text))) > 0) {
+		err = take_bytes(b, s, text, (size_t)n);
+	}
+	if (!err && (n == 0 || (errno != EAGAIN && errno != EINTR))) {
+		err = world_fail(&b->world, "the %s command has ended; it said last: %.200s", what,
+				 s->line);
+	}
+	return err;
+}
+
+static int pump_all(struct lcbe *b, struct turn *t)
+{
+	struct pollfd p[LCBE_BATCH + 1];
+	unsigned n = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < t->batch; i++) {
+		if (t->be[i].pid > 0) {
+			p[n++] = (struct pollfd){ .fd = t->be[i].fd, .events = POLLIN };
+		}
+	}
+	if (t->lc.pid > 0) {
+		p[n++] = (struct pollfd){ .fd = t->lc.fd, .events = POLLIN };
+	}
+	poll(p, n, 20);
+	for (unsigned i = 0; i < t->batch && !err; i++) {
+		err = t->be[i].pid > 0 ? pump(b, &t->be[i], "batch") : 0;
+	}
+	if (!err && t->lc.pid > 0) {
+		err = pump(b, &t->lc, "latency");
+	}
+	return !err && world_interrupted() ? world_fail(&b->world, "interrupted") : err;
+}
+
+/* Until it has said a number. */
+static int await_first(struct lcbe *b, struct turn *t, const struct stream *s, const char *what)
+{
+	uint64_t deadline = clock_now_ns() + FIRST_NS;
+	int err = 0;
+
+	while (!err && s->n == 0) {
+		err = clock_now_ns() > deadline
+			      ? world_fail(&b->world, "the %s command says no number", what)
+			      : pump_all(b, t);
+	}
+	return err;
+}
+
+static int start(struct lcbe *b, struct lcbe_condition *c, struct stream *s, bool batch, unsigned i)
+{
+	struct world_place place = lcbe_place(c, batch);
+	struct world_command k;
+	char name[48];
+
+	snprintf(name, sizeof(name), "%s-%s%u", c->def->name, batch ? "be" : "lc", i);
+	memset(s, 0, sizeof(*s));
+	s->fd = -1;
+	command_init(&k);
+	world_put_in_place(&b->world, &k, &place, name);
+	command_add(&k, "sh");
+	command_add(&k, "-c");
+	command_add(&k, "%s", batch ? b->set.be_cmd : b->set.lc_cmd);
+	s->pid = world_spawn(&b->world, &k, NULL, -1, &s->fd);
+	command_finish(&k);
+	return s->pid > 0 ? 0 : -1;
+}
+
+static double work_done(struct turn *t)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < t->batch; i++) {
+		sum += t->be[i].sum;
+		t->be[i].sum = 0;
+	}
+	return sum;
+}
+
+static int batch_alone(struct lcbe *b, struct lcbe_condition *c, struct turn *t, unsigned round)
+{
+	uint64_t begin, end;
+	int err = 0;
+
+	for (unsigned i = 0; i < t->batch && !err; i++) {
+		err = start(b, c, &t->be[i], true, i);
+	}
+	for (unsigned i = 0; i < t->batch && !err; i++) {
+		err = await_first(b, t, &t->be[i], "batch");
+	}
+	work_done(t);
+	begin = clock_now_ns();
+	end = begin + lcbe_window_ns(b) / 2;
+	while (!err && clock_now_ns() < end) {
+		err = pump_all(b, t);
+	}
+	c->alone[round] = work_done(t) / ((double)(clock_now_ns() - begin) * 1e-9);
+	return err;
+}
+
+static int requests(struct lcbe *b, struct lcbe_condition *c, struct turn *t, unsigned round)
+{
+	struct lcbe_cell *cell = &c->cell[0][round];
+	unsigned want = MAX(b->set.requests / b->set.rounds, 1);
+	uint64_t begin, end;
+	int err = start(b, c, &t->lc, false, 0);
+
+	err = err ? err : await_first(b, t, &t->lc, "latency");
+	t->lc.keep = true;
+	t->lc.n = 0;
+	work_done(t);
+	begin = clock_now_ns();
+	end = begin + lcbe_window_ns(b);
+	while (!err && t->lc.n < want && clock_now_ns() < end) {
+		err = pump_all(b, t);
+	}
+	cell->seconds = (double)(clock_now_ns() - begin) * 1e-9;
+	cell->begun = work_done(t);
+	cell->us = t->lc.us;
+	cell->n = t->lc.n;
+	t->lc.us = NULL;
+	return err || cell->n ? err
+			      : world_fail(&b->world, "not one request in the time of a window");
+}
+
+static void stop(struct lcbe *b, struct stream *s)
+{
+	if (s->pid > 0) {
+		world_end(&b->world, s->pid, 500);
+		fd_close(s->fd);
+	}
+	free(s->us);
+}
+
+int lcbe_command_turn(struct lcbe *b, struct lcbe_condition *c, unsigned round)
+{
+	static struct turn t;
+	int err = 0;
+
+	memset(&t, 0, sizeof(t));
+	t.batch = c->def->batch ? b->set.batch_clients : 0;
+	if (t.batch) {
+		err = batch_alone(b, c, &t, round);
+		b->windows_done++;
+	}
+	err = err ? err : requests(b, c, &t, round);
+	b->windows_done++;
+	for (unsigned i = 0; i < t.batch; i++) {
+		stop(b, &t.be[i]);
+	}
+	stop(b, &t.lc);
+	c->rounds += !err;
+	return err;
+}

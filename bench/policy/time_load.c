@@ -1,0 +1,146 @@
+/* How long it takes from an object's bytes to code that runs, and what the verifier takes of it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "bench/policy/bench_policy.h"
+
+#define VISIT_NS 500.0
+#define MANY_VISITS 1000u /* below that what is done once a program decides */
+#define POLICY_US 1000.0
+#define LOAD_US 500.0
+
+struct load {
+	double verify_us, visit_ns, all_us;
+	uint32_t visited, insns;
+};
+
+/* The verifier alone. */
+static int verify_once(const struct buf *elf, struct load *l, struct report *r)
+{
+	struct ebpf_object *o = malloc(sizeof(*o));
+	uint64_t begin, end;
+	int err = o ? ebpf_object_open(o, elf->data, elf->len, "load", r) : -ENOMEM;
+
+	if (err) {
+		free(o);
+		return err;
+	}
+	*l = (struct load){ 0 };
+	begin = clock_cpu_ns();
+	for (uint32_t i = 0; i < o->n_progs && !err; i++) {
+		struct ebpf_verify_stats stats = { 0 };
+
+		err = ebpf_verify(&o->progs[i], o->maps, o->n_maps, 0, &stats, r);
+		l->visited += stats.visited;
+		l->insns += o->progs[i].n_insns;
+	}
+	end = clock_cpu_ns();
+	l->verify_us = (double)(end - begin) / 1e3;
+	l->visit_ns = l->visited ? (double)(end - begin) / l->visited : 0;
+	ebpf_object_finish(o);
+	free(o);
+	return err;
+}
+
+/* Everything between the bytes of the object and a policy that a process can call. */
+static int load_once(const struct buf *elf, struct load *l, struct report *r)
+{
+	uint64_t begin = clock_cpu_ns();
+	struct policy_place *pl = malloc(sizeof(*pl));
+	struct ebpf_built *b = malloc(sizeof(*b));
+	int err = pl && b ? ebpf_policy_build(b, elf->data, elf->len, "load", 1, 0, r) : -ENOMEM;
+
+	if (!err) {
+		err = policy_place_open(pl, b, 0);
+		l->all_us = (double)(clock_cpu_ns() - begin) / 1e3;
+		if (!err) {
+			policy_place_close(pl);
+		}
+		ebpf_built_finish(b);
+	}
+	free(pl);
+	free(b);
+	return err;
+}
+
+struct times {
+	double verify_us[1000], visit_ns[1000], all_us[1000];
+};
+
+static void report(const struct policy_settings *s, const char *name, struct times *t,
+		   const struct load *l, json_t *document, double *worst_visit)
+{
+	json_t *goals = json_object_get(document, "goals");
+	struct policy_figure verify = policy_figure(t->verify_us, s->repeat),
+			     visit = policy_figure(t->visit_ns, s->repeat),
+			     all = policy_figure(t->all_us, s->repeat);
+	char what[80];
+
+	if (l->visited >= MANY_VISITS) {
+		*worst_visit = MAX(*worst_visit, visit.median);
+	}
+	snprintf(what, sizeof(what), "verify %s (%u insns, %u visited)", name, l->insns,
+		 l->visited);
+	policy_goal(s, goals, what, &verify, "us", POLICY_US);
+	if (strcmp(name, "load200") == 0) {
+		snprintf(what, sizeof(what), "object to running code, %u insns", l->insns);
+		policy_goal(s, goals, what, &all, "us", LOAD_US);
+	}
+}
+
+static int bench_one(const struct policy_settings *s, const char *folder, const char *name,
+		     json_t *document, double *worst_visit)
+{
+	struct times *t = malloc(sizeof(*t));
+	struct load l = { 0 };
+	struct report r;
+	char path[PATH_MAX];
+	struct buf elf;
+	int err;
+
+	report_init(&r);
+	buf_init(&elf);
+	snprintf(path, sizeof(path), "%s/%s.bpf.o", folder, name);
+	err = t ? buf_read_file(&elf, path, 16u << 20) : -ENOMEM;
+	for (unsigned k = 0; k < s->repeat && !err; k++) {
+		err = verify_once(&elf, &l, &r);
+		err = err ? err : load_once(&elf, &l, &r);
+		t->verify_us[k] = l.verify_us;
+		t->visit_ns[k] = l.visit_ns;
+		t->all_us[k] = l.all_us;
+	}
+	if (err) {
+		fprintf(stderr, "gbpf: bench policy: %s: %s\n", path,
+			r.message.len ? buf_text(&r.message) : strerror(-err));
+	} else {
+		report(s, name, t, &l, document, worst_visit);
+	}
+	buf_finish(&elf);
+	report_finish(&r);
+	free(t);
+	return err;
+}
+
+int policy_bench_load(const struct policy_settings *s, json_t *document)
+{
+	static const char *const shipped[] = { "fair", "fifo", "lc_first" };
+	double worst = 0;
+	struct policy_figure w;
+	int err = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(shipped); i++) {
+		err |= bench_one(s, s->policies, shipped[i], document, &worst);
+	}
+	err |= bench_one(s, s->set, "load200", document, &worst);
+	err |= bench_one(s, s->set, "sort16", document, &worst);
+	w = (struct policy_figure){ worst, worst, worst };
+	policy_goal(s, json_object_get(document, "goals"),
+		    "verify, per visited instruction (of >= 1000)", &w, "ns", VISIT_NS);
+	return err;
+}

@@ -1,0 +1,389 @@
+/* `gbpf bench reach`: how much of what frameworks launch gBPF can stop between blocks, as gbpfd's
+ * statistics of the program say: kernels whose PTX was there and has a twin. A program of ours
+ * whose kernels are all PTX is run too, to show that the counting works. */
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "bench/common/testbed.h"
+
+#define OWN_NS 2000000000ull
+#define VERDICT 512u	    /* bytes of a workload's line */
+#define STATS_NS 300000000u /* until the last launches are retired and counted */
+
+struct reach {
+	struct world world;
+	const char *policy, *policy_name, *python, *script, *parts, *save;
+	double seconds; /* for one part */
+	struct world_daemon *daemon;
+	json_t *results; /* owned */
+};
+
+static const char *const names[] = { "ptx",	"torch", "triton-own", "triton", "compile-own",
+				     "compile", "cupy",	 "cupy-ptx",   "jax",	 "jax-ptxas" };
+static const char *const docs[] = { "kernels of our own, all PTX",
+				    "PyTorch, eager",
+				    "Triton with its own ptxas",
+				    "Triton",
+				    "torch.compile with Triton's own ptxas",
+				    "torch.compile",
+				    "CuPy",
+				    "CuPy told to compile to PTX",
+				    "JAX",
+				    "JAX told to compile with gBPF's ptxas" };
+_Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(docs), "names and docs");
+
+/* ---- what gbpfd says ---- */
+
+struct shares {
+	double launches, shown, with_twin; /* launches: also of kernels that are not shown */
+	double shown_ns, with_twin_ns, block_launches; /* count times learned duration */
+	json_t *why;				       /* owned: why others have none, launches */
+	json_t *kernels;			       /* owned: each that is shown */
+};
+
+static double number(const json_t *o, const char *name)
+{
+	return json_number_value(json_object_get(o, name));
+}
+
+static void shares_finish(struct shares *s)
+{
+	json_decref(s->why);
+	json_decref(s->kernels);
+}
+
+static void add_kernel(struct shares *s, const json_t *k)
+{
+	double n = number(k, "count"), ns = n * number(k, "est_ns");
+	const char *why = json_string_value(json_object_get(k, "block_why"));
+
+	s->shown += n;
+	s->shown_ns += ns;
+	json_array_append_new(s->kernels,
+			      json_pack("{s:O, s:f, s:f, s:b}", "name", json_object_get(k, "name"),
+					"count", n, "est_us", number(k, "est_ns") * 1e-3, "twin",
+					json_is_true(json_object_get(k, "block"))));
+	if (json_is_true(json_object_get(k, "block"))) {
+		s->with_twin += n;
+		s->with_twin_ns += ns;
+	} else if (why) {
+		json_object_set_new(s->why, why, json_real(number(s->why, why) + n));
+	}
+}
+
+/* Processes of that name: a framework may have several. False: none was seen. */
+static bool ask(struct reach *b, const char *name, struct shares *s)
+{
+	json_t *tenants = world_tenants(b->daemon), *t;
+	bool seen = false;
+	size_t i;
+
+	*s = (struct shares){ .why = json_object(), .kernels = json_array() };
+	json_array_foreach(tenants, i, t)
+	{
+		const char *is = json_string_value(json_object_get(t, "name"));
+		const json_t *stats = json_object_get(t, "stats"), *k;
+		size_t j;
+
+		if (!is || strcmp(is, name) != 0) {
+			continue;
+		}
+		seen = true;
+		s->launches += number(stats, "launches");
+		s->block_launches += number(stats, "block_launches");
+		json_array_foreach(json_object_get(t, "kernels"), j, k)
+		{
+			add_kernel(s, k);
+		}
+	}
+	json_decref(tenants);
+	return seen;
+}
+
+/* text: why it was not run; of a run what the workload says of its settings, or "". pass_ms: what
+ * it took by the workload's own clock; 0: it does not say. */
+static void record(struct reach *b, unsigned part, const char *state, const char *text,
+		   const struct shares *s, double pass_ms)
+{
+	char own[24] = "-";
+
+	json_t *o =
+		json_pack("{s:s, s:s, s:s}", "part", names[part], "is", docs[part], "state", state);
+
+	if (text[0]) {
+		json_object_set_new(o, s ? "settings" : "why", json_string(text));
+	}
+	if (s) {
+		json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:O, s:O}",
+						    "launches", s->launches, "launches_shown",
+						    s->shown, "launches_with_twin", s->with_twin,
+						    "block_launches", s->block_launches,
+						    "gpu_ms_shown", s->shown_ns * 1e-6,
+						    "gpu_ms_with_twin", s->with_twin_ns * 1e-6,
+						    "without_twin", s->why, "kernels", s->kernels));
+	}
+	if (pass_ms > 0) {
+		json_object_set_new(o, "pass_ms", json_real(pass_ms));
+		snprintf(own, sizeof(own), "%.2f", pass_ms);
+	}
+	json_array_append_new(b->results, o);
+	if (b->world.json) {
+		return;
+	}
+	if (!s) {
+		printf("%-11s %s: %s\n", names[part], state, text);
+	} else {
+		printf("%-11s %9.0f %9.0f %8.1f %11.2f %8.1f %9s\n", names[part], s->launches,
+		       s->shown, s->shown > 0 ? 100 * s->with_twin / s->shown : 0,
+		       s->shown_ns * 1e-6,
+		       s->shown_ns > 0 ? 100 * s->with_twin_ns / s->shown_ns : 0, own);
+	}
+	fflush(stdout);
+}
+
+/* ---- the parts ---- */
+
+static int run_own(struct reach *b)
+{
+	struct world_place place = {
+		.lane = LANE_GBPF, .daemon = b->daemon, .class_name = "batch", .mps_priority = -1
+	};
+	struct world_client c;
+	struct world_command k;
+	struct shares s;
+	int err;
+
+	command_init(&k);
+	command_option(&k, "--iterations", b->world.soft ? "2000" : "20000");
+	if (b->world.soft) {
+		command_option(&k, "--threads", "64");
+		command_option(&k, "--grid", "8");
+	}
+	err = client_start(&b->world, &c, "reach-ptx", &place, "batch", &k);
+	command_finish(&k);
+	err = err ? err : client_await(&c, 90000000000ull);
+	if (!err) {
+		client_send(&c, PAGE_WORK);
+		err = client_await(&c, 60000000000ull);
+		clock_sleep_ns(b->world.soft ? STATS_NS : OWN_NS);
+		client_send(&c, PAGE_PAUSE);
+		err = err ? err : client_await(&c, 60000000000ull);
+	}
+	if (!err) {
+		clock_sleep_ns(STATS_NS);
+		if (ask(b, "reach-ptx", &s)) {
+			record(b, 0, "run", "", &s, 0);
+		} else {
+			err = world_fail(&b->world, "gbpfd does not list the program");
+		}
+		shares_finish(&s);
+	}
+	client_stop(&c);
+	return err;
+}
+
+/* The line that says how it went; out: empty when none came in time. */
+static void read_verdict(struct reach *b, pid_t pid, int fd, char out[VERDICT])
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)(b->seconds * 1e9);
+	char text[8192];
+	size_t n = 0;
+
+	out[0] = 0;
+	while (clock_now_ns() < deadline && !world_interrupted()) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t got;
+
+		if (poll(&p, 1, 100) <= 0) {
+			continue;
+		}
+		got = read(fd, text + n, sizeof(text) - 1 - n);
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+			break;
+		}
+		n += got > 0 ? (size_t)got : 0;
+		text[n] = 0;
+		for (char *line = text; line; line = strchr(line, '\n')) {
+			line += *line == '\n';
+			if ((strncmp(line, "done ", 5) == 0 || strncmp(line, "absent: ", 8) == 0) &&
+			    strchr(line, '\n')) {
+				snprintf(out, VERDICT, "%.*s", (int)strcspn(line, "\n"), line);
+				return;
+			}
+		}
+		if (n > sizeof(text) / 2) { /* only the newest matters */
+			memmove(text, text + n / 2, n - n / 2);
+			n -= n / 2;
+		}
+	}
+	text[n] = 0; /* the last line that it said, for the report */
+	while (n && text[n - 1] == '\n') {
+		text[--n] = 0;
+	}
+	snprintf(out, VERDICT, "failed: %.190s",
+		 n ? (strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text)
+		 : world_lives(&b->world, pid) ? "it takes too long"
+					       : "it ended without a word");
+}
+
+/* "done SECONDS [ms=PASS] SETTINGS": the settings. */
+static const char *settings_in(const char *verdict, double *pass_ms)
+{
+	verdict += strlen("done ");
+	verdict += strcspn(verdict, " ");
+	verdict += strspn(verdict, " ");
+	*pass_ms = 0;
+	if (strncmp(verdict, "ms=", 3) == 0) {
+		*pass_ms = strtod(verdict + 3, NULL);
+		verdict += strcspn(verdict, " ");
+		verdict += strspn(verdict, " ");
+	}
+	return verdict;
+}
+
+static int run_framework(struct reach *b, unsigned part)
+{
+	struct world_command k;
+	char name[48], verdict[VERDICT];
+	const char *settings;
+	struct shares s;
+	double pass_ms;
+	int out = -1;
+	pid_t pid;
+
+	snprintf(name, sizeof(name), "reach-%s", names[part]);
+	command_init(&k);
+	command_env(&k, "GBPF_RUNTIME_DIR=%s", b->daemon->dir);
+	command_env(&k, "GBPF_STATE_DIR=%s/state", b->daemon->dir);
+	/* What was compiled with other settings before would be used again. */
+	command_env(&k, "TRITON_CACHE_DIR=%s/%s-triton", b->daemon->dir, names[part]);
+	command_env(&k, "TORCHINDUCTOR_CACHE_DIR=%s/%s-inductor", b->daemon->dir, names[part]);
+	command_env(&k, "CUPY_CACHE_DIR=%s/%s-cupy", b->daemon->dir, names[part]);
+	command_add(&k, "%s", b->world.gbpf);
+	command_add(&k, "run");
+	command_option(&k, "--device", b->world.soft ? "soft" : "nvidia");
+	command_option(&k, "--class", "batch");
+	command_option(&k, "--name", "%s", name);
+	command_add(&k, "--");
+	command_add(&k, "%s", b->python);
+	command_add(&k, "%s", b->script);
+	command_add(&k, "%s", names[part]);
+	pid = world_spawn(&b->world, &k, NULL, -1, &out);
+	command_finish(&k);
+	if (pid < 0) {
+		return -1;
+	}
+	read_verdict(b, pid, out, verdict);
+	if (strncmp(verdict, "done ", 5) == 0) {
+		clock_sleep_ns(STATS_NS);
+		settings = settings_in(verdict, &pass_ms);
+		if (ask(b, name, &s)) {
+			record(b, part, "run", settings, &s, pass_ms);
+		} else {
+			record(b, part, "failed", "gbpfd does not list the program", NULL, 0);
+		}
+		shares_finish(&s);
+	} else if (strncmp(verdict, "absent: ", 8) == 0) {
+		record(b, part, "not available", verdict + 8, NULL, 0);
+	} else {
+		record(b, part, "failed", verdict + 8, NULL, 0);
+	}
+	world_end(&b->world, pid, 0);
+	fd_close(out);
+	return world_interrupted() ? world_fail(&b->world, "interrupted") : 0;
+}
+
+static int run(struct reach *b)
+{
+	int err = 0;
+
+	if (world_init(&b->world) < 0) {
+		return -1;
+	}
+	b->daemon = world_gbpfd(&b->world, b->policy);
+	if (!b->daemon) {
+		return -1;
+	}
+	if (!b->world.json) {
+		printf("%-11s %9s %9s %8s %11s %8s %9s\n", "PART", "LAUNCHES", "COUNTED", "TWIN %",
+		       "GPU ms", "TWIN %", "PASS ms");
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(names) && !err; i++) {
+		if (!b->parts || world_names(b->parts, names[i])) {
+			world_progress(&b->world, "reach: %s", docs[i]);
+			err = i == 0 ? run_own(b) : run_framework(b, i);
+		}
+	}
+	return err;
+}
+
+static int put(struct reach *b)
+{
+	json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "gbpf.bench.reach/1", "policy",
+				b->policy_name, "parts", b->results);
+	int err;
+
+	if (!b->world.json) {
+		puts("TWIN: kernels that can be stopped between blocks, of the launches counted "
+		     "(those of the most frequent\n"
+		     "kernels) and of their GPU time, as it was learned; "
+		     "PASS: one pass of the workload, by its own clock");
+	}
+	err = world_document(&b->world, doc, b->save);
+	json_decref(doc);
+	return err;
+}
+
+static bool parse_one(struct reach *b, const char *name, const char *text, int *i)
+{
+	const struct world_value table[] = {
+		{ "--policy", &b->policy, NULL }, { "--policy-name", &b->policy_name, NULL },
+		{ "--save", &b->save, NULL },	  { "--python", &b->python, NULL },
+		{ "--script", &b->script, NULL }, { "--parts", &b->parts, NULL },
+	};
+
+	if (world_option(&b->world, name, text, i)) {
+		return true;
+	}
+	++*i;
+	if (world_value(table, ARRAY_SIZE(table), name, text)) {
+		return true;
+	}
+	if (strcmp(name, "--seconds") == 0) {
+		b->seconds = strtod(text, NULL);
+		return b->seconds > 0;
+	}
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	static struct reach b = { .seconds = 180, .python = "python3", .policy_name = "" };
+	bool good = true;
+	int err;
+
+	b.world.bench = "reach";
+	for (int i = 1; i < argc && good; i++) {
+		good = parse_one(&b, argv[i], i + 1 < argc ? argv[i + 1] : "", &i);
+	}
+	if (!good || !b.policy || !b.script || !b.world.gbpf || !b.world.client) {
+		return world_usage(&b.world);
+	}
+	b.world.progress |= isatty(2) != 0;
+	b.results = json_array();
+	err = run(&b);
+	err = err ? err : put(&b);
+	if (err) {
+		world_complain(&b.world);
+	}
+	json_decref(b.results);
+	world_finish(&b.world);
+	return err || fflush(stdout) ? 1 : 0;
+}

@@ -1,0 +1,334 @@
+/* Several processes on one soft GPU: how exactly time slices are honoured, whether results are
+ * right when many work at once, and what is left in the server of clients that were killed. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/fd.h"
+#include "bench/soft/bench_soft.h"
+
+#define QUEUE 64u
+#define TENANT_LOOPS 1000u /* kernels much shorter than slices */
+#define MANY 16u
+#define MANY_BLOCKS 8u
+#define MANY_THREADS 128u
+
+struct tenant {
+	uint32_t ready, go, stop; /* atomic */
+	uint32_t slice_us;
+	uint32_t blocks, loops;
+	struct cuabi_soft_counters begin, end;
+	uint64_t begin_ns, end_ns;
+};
+
+/* Keeps QUEUE launches waiting, so that the device always has work. */
+static void run_tenant(struct soft_bench *b, void *arg)
+{
+	struct tenant *t = arg;
+	CUevent done[QUEUE];
+	CUdeviceptr out = 0;
+	CUfunction f;
+	bool counted = false;
+
+	soft_client_open(b);
+	f = soft_function("fma");
+	CU(cuMemAlloc_v2(&out, (size_t)t->blocks * 256 * 4));
+	CU(soft->timeslice_set(soft_cuda.ctx, t->slice_us));
+	for (unsigned i = 0; i < QUEUE; i++) {
+		CU(cuEventCreate(&done[i], 2 /* no timing */));
+	}
+	for (unsigned i = 0; !load_acquire(&t->stop); i++) {
+		if (i >= QUEUE) {
+			CU(cuEventSynchronize(done[i % QUEUE]));
+		}
+		soft_launch(f, t->blocks, 256, NULL, (void *[]){ &out, &t->loops });
+		CU(cuEventRecord(done[i % QUEUE], NULL));
+		if (i == QUEUE) {
+			store_release(&t->ready, 1);
+		}
+		if (!counted && load_acquire(&t->go)) {
+			counted = true;
+			CU(soft->counters(soft_cuda.ctx, &t->begin));
+			t->begin_ns = clock_now_ns();
+		}
+	}
+	CU(soft->counters(soft_cuda.ctx, &t->end));
+	t->end_ns = clock_now_ns();
+	CU(cuCtxSynchronize());
+}
+
+static double run_ms(const struct tenant *t)
+{
+	return (double)(t->end.run_ns - t->begin.run_ns) * 1e-6;
+}
+
+/* Blocks a second. */
+static double speed(const struct tenant *t)
+{
+	double s = (double)(t->end_ns - t->begin_ns) * 1e-9;
+
+	return s > 0 ? (double)(t->end.blocks_done - t->begin.blocks_done) / s : 0;
+}
+
+static bool run_tenants(struct soft_bench *b, struct tenant *t, unsigned n, unsigned ms)
+{
+	pid_t pid[2];
+	bool ok = true;
+
+	for (unsigned i = 0; i < n; i++) {
+		t[i] = (struct tenant){ .slice_us = t[i].slice_us,
+					.blocks = 2 * b->hello.workers,
+					.loops = TENANT_LOOPS };
+		pid[i] = soft_spawn(b, run_tenant, &t[i]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		while (!load_acquire(&t[i].ready) && waitpid(pid[i], NULL, WNOHANG) == 0) {
+			clock_sleep_ns(200000);
+		}
+	}
+	for (unsigned i = 0; i < n; i++) {
+		store_release(&t[i].go, 1);
+	}
+	clock_sleep_ns((uint64_t)ms * 1000000);
+	for (unsigned i = 0; i < n; i++) {
+		store_release(&t[i].stop, 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		ok = soft_wait(pid[i]) && ok;
+	}
+	return ok;
+}
+
+static void one_pair(struct soft_bench *b, struct tenant *t, uint32_t first_us, uint32_t second_us,
+		     double alone)
+{
+	double want = 100.0 * second_us / (first_us + second_us), share, both;
+	char what[64];
+
+	t[0].slice_us = first_us;
+	t[1].slice_us = second_us;
+	if (!run_tenants(b, t, 2, 2 * b->ms)) {
+		soft_broken(b, "slices", "a tenant failed");
+		return;
+	}
+	share = 100.0 * run_ms(&t[1]) / (run_ms(&t[0]) + run_ms(&t[1]));
+	both = 100.0 * (speed(&t[0]) + speed(&t[1])) / alone;
+	snprintf(what, sizeof(what), "%u/%u ms: share of the second", first_us / 1000,
+		 second_us / 1000);
+	soft_report(b, "slices",
+		    &(struct soft_figure){ .what = what,
+					   .unit = "%",
+					   .value = share,
+					   .goal = GOAL_WITHIN,
+					   .target = want,
+					   .tolerance = want / 10 });
+	snprintf(what, sizeof(what), "%u/%u ms: both, of one alone", first_us / 1000,
+		 second_us / 1000);
+	soft_report(b, "slices", &(struct soft_figure){ .what = what, .unit = "%", .value = both });
+}
+
+void soft_bench_slices(struct soft_bench *b)
+{
+	struct tenant *t = soft_shared(2 * sizeof(*t));
+
+	if (t) {
+		t[0].slice_us = 2000;
+	}
+	if (!t || !run_tenants(b, t, 1, b->ms)) {
+		soft_broken(b, "slices", "a tenant failed");
+		return;
+	}
+	one_pair(b, t, 2000, 2000, speed(&t[0]));
+	if (!run_tenants(b, t, 1, b->ms)) {
+		soft_broken(b, "slices", "a tenant failed");
+		return;
+	}
+	one_pair(b, t, 20000, 2000, speed(&t[0]));
+}
+
+struct many {
+	uint32_t number, loops;
+	uint32_t right; /* results */
+};
+
+static float expected(float f1, uint32_t loops)
+{
+	const float a = 0x1.ffep-1f, c = 0.25f;
+	float f2 = 1, f3 = 2, f4 = 3;
+
+	for (uint32_t i = 0; i < 2 * loops; i++) {
+		f1 = fmaf(f1, a, c);
+		f2 = fmaf(f2, a, c);
+		f3 = fmaf(f3, a, c);
+		f4 = fmaf(f4, a, c);
+	}
+	return (f1 + f2) + (f3 + f4);
+}
+
+/* Each has a number of rounds of its own, so that nobody's results are another's. */
+static void run_one_of_many(struct soft_bench *b, void *arg)
+{
+	struct many *m = arg;
+	unsigned n = MANY_BLOCKS * MANY_THREADS, right = 0;
+	float *got = calloc(n, sizeof(*got));
+	CUdeviceptr out = 0;
+	CUfunction f;
+
+	if (!got) {
+		_exit(1);
+	}
+	soft_client_open(b);
+	f = soft_function("fma");
+	CU(cuMemAlloc_v2(&out, n * sizeof(*got)));
+	for (unsigned k = 0; k < 20; k++) {
+		uint32_t loops = m->loops + k;
+
+		soft_launch(f, MANY_BLOCKS, MANY_THREADS, NULL, (void *[]){ &out, &loops });
+		CU(cuMemcpyDtoH_v2(got, out, n * sizeof(*got)));
+		for (unsigned i = 0; i < n; i += 37) {
+			right += got[i] == expected((float)i, loops);
+		}
+	}
+	m->right = right;
+	free(got);
+}
+
+void soft_bench_many(struct soft_bench *b)
+{
+	struct many *m = soft_shared(MANY * sizeof(*m));
+	const unsigned each = 20 * ((MANY_BLOCKS * MANY_THREADS + 36) / 37);
+	unsigned processes = 0;
+	uint64_t begin = clock_now_ns();
+	pid_t pid[MANY];
+
+	if (!m) {
+		soft_broken(b, "many", "no memory");
+		return;
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		m[i].loops = 50 + i;
+		pid[i] = soft_spawn(b, run_one_of_many, &m[i]);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		processes += soft_wait(pid[i]) && m[i].right == each;
+	}
+	soft_report(b, "many",
+		    &(struct soft_figure){ .what = "processes of 16 with right results",
+					   .unit = "",
+					   .value = processes,
+					   .goal = GOAL_AT_LEAST,
+					   .target = MANY });
+	soft_report(b, "many",
+		    &(struct soft_figure){ .what = "time for all of them",
+					   .unit = "ms",
+					   .value = (double)(clock_now_ns() - begin) * 1e-6 });
+}
+
+/* Has something of everything, and goes on until it is killed. */
+static void run_victim(struct soft_bench *b, void *arg)
+{
+	uint32_t loops = 3000, blocks = 8;
+	CUdeviceptr d = 0, e = 0;
+	CUstream s = NULL;
+	CUfunction f;
+	void *pinned = NULL;
+
+	soft_client_open(b);
+	f = soft_function("fma");
+	CU(cuStreamCreate(&s, 1));
+	for (unsigned i = 0;; i++) {
+		CU(cuMemAlloc_v2(&d, 1u << 20));
+		CU(cuMemAlloc_v2(&e, 1u << 20));
+		CU(cuMemAllocHost_v2(&pinned, 1u << 20));
+		soft_launch(f, blocks, 256, s, (void *[]){ &d, &loops });
+		CU(cuMemcpyHtoDAsync_v2(e, pinned, 1u << 20, NULL));
+		soft_launch(f, blocks, 256, NULL, (void *[]){ &d, &loops });
+		if (i % 3 == 2) {
+			CU(cuCtxSynchronize());
+			CU(cuMemFree_v2(d));
+			CU(cuMemFreeHost(pinned));
+		}
+	}
+}
+
+static uint64_t next_random(uint64_t *x)
+{
+	*x ^= *x << 13;
+	*x ^= *x >> 7;
+	*x ^= *x << 17;
+	return *x;
+}
+
+/* False when one ended by itself: something it did has failed. */
+static bool kill_some(struct soft_bench *b, unsigned n, uint64_t *seed)
+{
+	for (unsigned i = 0; i < n; i++) {
+		pid_t pid = soft_spawn(b, run_victim, NULL);
+		int status = 0;
+
+		clock_sleep_ns(next_random(seed) % 30000000);
+		if (pid > 0) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+		}
+		if (!WIFSIGNALED(status)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void report_change(struct soft_bench *b, const char *what, const char *unit, double before,
+			  double after, double limit)
+{
+	soft_report(b, "kills",
+		    &(struct soft_figure){ .what = what,
+					   .unit = unit,
+					   .value = after - before,
+					   .control = "before:",
+					   .control_value = before,
+					   .goal = GOAL_AT_MOST,
+					   .target = limit });
+}
+
+/* The first kills make the server's heap as large as it gets; what comes after them must not. */
+void soft_bench_kills(struct soft_bench *b)
+{
+	struct soft_stats before, after;
+	uint64_t seed = 0x9e3779b97f4a7c15ull, memory;
+
+	if (b->kills == 0) {
+		return;
+	}
+	if (!kill_some(b, 20, &seed) || soft_server_settled(b, &before) < 0) {
+		soft_broken(b, "kills", "a client failed, or is still there after its death");
+		return;
+	}
+	memory = soft_server_memory(b);
+	if (!kill_some(b, b->kills, &seed) || soft_server_settled(b, &after) < 0) {
+		soft_broken(b, "kills", "a client failed, or is still there after its death");
+		return;
+	}
+	soft_report(b, "kills",
+		    &(struct soft_figure){
+			    .what = "clients killed at random", .unit = "", .value = b->kills });
+	report_change(b, "descriptors of the server, change", "", (double)before.descriptors,
+		      (double)after.descriptors, 0);
+	report_change(b, "objects (contexts to allocations), change", "",
+		      (double)(before.contexts + before.streams + before.modules +
+			       before.functions + before.allocations),
+		      (double)(after.contexts + after.streams + after.modules + after.functions +
+			       after.allocations),
+		      0);
+	report_change(b, "device and pinned memory, change", "bytes",
+		      (double)(before.memory_used + before.pinned_used),
+		      (double)(after.memory_used + after.pinned_used), 0);
+	report_change(b, "resident memory of the server, change", "MiB", (double)memory / 1048576,
+		      (double)soft_server_memory(b) / 1048576, 8);
+}

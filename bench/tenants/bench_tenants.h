@@ -1,0 +1,62 @@
+/* `gbpf bench tenants`: two latency and four batch processes, each with several streams. */
+#ifndef GBPF_BENCH_TENANTS_BENCH_TENANTS_H
+#define GBPF_BENCH_TENANTS_BENCH_TENANTS_H
+
+#include <jansson.h>
+
+#include "bench/common/statistics.h"
+#include "bench/common/testbed.h"
+
+#define TENANTS_ROUNDS 32u
+#define TENANTS_MAX 16u
+#define TENANTS_CONDITIONS 6u
+
+enum { TENANT_LC, TENANT_BE, TENANT_CLASSES };
+enum { TENANT_CALL, TENANT_START, TENANT_END, TENANT_WHATS };
+
+struct tenants_def {
+	const char *name, *doc;
+	enum world_lane lane;
+	bool slices, alone; /* alone: the latency processes only */
+};
+
+/* A class in a condition: samples of all rounds. */
+struct tenants_cell {
+	double *us[TENANT_WHATS]; /* owned; sorted by the report */
+	unsigned n;
+	double round_p99[TENANT_WHATS][TENANTS_ROUNDS];
+	double rate[TENANTS_ROUNDS]; /* kernels a second of all processes of the class */
+};
+
+struct tenants_condition {
+	const struct tenants_def *def;
+	bool chosen, available, broken;
+	char why[512];
+	struct world_daemon *daemon;
+	unsigned rounds;
+	struct tenants_cell cell[TENANT_CLASSES];
+};
+
+struct tenants {
+	struct world world;
+	unsigned rounds, processes[TENANT_CLASSES], streams, kernels, threads, grid;
+	unsigned slice_us[TENANT_CLASSES];
+	double kernel_ms, gap_ms;
+	const char *policy, *policy_name, *conditions, *save;
+	char device[64];
+	int iterations;
+	struct tenants_condition condition[TENANTS_CONDITIONS];
+	bool failed;
+};
+
+/* How many of a class there are in a condition. */
+static inline unsigned tenants_processes(const struct tenants *b, const struct tenants_condition *c,
+					 unsigned k)
+{
+	return c->def->alone && k == TENANT_BE ? 0 : b->processes[k];
+}
+
+extern const char *const tenants_whats[TENANT_WHATS];
+int tenants_report(struct tenants *b);
+
+#endif

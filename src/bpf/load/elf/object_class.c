@@ -1,0 +1,202 @@
+/* What each section of an object is for, by its name. Constructs of Linux and of C that have no
+ * meaning in a policy are refused here by their names; those that hide in symbols, types and
+ * relocations are refused where these are read. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bpf/load/elf/object_int.h"
+
+static const struct {
+	int id;
+	const char *name;
+} hooks[] = {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name },
+#include "gbpf/hooks.def"
+};
+
+int obj_hook_by_name(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		if (strcmp(hooks[i].name, name) == 0) {
+			return hooks[i].id;
+		}
+	}
+	return -ENOENT;
+}
+
+const char *obj_hook_name(int hook)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		if (hooks[i].id == hook) {
+			return hooks[i].name;
+		}
+	}
+	return "?";
+}
+
+/* Data sections that are refused. prefix: what the name begins with; exact: nothing may follow. */
+static const struct {
+	const char *prefix;
+	int exact;
+	const char *what;
+	const char *hint;
+} refused[] = {
+	{ "maps", 0, "legacy map definitions (struct bpf_map_def)",
+	  "declare maps with their types in SEC(\".maps\")" },
+	{ ".kconfig", 1, "kernel configuration values",
+	  "make it a const volatile variable, which the operator sets at load" },
+	{ ".ksyms", 1, "addresses of kernel symbols", "a policy reaches maps and helpers alone" },
+	{ ".arena", 0, "arena memory", "use a map" },
+	{ ".addr_space.", 0, "arena memory", "use a map" },
+	{ ".init_array", 0, "constructors", "use the hook init: SEC(\"gbpf/init\")" },
+	{ ".fini_array", 0, "destructors", "use the hook exit: SEC(\"gbpf/exit\")" },
+	{ ".ctors", 0, "constructors", "use the hook init: SEC(\"gbpf/init\")" },
+	{ ".dtors", 0, "destructors", "use the hook exit: SEC(\"gbpf/exit\")" },
+	{ ".jumptables", 0, "jump tables", "compile with -fno-jump-tables" },
+	{ ".data.rel", 0, "pointer tables", "use an index instead of a pointer" },
+};
+
+static int refuse_data(struct obj_parse *p, const struct obj_section *s)
+{
+	if (s->flags & SHF_TLS) {
+		report_hint(p->r, "GBPF_MAP_THREAD_ARRAY has an instance for each thread");
+		return obj_refuse(p, -EINVAL, s->name, 0,
+				  "thread-local variables are not supported");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+		size_t n = strlen(refused[i].prefix);
+
+		if (strncmp(s->name, refused[i].prefix, n) == 0 &&
+		    (!refused[i].exact || !s->name[n])) {
+			report_hint(p->r, "%s", refused[i].hint);
+			return obj_refuse(p, -EINVAL, s->name, 0,
+					  "%s are not supported (section '%s')", refused[i].what,
+					  s->name);
+		}
+	}
+	report_hint(p->r, "known are .maps, .data, .bss, .rodata, .data.tenant, .bss.tenant, "
+			  ".struct_ops, license and version");
+	return obj_refuse(p, -EINVAL, s->name, 0, "data section '%s' is not supported", s->name);
+}
+
+static int hook_section(struct obj_parse *p, struct obj_section *s, const char *hook)
+{
+	struct buf names;
+
+	s->hook = obj_hook_by_name(hook);
+	if (s->hook >= 0) {
+		return 0;
+	}
+	buf_init(&names);
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		buf_printf(&names, "%s%s", i ? ", " : "", hooks[i].name);
+	}
+	report_hint(p->r, "hooks: %s", buf_text(&names));
+	buf_finish(&names);
+	return obj_refuse(p, -EINVAL, s->name, 0, "there is no hook '%s'", hook);
+}
+
+/* "struct_ops", or "struct_ops/" and anything. */
+static int is_member_section(const char *name)
+{
+	size_t n = strlen("struct_ops");
+
+	return strncmp(name, "struct_ops", n) == 0 && (!name[n] || name[n] == '/');
+}
+
+static int code_section(struct obj_parse *p, struct obj_section *s)
+{
+	const char *name = s->name + (s->name[0] == '?');
+
+	s->role = OBJ_CODE;
+	if (s->size % 8 || !s->data) {
+		return obj_refuse(p, -EINVAL, s->name, 0, "%zu bytes are not whole instructions",
+				  s->size);
+	}
+	if (s->size / 8 > EBPF_MAX_INSNS) {
+		return obj_refuse(p, -E2BIG, s->name, 0, "%zu instructions (limit %u)", s->size / 8,
+				  EBPF_MAX_INSNS);
+	}
+	if (strncmp(name, "gbpf/", 5) == 0) {
+		s->code = name == s->name ? OBJ_HOOK : OBJ_OF_HOOK;
+		return hook_section(p, s, name + 5);
+	}
+	s->code = is_member_section(name)	  ? OBJ_MEMBER
+		  : !strncmp(s->name, ".text", 5) ? OBJ_TEXT
+						  : OBJ_FOREIGN;
+	return 0;
+}
+
+static int is_data_name(const char *name)
+{
+	static const char *const kinds[] = { ".data", ".bss", ".rodata" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		size_t n = strlen(kinds[i]);
+
+		if (strncmp(name, kinds[i], n) == 0 && (!name[n] || name[n] == '.') &&
+		    strncmp(name, ".data.rel", 9) != 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int text_section(struct obj_parse *p, const struct obj_section *s, char *out, size_t cap)
+{
+	size_t n = s->data ? strnlen((const char *)s->data, s->size) : 0;
+
+	if (n == s->size || n >= cap) {
+		return obj_refuse(p, -EINVAL, s->name, 0,
+				  "not a zero-terminated text of at most %zu bytes", cap - 1);
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (s->data[i] < ' ' || s->data[i] > '~') {
+			return obj_refuse(p, -EINVAL, s->name, i, "not a printable text");
+		}
+	}
+	memcpy(out, s->data, n);
+	return 0;
+}
+
+/* The author's version; objects for old kernels have a number there, which is of no use. */
+static int version_section(struct obj_parse *p, const struct obj_section *s)
+{
+	return s->size == 4 ? 0 : text_section(p, s, p->o->version, sizeof(p->o->version));
+}
+
+static int data_section(struct obj_parse *p, struct obj_section *s)
+{
+	if (strcmp(s->name, ".maps") == 0) {
+		s->role = OBJ_MAPS;
+	} else if (strcmp(s->name, ".struct_ops") == 0 ||
+		   strcmp(s->name, ".struct_ops.link") == 0) {
+		s->role = OBJ_OPS;
+	} else if (strcmp(s->name, "license") == 0) {
+		return text_section(p, s, p->o->license, sizeof(p->o->license));
+	} else if (strcmp(s->name, "version") == 0) {
+		return version_section(p, s);
+	} else if (strncmp(s->name, ".eh_frame", 9) == 0) {
+		return 0;
+	} else if (is_data_name(s->name) && !(s->flags & SHF_TLS)) {
+		s->role = OBJ_DATA;
+	} else {
+		return refuse_data(p, s);
+	}
+	return 0;
+}
+
+int obj_classify(struct obj_parse *p)
+{
+	int err = 0;
+
+	for (uint32_t i = 1; err == 0 && i < p->n_secs; i++) {
+		struct obj_section *s = &p->secs[i];
+
+		if ((s->flags & SHF_ALLOC) && s->size) {
+			err = s->flags & SHF_EXECINSTR ? code_section(p, s) : data_section(p, s);
+		}
+	}
+	return err;
+}

@@ -1,0 +1,474 @@
+/* Maps that the program declares in .maps: their shape is read from BTF alone. */
+#include <bpf/btf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/elf/object_int.h"
+
+enum {
+#define GBPF_CONST(name, value, doc) name = value,
+#include "gbpf/hooks.def"
+#define GBPF_MAP_TYPE(id, name, ops, doc) MAP_##name = id,
+#include "gbpf/hooks.def"
+};
+
+static const struct {
+	uint32_t id;
+	const char *name;
+} types[] = {
+#define GBPF_MAP_TYPE(id, name, ops, doc) { id, "GBPF_MAP_" #name },
+#include "gbpf/hooks.def"
+};
+
+/* What a declaration says. */
+struct declared {
+	struct obj_parse *p;
+	const char *name; /* of the map, for messages */
+	struct ebpf_map_def *def;
+	uint32_t key_type, value_type;
+	uint32_t values;	      /* byte offset of the entries; 0: it has none */
+	const struct btf_type *inner; /* struct that declares the entries' shape */
+};
+
+/* __uint(name, value): a pointer to an array whose length is the value. */
+static int uint_member(const struct declared *d, const struct btf_member *m, uint32_t *out)
+{
+	const struct btf_type *t = obj_btf_resolve(d->p, m->type);
+
+	t = t && btf_is_ptr(t) ? obj_btf_resolve(d->p, t->type) : NULL;
+	if (!t || !btf_is_array(t)) {
+		return obj_refuse(d->p, -EINVAL, ".maps", 0,
+				  "map %s: member %s is not written with __uint()", d->name,
+				  obj_btf_name(d->p, m->name_off));
+	}
+	*out = btf_array(t)->nelems;
+	return 0;
+}
+
+/* __type(name, T): a pointer to T. */
+static int type_member(const struct declared *d, const struct btf_member *m, uint32_t *out,
+		       uint32_t *ret_type)
+{
+	const struct btf_type *t = obj_btf_resolve(d->p, m->type);
+	int64_t size = t && btf_is_ptr(t) ? btf__resolve_size(d->p->btf, t->type) : -1;
+	const char *name = obj_btf_name(d->p, m->name_off);
+
+	if (size <= 0 || size > UINT32_MAX) {
+		return obj_refuse(d->p, -EINVAL, ".maps", 0,
+				  "map %s: %s is not written with __type() or has no size", d->name,
+				  name);
+	}
+	if (*out && *out != (uint32_t)size) {
+		return obj_refuse(d->p, -EINVAL, ".maps", 0,
+				  "map %s: %s has %lld bytes but %s_size says %u", d->name, name,
+				  (long long)size, name, *out);
+	}
+	*out = (uint32_t)size;
+	*ret_type = t->type;
+	return 0;
+}
+
+/* __array(values, struct { ... }) or __array(values, int (void *)): pointers, as many as are
+ * initialized. */
+static int values_member(struct declared *d, const struct btf_type *in, uint32_t i)
+{
+	const struct btf_type *t = obj_btf_resolve(d->p, btf_members(in)[i].type);
+	uint32_t bits = btf_member_bit_offset(in, i);
+
+	t = t && btf_is_array(t) ? obj_btf_resolve(d->p, btf_array(t)->type) : NULL;
+	t = t && btf_is_ptr(t) ? obj_btf_resolve(d->p, t->type) : NULL;
+	if (!t || !(btf_is_struct(t) || btf_is_func_proto(t)) || bits % 64 || bits == 0) {
+		report_hint(d->p->r, "__array(values, struct { ... }), or for programs "
+				     "__array(values, int (void *)), as the last member");
+		return obj_refuse(d->p, -EINVAL, ".maps", 0,
+				  "map %s: values is not written with __array()", d->name);
+	}
+	d->values = bits / 8;
+	d->inner = btf_is_struct(t) ? t : NULL;
+	return 0;
+}
+
+static int member(struct declared *d, const struct btf_type *in, uint32_t i)
+{
+	const struct btf_member *m = &btf_members(in)[i];
+	const char *name = obj_btf_name(d->p, m->name_off);
+	const struct {
+		const char *name;
+		uint32_t *field;
+	} numbers[] = {
+		{ "type", &d->def->type },
+		{ "max_entries", &d->def->max_entries },
+		{ "map_flags", &d->def->flags },
+		{ "key_size", &d->def->key_bytes },
+		{ "value_size", &d->def->value_bytes },
+	};
+
+	for (size_t k = 0; k < ARRAY_SIZE(numbers); k++) {
+		if (strcmp(name, numbers[k].name) == 0) {
+			return uint_member(d, m, numbers[k].field);
+		}
+	}
+	if (strcmp(name, "key") == 0) {
+		return type_member(d, m, &d->def->key_bytes, &d->key_type);
+	}
+	if (strcmp(name, "value") == 0) {
+		return type_member(d, m, &d->def->value_bytes, &d->value_type);
+	}
+	if (strcmp(name, "values") == 0) {
+		return values_member(d, in, i);
+	}
+	report_hint(d->p->r, "known are type, max_entries, map_flags, key, value, key_size, "
+			     "value_size and values; gBPF keeps no maps in a file system");
+	return obj_refuse(d->p, -EINVAL, ".maps", 0, "map %s: member %s is not supported", d->name,
+			  name);
+}
+
+static const char *type_name(uint32_t type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].id == type) {
+			return types[i].name;
+		}
+	}
+	return NULL;
+}
+
+/* What authors leave out, since the type says it. */
+static void complete(struct declared *d)
+{
+	struct ebpf_map_def *def = d->def;
+
+	switch (def->type) {
+	case MAP_ARRAY_OF_MAPS:
+	case MAP_PROG_ARRAY:
+		def->value_bytes = def->value_bytes ? def->value_bytes : 4;
+		break;
+	case MAP_RINGBUF:
+		/* the type of its records is for those who print them */
+		def->key_bytes = def->value_bytes = 0;
+		break;
+	case MAP_HISTOGRAM:
+		def->key_bytes = def->key_bytes ? def->key_bytes : 4;
+		def->value_bytes = def->value_bytes ? def->value_bytes : 64 * 8;
+		break;
+	default:
+		break;
+	}
+}
+
+static int refuse_map(struct obj_parse *p, const struct ebpf_map_def *d, int err, const char *what)
+{
+	const char *known = type_name(d->type);
+
+	return obj_refuse(p, err, d->is_data ? d->name : ".maps", 0,
+			  "map %s: %s (%s, key %u, value "
+			  "%u bytes, max_entries %u, map_flags 0x%x)",
+			  d->name, what, known ? known : "type not known", d->key_bytes,
+			  d->value_bytes, d->max_entries, d->flags);
+}
+
+static uint32_t key_wanted(uint32_t type)
+{
+	switch (type) {
+	case MAP_ARRAY:
+	case MAP_THREAD_ARRAY:
+	case MAP_ARRAY_OF_MAPS:
+	case MAP_PROG_ARRAY:
+	case MAP_HISTOGRAM:
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+/* The common mistakes, each by its name. What remains is for ebpf_map_check. */
+static int check_numbers(struct obj_parse *p, const struct ebpf_map_def *d)
+{
+	uint32_t key = key_wanted(d->type);
+
+	if (key && d->key_bytes != key) {
+		return refuse_map(p, d, -EINVAL, "the key of an array has 4 bytes");
+	}
+	if (d->type == MAP_QUEUE || d->type == MAP_STACK) {
+		if (d->key_bytes) {
+			return refuse_map(p, d, -EINVAL, "queues and stacks have no keys");
+		}
+	}
+	if (d->value_bytes == 0 && d->type != MAP_RINGBUF) {
+		return refuse_map(p, d, -EINVAL, "no value type");
+	}
+	if (d->value_bytes > EBPF_MAX_VALUE_BYTES) {
+		return refuse_map(p, d, -E2BIG, "values have at most 65536 bytes");
+	}
+	if (d->max_entries == 0) {
+		return refuse_map(p, d, -EINVAL, "no max_entries");
+	}
+	if (d->type != MAP_RINGBUF && d->max_entries > EBPF_MAX_ENTRIES) {
+		return refuse_map(p, d, -E2BIG, "a map has at most 1000000 entries");
+	}
+	return 0;
+}
+
+/* What authors miss most often (ebpf_map_check decides). */
+static const char *what_suits(uint32_t type)
+{
+	switch (type) {
+	case MAP_RINGBUF:
+		return "a ring buffer has max_entries bytes, a power of two from 4096 on, no "
+		       "__type(key), and map_flags GBPF_F_TENANT, or GBPF_F_DAEMON for gbpfd's "
+		       "programs";
+	case MAP_HISTOGRAM:
+		return "declare it by GBPF_HISTOGRAM(name, rows)";
+	case MAP_THREAD_ARRAY:
+		return "it has u32 keys, values of whole 8 bytes, and map_flags GBPF_F_TENANT";
+	case MAP_LPM_TRIE:
+		return "its key is a struct of a u32, the length in bits, and the bytes";
+	case MAP_ARRAY:
+		return "arrays have u32 keys; GBPF_F_TENANT and GBPF_F_EPOCH stand alone";
+	default:
+		return "GBPF_F_TENANT stands alone, GBPF_F_EPOCH is for arrays; man 7 gbpf-policy "
+		       "has each type";
+	}
+}
+
+#define KNOWN_FLAGS (GBPF_F_TENANT | GBPF_F_DAEMON | GBPF_F_RDONLY | GBPF_F_EPOCH)
+
+int obj_check_map(struct obj_parse *p, const struct ebpf_map_def *d)
+{
+	struct ebpf_map_def whole;
+	int err;
+
+	if (!type_name(d->type)) {
+		struct buf names;
+
+		buf_init(&names);
+		for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+			buf_printf(&names, "%s%s", i ? ", " : "", types[i].name);
+		}
+		report_hint(p->r, "types: %s", buf_text(&names));
+		buf_finish(&names);
+		return obj_refuse(p, -EINVAL, ".maps", 0, "map %s: type %u is not supported",
+				  d->name, d->type);
+	}
+	if (d->flags & ~(uint32_t)KNOWN_FLAGS) {
+		report_hint(p->r,
+			    "flags: GBPF_F_TENANT, GBPF_F_DAEMON, GBPF_F_RDONLY, GBPF_F_EPOCH");
+		return refuse_map(p, d, -EINVAL, "unknown map_flags");
+	}
+	err = check_numbers(p, d);
+	if (err) {
+		return err;
+	}
+	whole = *d;
+	whole.inner_1 = d->type == MAP_ARRAY_OF_MAPS; /* which one: object_entries.c finds it */
+	err = ebpf_map_check(&whole);
+	if (err) {
+		report_hint(p->r, "%s", what_suits(d->type));
+		return refuse_map(p, d, err, "sizes or flags do not suit the type");
+	}
+	return 0;
+}
+
+struct ebpf_map_def *obj_new_map(struct obj_parse *p, const char *name, int *err)
+{
+	struct ebpf_object *o = p->o;
+	struct ebpf_map_def *d;
+
+	if (o->n_maps == EBPF_MAX_MAPS) {
+		*err = obj_refuse(p, -E2BIG, NULL, 0, "more than %u maps and data sections",
+				  EBPF_MAX_MAPS);
+		return NULL;
+	}
+	if (!obj_name_ok(name, sizeof(d->name))) {
+		*err = obj_refuse(p, -EINVAL, NULL, 0,
+				  "map name '%.64s': 1 to %zu letters, digits, underscores and "
+				  "dots are allowed",
+				  name, sizeof(d->name) - 1);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < o->n_maps; i++) {
+		if (strcmp(o->maps[i].name, name) == 0) {
+			*err = obj_refuse(p, -EINVAL, NULL, 0,
+					  "two maps or data sections are called %s", name);
+			return NULL;
+		}
+	}
+	d = &o->maps[o->n_maps];
+	memset(d, 0, sizeof(*d));
+	snprintf(d->name, sizeof(d->name), "%s", name);
+	return d;
+}
+
+const struct obj_map_at *obj_map_at(const struct obj_parse *p, uint64_t offset)
+{
+	for (uint32_t i = 0; i < p->n_map_at; i++) {
+		if (p->map_at[i].offset == offset) {
+			return &p->map_at[i];
+		}
+	}
+	return NULL;
+}
+
+static int read_members(struct declared *d, const struct btf_type *t)
+{
+	for (uint32_t i = 0; i < btf_vlen(t); i++) {
+		int err = member(d, t, i);
+
+		if (err) {
+			return err;
+		}
+	}
+	complete(d);
+	return 0;
+}
+
+/* The shape of an array of maps' entries, which no map need have yet. */
+static int read_inner(const struct declared *outer, struct obj_map_at *at)
+{
+	struct declared d = { .p = outer->p, .name = outer->name };
+	int err;
+
+	if (!outer->inner) {
+		return 0;
+	}
+	if (outer->def->type != MAP_ARRAY_OF_MAPS) {
+		return refuse_map(d.p, outer->def, -EINVAL,
+				  "only an array of maps has maps for values");
+	}
+	at->inner = d.def = calloc(1, sizeof(*at->inner));
+	if (!d.def) {
+		return -ENOMEM;
+	}
+	err = read_members(&d, outer->inner);
+	if (err) {
+		return err;
+	}
+	err = obj_find_lock(d.p, d.def, d.value_type, &d.def->lock_1);
+	if (err) {
+		return err;
+	}
+	if (d.values || d.def->type == MAP_ARRAY_OF_MAPS || d.def->type == MAP_PROG_ARRAY) {
+		return refuse_map(d.p, outer->def, -EINVAL,
+				  "the maps in an array of maps hold values, no maps or programs");
+	}
+	return 0;
+}
+
+static int check_values(const struct declared *d)
+{
+	uint32_t type = d->def->type;
+
+	if (d->values && type != MAP_ARRAY_OF_MAPS && type != MAP_PROG_ARRAY) {
+		return refuse_map(d->p, d->def, -EINVAL,
+				  "values are initialized in arrays of maps and programs only");
+	}
+	if (type == MAP_ARRAY_OF_MAPS && !d->inner) {
+		report_hint(d->p->r,
+			    "__array(values, struct { __uint(type, GBPF_MAP_ARRAY); ... })");
+		return refuse_map(d->p, d->def, -EINVAL, "the shape of its maps is not declared");
+	}
+	return 0;
+}
+
+/* The standard maps mean the same in every policy, so they look the same in every policy. */
+static int check_standard(struct obj_parse *p, const struct ebpf_map_def *def)
+{
+	static const char *const names[] = { "TENANT_CREDITS", "JOB_META",  "VSLICE_SET", "MEMPOOL",
+					     "IO_BUDGETS",     "PLACEMENT", "OBS_CTRL" };
+	struct ebpf_map_def want = { 0 };
+	struct declared d = { .name = def->name, .def = &want };
+	struct obj_parse own = { .o = p->o, .r = p->r };
+	const struct btf_type *var;
+	size_t i = 0;
+	int id, err;
+
+	while (i < ARRAY_SIZE(names) && strcmp(names[i], def->name) != 0) {
+		i++;
+	}
+	err = i < ARRAY_SIZE(names) ? obj_core_types(p) : 1;
+	if (err) {
+		return err < 0 ? err : 0;
+	}
+	own.btf = p->here;
+	d.p = &own;
+	id = btf__find_by_name_kind(p->here, def->name, BTF_KIND_VAR);
+	var = id > 0 ? btf__type_by_id(p->here, (uint32_t)id) : NULL;
+	err = var ? read_members(&d, obj_btf_resolve(&own, var->type)) : -EINVAL;
+	if (err == 0 && (def->type != want.type || def->key_bytes != want.key_bytes ||
+			 def->value_bytes != want.value_bytes || def->flags != want.flags ||
+			 def->max_entries != want.max_entries)) {
+		report_hint(p->r, "write GBPF_STANDARD_MAP(%s), or choose another name", def->name);
+		err = refuse_map(p, def, -EINVAL, "it is a standard map and has another shape");
+	}
+	return err;
+}
+
+static int declared_map(struct obj_parse *p, uint32_t section, const struct btf_var_secinfo *v)
+{
+	const struct btf_type *var = btf__type_by_id(p->btf, v->type);
+	const struct btf_type *t = var && btf_is_var(var) ? obj_btf_resolve(p, var->type) : NULL;
+	const char *name = var ? obj_btf_name(p, var->name_off) : "type";
+	const Elf64_Sym *sym;
+	struct declared d = { .p = p, .name = name };
+	struct obj_map_at *at = &p->map_at[p->n_map_at];
+	int err = 0;
+
+	if (!t || !btf_is_struct(t)) {
+		return obj_refuse(p, -EINVAL, ".maps", v->offset,
+				  "%s is not a map definition (an anonymous struct)", name);
+	}
+	sym = obj_variable(p, section, name);
+	if (!sym || obj_map_at(p, sym->st_value)) {
+		return obj_refuse(p, -EINVAL, ".maps", v->offset,
+				  sym ? "map %s lies where another map begins"
+				      : "map %s has no symbol",
+				  name);
+	}
+	d.def = obj_new_map(p, name, &err);
+	if (!d.def) {
+		return err;
+	}
+	err = read_members(&d, t);
+	if (err == 0) {
+		p->n_map_at++;
+		*at = (struct obj_map_at){ (uint32_t)sym->st_value, (uint32_t)sym->st_size,
+					   p->o->n_maps, d.values, NULL };
+		err = check_values(&d);
+	}
+	err = err ? err : obj_check_map(p, d.def);
+	err = err ? err : check_standard(p, d.def);
+	err = err ? err : read_inner(&d, at);
+	err = err ? err : obj_find_lock(p, d.def, d.value_type, &d.def->lock_1);
+	if (err == 0) {
+		p->o->key_type[p->o->n_maps] = d.key_type;
+		p->o->value_type[p->o->n_maps] = d.value_type;
+		p->o->n_maps++;
+	}
+	return err;
+}
+
+int obj_read_maps(struct obj_parse *p)
+{
+	const struct btf_type *t;
+	int err = 0, seen = 0;
+
+	for (uint32_t i = 1; err == 0 && i < p->n_secs; i++) {
+		if (p->secs[i].role != OBJ_MAPS) {
+			continue;
+		}
+		if (seen++) {
+			return obj_refuse(p, -EINVAL, ".maps", 0, "a second section of maps");
+		}
+		if (!p->secs[i].datasec) {
+			return obj_refuse(p, -EINVAL, ".maps", 0,
+					  "BTF has no description of the maps");
+		}
+		t = btf__type_by_id(p->btf, p->secs[i].datasec);
+		for (uint32_t k = 0; err == 0 && k < btf_vlen(t); k++) {
+			err = declared_map(p, i, &btf_var_secinfos(t)[k]);
+		}
+	}
+	return err;
+}

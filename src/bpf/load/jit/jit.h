@@ -1,0 +1,24 @@
+/* x86-64 back end: one verified program to position-independent machine code. */
+#ifndef GBPF_BPF_LOAD_JIT_JIT_H
+#define GBPF_BPF_LOAD_JIT_JIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/run/insn.h"
+#include "bpf/run/map/map.h"
+
+/* Appends code for the program to out (cap bytes, *len used so far, entry aligned to 16). The entry
+ * is an ebpf_entry. maps: as laid out by ebpf_maps_layout (sizes become constants; ->data is read
+ * at run time from the env). Returns the entry's offset in out, -ENOSPC when it does not fit,
+ * -EINVAL when it is no program (an unknown instruction, a jump or fall out of its function),
+ * -ENOTSUP for what it cannot compile or on another architecture, -ENOMEM. On failure *len stays.
+ */
+int ebpf_jit_x86_code(const struct ebpf_code *prog, const struct ebpf_map *maps, uint32_t n_maps,
+		      uint8_t *out, size_t cap, size_t *len);
+
+/* The same for a program without tail calls. */
+int ebpf_jit_x86(const struct ebpf_insn *insns, uint32_t n, const struct ebpf_map *maps,
+		 uint32_t n_maps, uint8_t *out, size_t cap, size_t *len);
+
+#endif

@@ -1,0 +1,448 @@
+/* Several instructions in one: addresses that are computed for one access become its operand, loads
+ * whose result is used once become the operand of what uses them, a load, a change and a store of
+ * the same place become one. All of it inside one basic block, and only where nobody reads the
+ * registers that are then not written. */
+#include "bpf/load/jit/jit_int.h"
+
+#define R(n) (1u << (n))
+#define MAX_PASSES 16
+
+/* ---- which registers are read later ---- */
+
+static unsigned live_before(const struct jit *j, uint32_t pc)
+{
+	const struct jit_note *note = &j->notes[pc];
+	struct jit_uses u = jit_uses_of(&j->insns[pc]);
+
+	/* a lookup in line may take its key from the register that was stored */
+	return (note->live & ~u.writes) | u.reads |
+	       (note->key == KEY_IN_REGISTER ? R(note->key_reg) : 0);
+}
+
+static unsigned live_after(const struct jit *j, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc];
+	unsigned live = R(10), op = EBPF_OP(i->code);
+	uint32_t next = pc + 1 + (i->code == EBPF_LD_IMM64);
+
+	if (i->code == (EBPF_JMP | EBPF_EXIT)) {
+		return live;
+	}
+	if (jit_is_jump(i)) {
+		live |= live_before(j, jit_jump_target(i, pc));
+		if (op == EBPF_JA) {
+			return live;
+		}
+	}
+	return next < j->n ? live | live_before(j, next) : live;
+}
+
+/* Backwards until nothing changes; when that takes too long, everything counts as read. */
+static void find_live(struct jit *j)
+{
+	int again = 1;
+
+	for (int k = 0; again && k < MAX_PASSES; k++) {
+		again = 0;
+		for (uint32_t pc = j->n; pc-- > 0;) {
+			unsigned live = j->insns[pc].code ? live_after(j, pc) : 0;
+
+			again |= live != j->notes[pc].live;
+			j->notes[pc].live = (uint16_t)live;
+		}
+	}
+	for (uint32_t pc = 0; again && pc < j->n; pc++) {
+		j->notes[pc].live = 0x7ff;
+	}
+}
+
+static int dead_after(const struct jit *j, uint32_t pc, unsigned reg)
+{
+	return !(j->notes[pc].live & R(reg));
+}
+
+/* ---- what they are ---- */
+
+/* n instructions from at on, into which nobody jumps and which are ordinary so far. */
+static int together(const struct jit *j, uint32_t at, unsigned n)
+{
+	if (n > j->n - at) {
+		return 0;
+	}
+	for (unsigned k = 0; k < n; k++) {
+		const struct jit_note *note = &j->notes[at + k];
+
+		if (note->fuse || (note->flags & (JIT_SKIP | JIT_LEA)) ||
+		    (k && (note->flags & (JIT_TARGET | JIT_FUNC)))) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static int is_op(const struct ebpf_insn *i, unsigned code)
+{
+	return i->code == code && !i->off;
+}
+
+static int is_copy(const struct ebpf_insn *i)
+{
+	return is_op(i, EBPF_ALU64 | EBPF_MOV | EBPF_X) && i->dst != i->src;
+}
+
+static int is_scale(const struct ebpf_insn *i)
+{
+	return is_op(i, EBPF_ALU64 | EBPF_LSH | EBPF_K) && i->imm >= 1 && i->imm <= 3;
+}
+
+static int is_sum(const struct ebpf_insn *i)
+{
+	return is_op(i, EBPF_ALU64 | EBPF_ADD | EBPF_X) && i->dst != i->src;
+}
+
+static int is_load(const struct ebpf_insn *i)
+{
+	return EBPF_CLASS(i->code) == EBPF_LDX && EBPF_MODE(i->code) == EBPF_MEM;
+}
+
+/* Loads and stores but atomics. */
+static int is_access(const struct ebpf_insn *i)
+{
+	unsigned class = EBPF_CLASS(i->code);
+
+	return class == EBPF_LDX || class == EBPF_ST ||
+	       (class == EBPF_STX && EBPF_MODE(i->code) == EBPF_MEM);
+}
+
+static unsigned base_of(const struct ebpf_insn *i)
+{
+	return EBPF_CLASS(i->code) == EBPF_LDX ? i->src : i->dst;
+}
+
+/* ---- addresses ---- */
+
+struct address {
+	unsigned n;   /* instructions that compute it; 0: there are none */
+	unsigned reg; /* where */
+	unsigned base, index, scale;
+	int alone; /* worth an instruction of its own */
+};
+
+/* [a = b;] a <<= k; and then c = d; c += a, or a += d, or d += a. */
+static struct address scaled(const struct jit *j, uint32_t at)
+{
+	const struct ebpf_insn *i = &j->insns[at];
+	unsigned copied = is_copy(i) && together(j, at, 3) && is_scale(i + 1) && i[1].dst == i->dst;
+	const struct ebpf_insn *scale = i + copied, *sum = scale + 1;
+	unsigned a = scale->dst, n = copied + 1;
+	struct address x = { .index = copied ? i->src : a,
+			     .scale = (unsigned)scale->imm,
+			     .alone = 1 };
+
+	if (!is_scale(scale) || !together(j, at, n + 1)) {
+		return x;
+	}
+	if (is_copy(sum) && sum->dst != a && sum->src != a && together(j, at, n + 2) &&
+	    is_sum(sum + 1) && sum[1].dst == sum->dst && sum[1].src == a &&
+	    dead_after(j, at + n + 1, a)) {
+		x.reg = sum->dst;
+		x.base = sum->src;
+		x.n = n + 2;
+	} else if (is_sum(sum) && sum->dst == a) {
+		x.reg = a;
+		x.base = sum->src;
+		x.n = n + 1;
+	} else if (is_sum(sum) && sum->src == a && dead_after(j, at + n, a)) {
+		x.reg = x.base = sum->dst;
+		x.n = n + 1;
+	}
+	return x;
+}
+
+/* [c = d;] c += a. */
+static struct address summed(const struct jit *j, uint32_t at)
+{
+	const struct ebpf_insn *i = &j->insns[at];
+	struct address x = { 0 };
+
+	if (is_copy(i) && together(j, at, 2) && is_sum(i + 1) && i[1].dst == i->dst) {
+		x = (struct address){ 2, i->dst, i->src, i[1].src, 0, 1 };
+	} else if (is_sum(i)) {
+		x = (struct address){ 1, i->dst, i->dst, i->src, 0, 0 };
+	}
+	return x;
+}
+
+/* ---- what is made of them ---- */
+
+static void take(struct jit *j, uint32_t at, uint32_t last, unsigned fuse, const struct address *x)
+{
+	struct jit_note *note = &j->notes[last];
+
+	for (; at < last; at++) {
+		j->notes[at].flags |= JIT_SKIP;
+	}
+	note->fuse = (uint8_t)fuse;
+	if (x->n) {
+		note->fused_address = 1;
+		note->base = jit_reg[x->base];
+		note->index = jit_reg[x->index];
+		note->scale = (uint8_t)x->scale;
+	}
+}
+
+static int is_simple(unsigned op)
+{
+	return op == EBPF_ADD || op == EBPF_SUB || op == EBPF_AND || op == EBPF_OR ||
+	       op == EBPF_XOR;
+}
+
+/* t = *p; t op= v; *p = t, for a t that nobody reads afterwards. */
+static int fuse_update(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+{
+	const struct ebpf_insn *load = &j->insns[p], *change = load + 1, *store = load + 2;
+	unsigned t = load->dst, size = EBPF_SIZE(load->code), class = EBPF_CLASS(change->code),
+		 by_reg = EBPF_SRC(change->code) == EBPF_X;
+
+	if (!together(j, at, p - at + 3) || size == EBPF_H || t == load->src ||
+	    store->code != (EBPF_STX | EBPF_MEM | size) || store->src != t ||
+	    store->dst != load->src || store->off != load->off || !dead_after(j, p + 2, t) ||
+	    (x->n && !dead_after(j, p + 2, x->reg))) {
+		return 0;
+	}
+	if ((class != EBPF_ALU64 && (class != EBPF_ALU || size == EBPF_DW)) || change->dst != t ||
+	    change->off || !is_simple(EBPF_OP(change->code)) ||
+	    (by_reg && (change->src == t || (x->n && change->src == x->reg)))) {
+		return 0;
+	}
+	take(j, at, p + 2, FUSE_UPDATE, x);
+	return 1;
+}
+
+/* The operand of arithmetic or of a jump: as many bits as the load has. */
+static int same_width(const struct ebpf_insn *load, int wide)
+{
+	return EBPF_SIZE(load->code) == (wide ? EBPF_DW : EBPF_W);
+}
+
+/* t = *p; v op= t, or t = *p; t *= constant. */
+static int fuse_operand(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+{
+	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
+	unsigned t = load->dst, op = EBPF_OP(i->code);
+	int wide = EBPF_CLASS(i->code) == EBPF_ALU64;
+
+	if (!together(j, at, p - at + 2) || (!wide && EBPF_CLASS(i->code) != EBPF_ALU) || i->off ||
+	    !same_width(load, wide) || (!is_simple(op) && op != EBPF_MUL)) {
+		return 0;
+	}
+	if (EBPF_SRC(i->code) == EBPF_K ? op != EBPF_MUL || i->dst != t
+					: i->src != t || i->dst == t || !dead_after(j, p + 1, t)) {
+		return 0;
+	}
+	take(j, at, p + 1, FUSE_OPERAND, x);
+	return 1;
+}
+
+static int is_unsigned(unsigned op)
+{
+	return op == EBPF_JEQ || op == EBPF_JNE || op == EBPF_JGT || op == EBPF_JGE ||
+	       op == EBPF_JLT || op == EBPF_JLE || op == EBPF_JSET;
+}
+
+/* t = *p; if t op v. A load of fewer bits fills up with zeros, so that an unsigned comparison with
+ * a constant that has no more bits needs those alone. */
+static int fuse_compare(struct jit *j, uint32_t at, uint32_t p, const struct address *x)
+{
+	const struct ebpf_insn *load = &j->insns[p], *i = load + 1;
+	unsigned t = load->dst, size = EBPF_SIZE(load->code), op = EBPF_OP(i->code);
+	int narrow = is_unsigned(op) && ((size == EBPF_W && i->imm >= 0) ||
+					 (size == EBPF_B && i->imm >= 0 && i->imm <= 255));
+
+	if (!together(j, at, p - at + 2) || !jit_is_jump(i) || op == EBPF_JA ||
+	    !dead_after(j, p + 1, t)) {
+		return 0;
+	}
+	if (EBPF_SRC(i->code) == EBPF_K
+		    ? i->dst != t || (!narrow && !same_width(load, EBPF_CLASS(i->code) == EBPF_JMP))
+		    : (i->dst == t) == (i->src == t) ||
+			      !same_width(load, EBPF_CLASS(i->code) == EBPF_JMP)) {
+		return 0;
+	}
+	take(j, at, p + 1, FUSE_COMPARE, x);
+	return 1;
+}
+
+/* What can be done with an address that is computed by the instructions from at on (or with that of
+ * a plain access at at). Number of instructions that have become one, or 0. */
+static unsigned fuse_with(struct jit *j, uint32_t at, const struct address *x)
+{
+	uint32_t p = at + x->n;
+	const struct ebpf_insn *i = &j->insns[p];
+	int ours = p < j->n && together(j, at, x->n + 1) && is_access(i) &&
+		   (!x->n || base_of(i) == x->reg);
+
+	if (ours && is_load(i)) {
+		int gone = !x->n || i->dst == x->reg || dead_after(j, p, x->reg);
+
+		if (fuse_update(j, at, p, x)) {
+			return x->n + 3;
+		}
+		if (gone && (fuse_operand(j, at, p, x) || fuse_compare(j, at, p, x))) {
+			return x->n + 2;
+		}
+	}
+	if (ours && x->n &&
+	    (EBPF_CLASS(i->code) == EBPF_LDX
+		     ? i->dst == x->reg || dead_after(j, p, x->reg)
+		     : dead_after(j, p, x->reg) &&
+			       !(EBPF_CLASS(i->code) == EBPF_STX && i->src == x->reg))) {
+		take(j, at, p, FUSE_NONE, x);
+		return x->n + 1;
+	}
+	if (x->n && x->alone) {
+		take(j, at, p - 1, FUSE_LEA, x);
+		return x->n;
+	}
+	return 0;
+}
+
+/* A move with what comes after it: an addition of a constant, a mask of whole bytes. */
+static unsigned fuse_move(struct jit *j, uint32_t at)
+{
+	const struct ebpf_insn *i = &j->insns[at], *next = i + 1;
+	unsigned class = EBPF_CLASS(i->code);
+
+	if ((class != EBPF_ALU && class != EBPF_ALU64) || !is_op(i, class | EBPF_MOV | EBPF_X) ||
+	    !together(j, at, 2) || next->dst != i->dst) {
+		return 0;
+	}
+	if (is_op(next, class | EBPF_ADD | EBPF_K)) {
+		j->notes[at].flags |= JIT_LEA;
+		j->notes[at + 1].flags |= JIT_SKIP;
+		return 2;
+	}
+	if ((is_op(next, EBPF_ALU64 | EBPF_AND | EBPF_K) ||
+	     is_op(next, EBPF_ALU | EBPF_AND | EBPF_K)) &&
+	    (next->imm == 0xff || next->imm == 0xffff)) {
+		j->notes[at].flags |= JIT_SKIP;
+		j->notes[at + 1].fuse = FUSE_EXTEND;
+		return 2;
+	}
+	return 0;
+}
+
+/* `if c goto out; goto top`, the end of a loop as clang writes it: one taken jump a round is
+ * enough. */
+static void turn_round(struct jit *j, uint32_t pc)
+{
+	const struct ebpf_insn *i = &j->insns[pc];
+	uint32_t next = pc + 1;
+
+	if (jit_is_jump(i) && EBPF_OP(i->code) != EBPF_JA && i->off > 0 && next < j->n &&
+	    j->insns[next].code == (EBPF_JMP | EBPF_JA) && j->insns[next].off < -1 &&
+	    !(j->notes[next].flags & (JIT_TARGET | JIT_FUNC))) {
+		j->notes[pc].swapped = j->notes[next].swapped = 1;
+	}
+}
+
+void jit_fuse(struct jit *j)
+{
+	find_live(j);
+	for (uint32_t pc = 0; pc < j->n; pc++) {
+		turn_round(j, pc);
+	}
+	for (uint32_t pc = 0; pc < j->n;) {
+		struct address x = scaled(j, pc);
+		unsigned n = x.n ? fuse_with(j, pc, &x) : 0;
+
+		if (!n) {
+			x = summed(j, pc);
+			n = fuse_with(j, pc, &x);
+		}
+		if (!n) {
+			n = fuse_move(j, pc);
+		}
+		pc += n ? n : 1;
+	}
+}
+
+/* ---- their code ---- */
+
+void jit_update(struct jit *j, const struct ebpf_insn *store, const struct x86_mem *m)
+{
+	const struct ebpf_insn *change = store - 1;
+	enum x86_alu op = jit_simple_op(EBPF_OP(change->code));
+	unsigned size = EBPF_SIZE(store->code), wide = size == EBPF_DW, byte = size == EBPF_B;
+	int small = change->imm >= -128 && change->imm <= 127;
+
+	if (EBPF_SRC(change->code) == EBPF_X) {
+		x86_rx(&j->code, 0, (int)wide, op * 8u + !byte, jit_reg[change->src], m, (int)byte);
+	} else if (byte || small) {
+		x86_rx(&j->code, 0, (int)wide, byte ? 0x80 : 0x83, op, m, 0);
+		x86_byte(&j->code, (uint8_t)change->imm);
+	} else {
+		x86_rx(&j->code, 0, (int)wide, 0x81, op, m, 0);
+		x86_word32(&j->code, (uint32_t)change->imm);
+	}
+}
+
+int jit_operand(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+{
+	struct code *c = &j->code;
+	int wide = EBPF_CLASS(i->code) == EBPF_ALU64, small = i->imm >= -128 && i->imm <= 127;
+	unsigned dst = jit_reg[i->dst], from;
+	struct x86_mem m;
+
+	switch (note->fuse) {
+	case FUSE_LEA:
+		m = (struct x86_mem){ note->base, note->index, note->scale, 0 };
+		x86_rx(c, 0, 1, 0x8d, dst, &m, 0);
+		return 1;
+	case FUSE_EXTEND:
+		from = jit_reg[i[-1].src];
+		if (i->imm == 0xff && from >= RSP && from <= RDI && dst < R8) {
+			x86_byte(c, 0x40); /* sil, not dh */
+		}
+		x86_rr(c, 0, i->imm == 0xff ? 0x0fb6 : 0x0fb7, dst, from);
+		return 1;
+	case FUSE_OPERAND:
+		m = jit_mem_of(note, i - 1);
+		if (EBPF_OP(i->code) != EBPF_MUL) {
+			x86_rx(c, 0, wide, jit_simple_op(EBPF_OP(i->code)) * 8u + 3, dst, &m, 0);
+		} else if (EBPF_SRC(i->code) == EBPF_X) {
+			x86_rx(c, 0, wide, 0x0faf, dst, &m, 0);
+		} else {
+			x86_rx(c, 0, wide, small ? 0x6b : 0x69, dst, &m, 0);
+			x86_bytes(c, &i->imm, small ? 1 : 4); /* the machine is little endian */
+		}
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+void jit_compare_memory(struct jit *j, const struct ebpf_insn *jump, const struct jit_note *note)
+{
+	const struct ebpf_insn *load = jump - 1;
+	struct x86_mem m = jit_mem_of(note, load);
+	struct code *c = &j->code;
+	int wide = EBPF_SIZE(load->code) == EBPF_DW, byte = EBPF_SIZE(load->code) == EBPF_B,
+	    test = EBPF_OP(jump->code) == EBPF_JSET, small = jump->imm >= -128 && jump->imm <= 127;
+
+	if (EBPF_SRC(jump->code) == EBPF_X) {
+		int first = jump->dst == load->dst; /* memory is the first operand */
+		unsigned other = jit_reg[first ? jump->src : jump->dst];
+
+		x86_rx(c, 0, wide, test ? 0x85 : first ? 0x39 : 0x3b, other, &m, 0);
+	} else if (byte) {
+		x86_rx(c, 0, 0, test ? 0xf6 : 0x80, test ? 0 : X86_CMP, &m, 0);
+		x86_byte(c, (uint8_t)jump->imm);
+	} else if (test || !small) {
+		x86_rx(c, 0, wide, test ? 0xf7 : 0x81, test ? 0 : X86_CMP, &m, 0);
+		x86_word32(c, (uint32_t)jump->imm);
+	} else {
+		x86_rx(c, 0, wide, 0x83, X86_CMP, &m, 0);
+		x86_byte(c, (uint8_t)jump->imm);
+	}
+}

@@ -1,0 +1,169 @@
+/* Loads, stores, atomics, and what reaches maps through the environment. */
+#include "bpf/load/jit/jit_int.h"
+
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#include "gbpf/hooks.def"
+
+void jit_load(struct code *c, const struct ebpf_insn *i, unsigned dst, const struct x86_mem *m)
+{
+	int sign = EBPF_MODE(i->code) == EBPF_MEMSX;
+
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rx(c, 0, sign, sign ? 0x0fbe : 0x0fb6, dst, m, 0);
+		break;
+	case EBPF_H:
+		x86_rx(c, 0, sign, sign ? 0x0fbf : 0x0fb7, dst, m, 0);
+		break;
+	case EBPF_W:
+		x86_rx(c, 0, sign, sign ? 0x63 : 0x8b, dst, m, 0);
+		break;
+	default:
+		x86_rx(c, 0, 1, 0x8b, dst, m, 0);
+	}
+}
+
+static void store_reg(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m,
+		      unsigned src)
+{
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rx(c, 0, 0, 0x88, src, m, 1);
+		break;
+	case EBPF_H:
+		x86_rx(c, 0x66, 0, 0x89, src, m, 0);
+		break;
+	default:
+		x86_rx(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0x89, src, m, 0);
+	}
+}
+
+static void store_imm(struct code *c, const struct ebpf_insn *i, const struct x86_mem *m)
+{
+	switch (EBPF_SIZE(i->code)) {
+	case EBPF_B:
+		x86_rx(c, 0, 0, 0xc6, 0, m, 0);
+		x86_byte(c, (uint8_t)i->imm);
+		break;
+	case EBPF_H:
+		x86_rx(c, 0x66, 0, 0xc7, 0, m, 0);
+		x86_byte(c, (uint8_t)i->imm);
+		x86_byte(c, (uint8_t)(i->imm >> 8));
+		break;
+	default:
+		x86_rx(c, 0, EBPF_SIZE(i->code) == EBPF_DW, 0xc7, 0, m, 0);
+		x86_word32(c, (uint32_t)i->imm);
+	}
+}
+
+/* and, or, xor that also give the old value: no such instruction exists, so compare and exchange
+ * until it fits. rax (r0) is needed for the old value; base and operand are read from its copy when
+ * they live there. */
+static void fetch_loop(struct code *c, const struct ebpf_insn *i, int wide, unsigned base,
+		       unsigned src)
+{
+	unsigned op = EBPF_OP(i->imm) == EBPF_AND  ? X86_AND
+		      : EBPF_OP(i->imm) == EBPF_OR ? X86_OR
+						   : X86_XOR;
+	unsigned from = base == RAX ? JIT_SCRATCH : base, operand = src == RAX ? JIT_SCRATCH : src;
+	size_t again;
+
+	x86_mov(c, 1, JIT_SCRATCH, RAX);
+	x86_rm(c, 0, wide, 0x8b, RAX, from, i->off, 0);
+	again = c->pos;
+	x86_mov(c, wide, JIT_SCRATCH2, RAX);
+	x86_rr(c, wide, op * 8 + 1, operand, JIT_SCRATCH2);
+	x86_rm(c, 0xf0, wide, 0x0fb1, JIT_SCRATCH2, from, i->off, 0);
+	x86_byte(c, 0x70 | X86_NE);
+	x86_byte(c, (uint8_t)(again - (c->pos + 1)));
+	x86_mov(c, wide, src, RAX); /* a 32-bit move clears the upper half, also of rax itself */
+	if (src != RAX) {
+		x86_mov(c, 1, RAX, JIT_SCRATCH);
+	}
+}
+
+static void atomic(struct code *c, const struct ebpf_insn *i, unsigned dst, unsigned src)
+{
+	int wide = EBPF_SIZE(i->code) == EBPF_DW;
+
+	switch (i->imm) {
+	case EBPF_ADD:
+		x86_rm(c, 0xf0, wide, 0x01, src, dst, i->off, 0);
+		break;
+	case EBPF_OR:
+		x86_rm(c, 0xf0, wide, 0x09, src, dst, i->off, 0);
+		break;
+	case EBPF_AND:
+		x86_rm(c, 0xf0, wide, 0x21, src, dst, i->off, 0);
+		break;
+	case EBPF_XOR:
+		x86_rm(c, 0xf0, wide, 0x31, src, dst, i->off, 0);
+		break;
+	case EBPF_ADD | EBPF_FETCH:
+		x86_rm(c, 0xf0, wide, 0x0fc1, src, dst, i->off, 0);
+		break;
+	case EBPF_XCHG:
+		x86_rm(c, 0, wide, 0x87, src, dst, i->off, 0); /* locks by itself */
+		break;
+	case EBPF_CMPXCHG:
+		x86_rm(c, 0xf0, wide, 0x0fb1, src, dst, i->off, 0);
+		if (!wide) {
+			x86_mov(c, 0, RAX, RAX); /* not written when it succeeds */
+		}
+		break;
+	default:
+		fetch_loop(c, i, wide, dst, src);
+	}
+}
+
+struct x86_mem jit_mem_of(const struct jit_note *note, const struct ebpf_insn *access)
+{
+	unsigned base = EBPF_CLASS(access->code) == EBPF_LDX ? access->src : access->dst;
+
+	if (note->fused_address) {
+		return (struct x86_mem){ note->base, note->index, note->scale, access->off };
+	}
+	return (struct x86_mem){ jit_reg[base], X86_NO_INDEX, 0, access->off };
+}
+
+void jit_memory(struct jit *j, const struct ebpf_insn *i, const struct jit_note *note)
+{
+	struct x86_mem m = jit_mem_of(note, i);
+	unsigned dst = jit_reg[i->dst], src = jit_reg[i->src];
+
+	if (EBPF_CLASS(i->code) == EBPF_LDX) {
+		jit_load(&j->code, i, dst, &m);
+	} else if (EBPF_CLASS(i->code) == EBPF_ST) {
+		store_imm(&j->code, i, &m);
+	} else if (EBPF_MODE(i->code) == EBPF_ATOMIC) {
+		atomic(&j->code, i, dst, src);
+	} else if (note->fuse == FUSE_UPDATE) {
+		jit_update(j, i, &m);
+	} else {
+		store_reg(&j->code, i, &m, src);
+	}
+}
+
+void jit_ld_imm64(struct jit *j, const struct ebpf_insn *i)
+{
+	unsigned dst = jit_reg[i->dst];
+	int32_t at = jit_map_data((uint32_t)i->imm);
+
+	switch (i->src) {
+	case EBPF_PSEUDO_FUNC:
+		x86_lea_code(&j->code, dst, jit_func_at(j, i)->entry);
+		break;
+	case EBPF_PSEUDO_MAP:
+		x86_lea(&j->code, dst, jit_env_reg(j),
+			at - (int32_t)offsetof(struct ebpf_map, data));
+		break;
+	case EBPF_PSEUDO_MAP_VALUE:
+		x86_load64(&j->code, dst, jit_env_reg(j), at);
+		if (i[1].imm) {
+			x86_alu_ri(&j->code, 1, X86_ADD, dst, i[1].imm);
+		}
+		break;
+	default:
+		x86_mov_i(&j->code, dst, (uint32_t)i->imm | (uint64_t)(uint32_t)i[1].imm << 32);
+	}
+}

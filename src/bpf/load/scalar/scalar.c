@@ -1,0 +1,268 @@
+/* Sets of numbers: making them, comparing them, and keeping the views of one set in step. */
+#include "bpf/load/scalar/scalar.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "bpf/run/insn.h"
+
+void scalar_view_full(struct scalar_view *v, int width)
+{
+	v->t = tnum_low(TNUM_UNKNOWN, (unsigned)width);
+	v->umin = 0;
+	v->umax = scalar_umax(width);
+	v->smin = scalar_smin(width);
+	v->smax = scalar_smax(width);
+}
+
+void scalar_view_get(const struct scalar *s, int width, struct scalar_view *v)
+{
+	if (width == 64) {
+		*v = (struct scalar_view){ s->t, s->umin, s->umax, s->smin, s->smax };
+	} else {
+		*v = (struct scalar_view){ tnum_low(s->t, 32), s->u32min, s->u32max, s->s32min,
+					   s->s32max };
+	}
+}
+
+void scalar_view_put(struct scalar *s, int width, const struct scalar_view *v)
+{
+	if (width == 64) {
+		s->t = v->t;
+		s->umin = v->umin;
+		s->umax = v->umax;
+		s->smin = v->smin;
+		s->smax = v->smax;
+		return;
+	}
+	s->t.value = (s->t.value & ~(uint64_t)UINT32_MAX) | v->t.value;
+	s->t.mask = (s->t.mask & ~(uint64_t)UINT32_MAX) | v->t.mask;
+	s->u32min = (uint32_t)v->umin;
+	s->u32max = (uint32_t)v->umax;
+	s->s32min = (int32_t)v->smin;
+	s->s32max = (int32_t)v->smax;
+}
+
+void scalar_unknown(struct scalar *s)
+{
+	*s = (struct scalar){
+		.t = TNUM_UNKNOWN,
+		.umax = UINT64_MAX,
+		.smin = INT64_MIN,
+		.smax = INT64_MAX,
+		.u32max = UINT32_MAX,
+		.s32min = INT32_MIN,
+		.s32max = INT32_MAX,
+	};
+}
+
+void scalar_const(struct scalar *s, uint64_t v)
+{
+	*s = (struct scalar){
+		.t = TNUM_CONST(v),
+		.umin = v,
+		.umax = v,
+		.smin = (int64_t)v,
+		.smax = (int64_t)v,
+		.u32min = (uint32_t)v,
+		.u32max = (uint32_t)v,
+		.s32min = (int32_t)v,
+		.s32max = (int32_t)v,
+	};
+}
+
+void scalar_urange(struct scalar *s, uint64_t min, uint64_t max)
+{
+	scalar_unknown(s);
+	s->umin = min;
+	s->umax = max;
+	scalar_sync(s);
+}
+
+void scalar_loaded(struct scalar *s, unsigned bytes, int sign_extend)
+{
+	scalar_unknown(s);
+	if (bytes >= 8) {
+		return;
+	}
+	if (sign_extend) {
+		s->smin = -(1ll << (bytes * 8 - 1));
+		s->smax = (1ll << (bytes * 8 - 1)) - 1;
+	} else {
+		s->umax = (1ull << (bytes * 8)) - 1;
+	}
+	scalar_sync(s);
+}
+
+/* Known bits bound a number; read as signed, an unknown sign bit is the smallest number's. */
+static void learn_from_bits(struct scalar_view *v, int width)
+{
+	uint64_t sign = 1ull << (width - 1), least = v->t.value, most = v->t.value | v->t.mask;
+	uint64_t sleast = least | (v->t.mask & sign), smost = most & ~(v->t.mask & sign);
+
+	v->umin = MAX(v->umin, least);
+	v->umax = MIN(v->umax, most);
+	if (width == 64) {
+		v->smin = MAX(v->smin, (int64_t)sleast);
+		v->smax = MIN(v->smax, (int64_t)smost);
+	} else {
+		v->smin = MAX(v->smin, (int32_t)sleast);
+		v->smax = MIN(v->smax, (int32_t)smost);
+	}
+}
+
+static int64_t as_signed(uint64_t v, int width)
+{
+	return width == 64 ? (int64_t)v : (int32_t)v;
+}
+
+/* While both ends of a range have the same sign, signed and unsigned order agree. */
+static void learn_sign(struct scalar_view *v, int width)
+{
+	int64_t lo = as_signed(v->umin, width), hi = as_signed(v->umax, width);
+	uint64_t ulo, uhi;
+
+	if (lo <= hi) {
+		v->smin = MAX(v->smin, lo);
+		v->smax = MIN(v->smax, hi);
+	}
+	ulo = (uint64_t)v->smin & scalar_umax(width);
+	uhi = (uint64_t)v->smax & scalar_umax(width);
+	if (ulo <= uhi) {
+		v->umin = MAX(v->umin, ulo);
+		v->umax = MIN(v->umax, uhi);
+	}
+}
+
+static int sync_view(struct scalar_view *v, int width)
+{
+	learn_from_bits(v, width);
+	learn_sign(v, width);
+	if (v->umin > v->umax || v->smin > v->smax) {
+		return 0;
+	}
+	return tnum_meet(v->t, tnum_range(v->umin, v->umax), &v->t);
+}
+
+/* The low half from the whole: exact order only while the upper half is fixed. */
+static void learn_low(const struct scalar_view *w, struct scalar_view *h)
+{
+	if (w->umin >> 32 == w->umax >> 32) {
+		h->umin = MAX(h->umin, w->umin & UINT32_MAX);
+		h->umax = MIN(h->umax, w->umax & UINT32_MAX);
+	}
+	if (w->smin >> 32 == w->smax >> 32) {
+		h->umin = MAX(h->umin, (uint64_t)w->smin & UINT32_MAX);
+		h->umax = MIN(h->umax, (uint64_t)w->smax & UINT32_MAX);
+	}
+	if (w->smin >= INT32_MIN && w->smax <= INT32_MAX) {
+		h->smin = MAX(h->smin, w->smin);
+		h->smax = MIN(h->smax, w->smax);
+	}
+}
+
+/* The whole from the low half: numbers are ordered by their upper half first, so replacing the low
+ * half of a bound by the low half's own bound keeps it a bound. */
+static void learn_whole(struct scalar_view *w, const struct scalar_view *h)
+{
+	const uint64_t up = ~(uint64_t)UINT32_MAX;
+
+	w->umin = MAX(w->umin, (w->umin & up) | h->umin);
+	w->umax = MIN(w->umax, (w->umax & up) | h->umax);
+	w->smin = MAX(w->smin, (int64_t)(((uint64_t)w->smin & up) | h->umin));
+	w->smax = MIN(w->smax, (int64_t)(((uint64_t)w->smax & up) | h->umax));
+	if (w->smin >= INT32_MIN && w->smax <= INT32_MAX) {
+		w->smin = MAX(w->smin, h->smin);
+		w->smax = MIN(w->smax, h->smax);
+	}
+}
+
+int scalar_sync(struct scalar *s)
+{
+	if (s->t.mask == 0) {
+		if (!scalar_has(s, s->t.value)) {
+			return 0;
+		}
+		scalar_const(s, s->t.value);
+		return 1;
+	}
+	for (int pass = 0; pass < 3; pass++) {
+		struct scalar_view w, h;
+		struct tnum before;
+
+		scalar_view_get(s, 64, &w);
+		scalar_view_get(s, 32, &h);
+		before = w.t;
+		if (!sync_view(&w, 64)) {
+			return 0;
+		}
+		learn_low(&w, &h);
+		if (!sync_view(&h, 32)) {
+			return 0;
+		}
+		learn_whole(&w, &h);
+		if (w.umin > w.umax || w.smin > w.smax) {
+			return 0;
+		}
+		/* h.t began as the low half of what w.t was before this pass; join what both
+		 * learned */
+		if (!tnum_meet(w.t, (struct tnum){ h.t.value, h.t.mask | ~(uint64_t)UINT32_MAX },
+			       &w.t)) {
+			return 0;
+		}
+		scalar_view_put(s, 64, &w);
+		h.t = tnum_low(w.t, 32);
+		scalar_view_put(s, 32, &h);
+		if (pass > 0 && before.mask == w.t.mask) {
+			break;
+		}
+	}
+	if (s->umin == s->umax) {
+		scalar_const(s, s->umin);
+	}
+	return 1;
+}
+
+void scalar_truncate(struct scalar *s, unsigned bits)
+{
+	struct tnum t = tnum_low(s->t, bits);
+	uint64_t top = bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
+	struct scalar_view h;
+
+	if (bits == 32) {
+		scalar_view_get(s, 32, &h);
+		scalar_unknown(s);
+		scalar_view_put(s, 32, &h);
+		s->umin = h.umin;
+		s->umax = h.umax;
+	} else if (bits < 32) {
+		uint64_t min = s->umin, max = s->umax;
+
+		scalar_unknown(s);
+		s->umin = max <= top ? min : 0;
+		s->umax = MIN(max, top);
+	}
+	if (bits < 64) {
+		s->t = t;
+		scalar_sync(s);
+	}
+}
+
+int scalar_has(const struct scalar *s, uint64_t v)
+{
+	return (v & ~s->t.mask) == s->t.value && v >= s->umin && v <= s->umax &&
+	       (int64_t)v >= s->smin && (int64_t)v <= s->smax && (uint32_t)v >= s->u32min &&
+	       (uint32_t)v <= s->u32max && (int32_t)v >= s->s32min && (int32_t)v <= s->s32max;
+}
+
+int scalar_within(const struct scalar *o, const struct scalar *i)
+{
+	return o->umin <= i->umin && o->umax >= i->umax && o->smin <= i->smin &&
+	       o->smax >= i->smax && o->u32min <= i->u32min && o->u32max >= i->u32max &&
+	       o->s32min <= i->s32min && o->s32max >= i->s32max && tnum_within(o->t, i->t);
+}
+
+int scalar_same(const struct scalar *a, const struct scalar *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}

@@ -1,0 +1,384 @@
+/* Arithmetic on sets of numbers: every operation, in each width, gives a set that holds every
+ * result. */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "bpf/load/scalar/scalar.h"
+#include "bpf/run/interp/alu.h"
+
+typedef struct scalar_view view;
+
+static int is_const(const view *v)
+{
+	return v->t.mask == 0;
+}
+
+static void set_unsigned_full(view *v, int w)
+{
+	v->umin = 0;
+	v->umax = scalar_umax(w);
+}
+
+static void set_signed_full(view *v, int w)
+{
+	v->smin = scalar_smin(w);
+	v->smax = scalar_smax(w);
+}
+
+static int fits_signed(int64_t v, int w)
+{
+	return v >= scalar_smin(w) && v <= scalar_smax(w);
+}
+
+/* A range survives when no sum wraps, or when every sum wraps once. */
+static void add(view *d, const view *s, int w)
+{
+	uint64_t top = scalar_umax(w), lo = d->umin + s->umin, hi = d->umax + s->umax;
+	int lo_wraps = lo > top || lo<d->umin, hi_wraps = hi> top || hi < d->umax;
+	int64_t slo, shi;
+
+	d->t = tnum_low(tnum_add(d->t, s->t), (unsigned)w);
+	if (lo_wraps == hi_wraps) {
+		d->umin = lo & top;
+		d->umax = hi & top;
+	} else {
+		set_unsigned_full(d, w);
+	}
+	if (checked_add(d->smin, s->smin, &slo) || checked_add(d->smax, s->smax, &shi) ||
+	    !fits_signed(slo, w) || !fits_signed(shi, w)) {
+		set_signed_full(d, w);
+	} else {
+		d->smin = slo;
+		d->smax = shi;
+	}
+}
+
+static void sub(view *d, const view *s, int w)
+{
+	uint64_t top = scalar_umax(w);
+	int lo_wraps = d->umin < s->umax, hi_wraps = d->umax < s->umin;
+	uint64_t lo = (d->umin - s->umax) & top, hi = (d->umax - s->umin) & top;
+	int64_t slo, shi;
+
+	d->t = tnum_low(tnum_sub(d->t, s->t), (unsigned)w);
+	if (lo_wraps == hi_wraps) {
+		d->umin = lo;
+		d->umax = hi;
+	} else {
+		set_unsigned_full(d, w);
+	}
+	if (__builtin_sub_overflow(d->smin, s->smax, &slo) ||
+	    __builtin_sub_overflow(d->smax, s->smin, &shi) || !fits_signed(slo, w) ||
+	    !fits_signed(shi, w)) {
+		set_signed_full(d, w);
+	} else {
+		d->smin = slo;
+		d->smax = shi;
+	}
+}
+
+static void mul(view *d, const view *s, int w)
+{
+	const int64_t a[2] = { d->smin, d->smax }, b[2] = { s->smin, s->smax };
+	int64_t lo = INT64_MAX, hi = INT64_MIN;
+	uint64_t top;
+	int fits = 1;
+
+	d->t = tnum_low(tnum_mul(d->t, s->t), (unsigned)w);
+	if (checked_mul(d->umax, s->umax, &top) || top > scalar_umax(w)) {
+		set_unsigned_full(d, w);
+	} else {
+		d->umin *= s->umin;
+		d->umax = top;
+	}
+	for (int i = 0; i < 4; i++) {
+		int64_t p = 0;
+
+		fits &= !checked_mul(a[i & 1], b[i >> 1], &p) && fits_signed(p, w);
+		lo = MIN(lo, p);
+		hi = MAX(hi, p);
+	}
+	if (fits) {
+		d->smin = lo;
+		d->smax = hi;
+	} else {
+		set_signed_full(d, w);
+	}
+}
+
+/* Division by zero gives zero. */
+static void udiv(view *d, const view *s, int w)
+{
+	uint64_t lo = s->umin && s->umax ? d->umin / s->umax : 0, hi = d->umax / MAX(s->umin, 1u);
+
+	scalar_view_full(d, w);
+	d->umin = lo;
+	d->umax = hi;
+}
+
+/* Modulo zero leaves the dividend. */
+static void umod(view *d, const view *s, int w)
+{
+	uint64_t hi = s->umin ? MIN(d->umax, s->umax - 1) : d->umax;
+
+	if (s->umin > d->umax) {
+		return; /* every dividend is smaller than every divisor */
+	}
+	scalar_view_full(d, w);
+	d->umax = hi;
+}
+
+/* Only by a constant; -1 turns the range round, and the least number divided by it stays. */
+static void sdiv(view *d, const view *s, int w)
+{
+	int64_t by = s->smin, lo = d->smin, hi = d->smax;
+
+	scalar_view_full(d, w);
+	if (s->smin != s->smax || by == 0 || (by == -1 && lo == scalar_smin(w))) {
+		return;
+	}
+	d->smin = by > 0 ? lo / by : hi / by;
+	d->smax = by > 0 ? hi / by : lo / by;
+}
+
+/* The sign is the dividend's and the amount is below the divisor's. */
+static void smod(view *d, const view *s, int w)
+{
+	int64_t by = s->smin, lo = d->smin, hi = d->smax;
+	uint64_t most;
+
+	scalar_view_full(d, w);
+	if (s->smin != s->smax || by == 0) {
+		return;
+	}
+	most = (by < 0 ? 0 - (uint64_t)by : (uint64_t)by) - 1; /* at most 2^63 - 1 */
+	d->smin = lo >= 0 ? 0 : MAX(lo, -(int64_t)most);
+	d->smax = hi <= 0 ? 0 : MIN(hi, (int64_t)most);
+}
+
+static void bitwise(unsigned op, view *d, const view *s, int w)
+{
+	uint64_t umin = 0, umax = scalar_umax(w);
+
+	if (op == EBPF_AND) {
+		d->t = tnum_and(d->t, s->t);
+		umax = MIN(d->umax, s->umax);
+	} else if (op == EBPF_OR) {
+		d->t = tnum_or(d->t, s->t);
+		umin = MAX(d->umin, s->umin);
+	} else {
+		d->t = tnum_xor(d->t, s->t);
+	}
+	set_signed_full(d, w);
+	d->umin = MAX(umin, d->t.value);
+	d->umax = MIN(umax, d->t.value | d->t.mask);
+}
+
+/* The amounts that a shift may have: only the low bits of the operand count. */
+static void shift_amounts(const view *s, int w, unsigned *lo, unsigned *hi)
+{
+	if (is_const(s)) {
+		*lo = *hi = (unsigned)(s->t.value & (uint64_t)(w - 1));
+	} else if (s->umax < (uint64_t)w) {
+		*lo = (unsigned)s->umin;
+		*hi = (unsigned)s->umax;
+	} else {
+		*lo = 0;
+		*hi = (unsigned)w - 1;
+	}
+}
+
+static void lsh(view *d, const view *s, int w)
+{
+	uint64_t top = scalar_umax(w);
+	unsigned lo, hi;
+
+	shift_amounts(s, w, &lo, &hi);
+	d->t = lo == hi ? tnum_low(tnum_lsh(d->t, lo), (unsigned)w)
+			: tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	if (lo == hi && d->smin >= scalar_smin(w) >> lo && d->smax <= scalar_smax(w) >> lo) {
+		d->smin = (int64_t)((uint64_t)d->smin << lo);
+		d->smax = (int64_t)((uint64_t)d->smax << lo);
+	} else {
+		set_signed_full(d, w);
+	}
+	if (d->umax <= top >> hi) {
+		d->umin <<= lo;
+		d->umax <<= hi;
+	} else {
+		set_unsigned_full(d, w);
+	}
+}
+
+static void rsh(view *d, const view *s, int w)
+{
+	unsigned lo, hi;
+
+	shift_amounts(s, w, &lo, &hi);
+	d->t = lo == hi ? tnum_rsh(d->t, lo) : tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	set_signed_full(d, w);
+	d->umin >>= hi;
+	d->umax >>= lo;
+}
+
+static void arsh(view *d, const view *s, int w)
+{
+	unsigned lo, hi;
+
+	shift_amounts(s, w, &lo, &hi);
+	d->t = lo == hi ? tnum_arsh(d->t, lo, w) : tnum_low(TNUM_UNKNOWN, (unsigned)w);
+	set_unsigned_full(d, w);
+	d->smin >>= d->smin < 0 ? lo : hi;
+	d->smax >>= d->smax < 0 ? hi : lo;
+}
+
+/* The low n bits as a signed number. */
+static void sign_extend(view *d, int n, int w)
+{
+	int64_t lo = -(1ll << (n - 1)), hi = (1ll << (n - 1)) - 1;
+	struct tnum t = tnum_lsh(tnum_low(d->t, (unsigned)n), (unsigned)(64 - n));
+
+	t = tnum_low(tnum_arsh(t, (unsigned)(64 - n), 64), (unsigned)w);
+	if (d->smin >= lo && d->smax <= hi) {
+		return; /* the number itself */
+	}
+	scalar_view_full(d, w);
+	d->t = t;
+	d->smin = lo;
+	d->smax = hi;
+}
+
+static void view_op(unsigned op, int off, view *d, const view *s, int w)
+{
+	view zero = { TNUM_CONST(0), 0, 0, 0, 0 };
+
+	switch (op) {
+	case EBPF_ADD:
+		add(d, s, w);
+		break;
+	case EBPF_SUB:
+		sub(d, s, w);
+		break;
+	case EBPF_MUL:
+		mul(d, s, w);
+		break;
+	case EBPF_DIV:
+		(off ? sdiv : udiv)(d, s, w);
+		break;
+	case EBPF_MOD:
+		(off ? smod : umod)(d, s, w);
+		break;
+	case EBPF_AND:
+	case EBPF_OR:
+	case EBPF_XOR:
+		bitwise(op, d, s, w);
+		break;
+	case EBPF_LSH:
+		lsh(d, s, w);
+		break;
+	case EBPF_RSH:
+		rsh(d, s, w);
+		break;
+	case EBPF_ARSH:
+		arsh(d, s, w);
+		break;
+	case EBPF_NEG:
+		sub(&zero, d, w);
+		*d = zero;
+		break;
+	case EBPF_MOV:
+		*d = *s;
+		if (off) {
+			sign_extend(d, off, w);
+		}
+		break;
+	default:
+		scalar_view_full(d, w);
+	}
+}
+
+/* Compilers sign-extend a w register by << 32, s>> 32: a shift by 32 only sees the low half and
+ * keeps its order. */
+static void shift_half_up(view *d, const struct scalar *old)
+{
+	d->umin = (uint64_t)old->u32min << 32;
+	d->umax = (uint64_t)old->u32max << 32;
+	d->smin = (int64_t)((uint64_t)(uint32_t)old->s32min << 32);
+	d->smax = (int64_t)((uint64_t)(uint32_t)old->s32max << 32);
+}
+
+/* Does the low half of the result depend on the low halves of the operands only? */
+static int low_closed(unsigned op, int off, const struct scalar *s)
+{
+	switch (op) {
+	case EBPF_ADD:
+	case EBPF_SUB:
+	case EBPF_MUL:
+	case EBPF_AND:
+	case EBPF_OR:
+	case EBPF_XOR:
+	case EBPF_NEG:
+		return 1;
+	case EBPF_MOV:
+		return off == 0 || off == 8 || off == 16;
+	case EBPF_LSH:
+		return scalar_is_const(s) && (s->t.value & 63) < 32;
+	default:
+		return 0;
+	}
+}
+
+void scalar_alu(unsigned op, int is64, int off, struct scalar *d, const struct scalar *s)
+{
+	view dw, sw, dh, sh;
+
+	if ((scalar_is_const(d) || op == EBPF_MOV) && scalar_is_const(s)) {
+		scalar_const(
+			d, is64 ? ebpf_alu64(op, d->t.value, s->t.value, off)
+				: ebpf_alu32(op, (uint32_t)d->t.value, (uint32_t)s->t.value, off));
+		return;
+	}
+	scalar_view_get(d, 32, &dh);
+	scalar_view_get(s, 32, &sh);
+	if (is64) {
+		scalar_view_get(d, 64, &dw);
+		scalar_view_get(s, 64, &sw);
+		if (low_closed(op, off, s)) {
+			view_op(op, off, &dh, &sh, 32);
+		} else {
+			scalar_view_full(&dh, 32);
+		}
+		view_op(op, off, &dw, &sw, 64);
+		if (op == EBPF_LSH && scalar_is_const(s) && (s->t.value & 63) == 32) {
+			shift_half_up(&dw, d);
+		}
+		scalar_view_put(d, 64, &dw);
+		/* both describe the low half: keep what either knows */
+		if (!tnum_meet(tnum_low(dw.t, 32), dh.t, &dh.t)) {
+			dh.t = tnum_low(dw.t, 32);
+		}
+	} else {
+		view_op(op, off, &dh, &sh, 32);
+		*d = (struct scalar){
+			.umin = dh.umin, .umax = dh.umax, .smin = 0, .smax = UINT32_MAX
+		};
+	}
+	scalar_view_put(d, 32, &dh);
+	if (!scalar_sync(d)) {
+		scalar_unknown(d); /* cannot be: some result exists */
+	}
+}
+
+void scalar_end(uint8_t code, int bits, struct scalar *d)
+{
+	uint64_t value = ebpf_end(code, d->t.value, bits), mask = ebpf_end(code, d->t.mask, bits);
+	int swapped = ebpf_end(code, 1, bits) != 1;
+
+	if (!swapped) {
+		scalar_truncate(d, (unsigned)bits);
+		return;
+	}
+	scalar_unknown(d);
+	d->t = (struct tnum){ value, mask };
+	scalar_sync(d);
+}

@@ -1,0 +1,133 @@
+/* Functions that helpers call: bpf_loop and bpf_for_each_map_elem walk them as the rounds of a
+ * loop. While that lasts, the caller's r1-r3 keep what each round is given, and its r5 how many
+ * rounds there are; nobody can read them. */
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/load/verify/verify_int.h"
+
+#define MAX_ROUNDS (1u << 23) /* bpf_loop refuses more */
+#define ROUND_COST 4u	      /* of the helper, for each call */
+
+int verify_is_callback(const struct verifier *v)
+{
+	return v->depth > 0 && v->prog->insns[verify_frame(v)->ret - 1].src == EBPF_CALL_HELPER;
+}
+
+int verify_calls(struct verifier *v, const struct call *c)
+{
+	struct reg *regs = verify_frame(v)->regs;
+	struct reg rounds = { .type = REG_ROUNDS, .id = ++v->next_id };
+	int each = c->helper->id == HELPER_bpf_for_each_map_elem, err;
+	uint64_t most = each ? c->map->max_entries : MIN(regs[1].v.u32max, MAX_ROUNDS);
+	struct ref *ref;
+
+	for (unsigned i = 1; i <= 4; i++) {
+		mark_matter(v, v->depth, i);
+	}
+	err = verify_acquire(v, REF_CALL, rounds.id, &ref);
+	if (err) {
+		return err;
+	}
+	scalar_unknown(&rounds.v);
+	rounds.v.umax = most;
+	*verify_write(v, 5) = rounds;
+	reg_none(verify_write(v, 4));
+	if (!each) {
+		reg_unknown(verify_write(v, 1));
+		scalar_urange(&regs[1].v, 0, most ? most - 1 : 0);
+	}
+	if (most) {
+		err = verify_push(v, 0);
+	}
+	return err ? err : verify_calls_outcome(v, most > 0);
+}
+
+static void end_calls(struct verifier *v)
+{
+	struct reg *regs = verify_frame(v)->regs;
+
+	verify_release(v, regs[5].id);
+	verify_clobber(v);
+	reg_unknown(verify_write(v, 0));
+	v->pc++;
+}
+
+/* A key that the helper shows, and a value of which nothing is known but its map. */
+static void give_element(struct verifier *v, const struct reg *map, struct reg *regs)
+{
+	memset(&regs[2], 0, 2 * sizeof(regs[0]));
+	regs[2].type = REG_KEY;
+	regs[2].frame = (uint8_t)v->depth;
+	regs[3].type = REG_VALUE;
+	regs[3].id = ++v->next_id;
+	regs[2].map = regs[3].map = map->map;
+	scalar_const(&regs[2].v, 0);
+	scalar_const(&regs[3].v, 0);
+}
+
+/* 0: the helper returns. 1: it calls (once more). */
+int verify_calls_outcome(struct verifier *v, int outcome)
+{
+	struct frame *caller = verify_frame(v);
+	uint32_t ret = v->pc + 1;
+	struct reg *regs;
+	int err;
+
+	for (unsigned i = 1; i <= 5; i++) {
+		if (caller->regs[i].type != REG_NONE) {
+			mark_read(v, v->depth, i);
+			mark_matter(v, v->depth, i);
+		}
+	}
+	if (!outcome) {
+		end_calls(v);
+		return 0;
+	}
+	v->entering = caller->regs[5].id;
+	verify_charge(v, ROUND_COST);
+	err = verify_enter(v);
+	if (err) {
+		return err;
+	}
+	regs = verify_frame(v)->regs;
+	regs[1] = caller->regs[1];
+	if (caller->regs[1].type == REG_MAP) {
+		give_element(v, &caller->regs[1], regs);
+		regs[4] = caller->regs[3];
+	} else {
+		regs[2] = caller->regs[3];
+	}
+	verify_frame(v)->ret = ret;
+	v->pc = v->prog->subprog[caller->regs[2].map];
+	return 0;
+}
+
+int verify_callback_exit(struct verifier *v)
+{
+	const struct reg *r0 = &verify_frame(v)->regs[0];
+	const struct reg *rounds = &v->frames[v->depth - 1]->regs[5];
+	const struct ref *last = &v->refs[v->n_refs - 1];
+	int err = 0, more;
+
+	if (r0->type != REG_SCALAR) {
+		report_hint(v->r, "return 0 to go on, 1 to stop");
+		return verify_refuse(v, v->pc, "callback",
+				     "a function that is called back must return a number, but r0 "
+				     "is %s",
+				     verify_reg_text(v, r0));
+	}
+	mark_read(v, v->depth, 0);
+	if (v->n_refs == 0 || last->kind != REF_CALL || last->id != rounds->id) {
+		return verify_held(v, last, "when the function that is called back returns");
+	}
+	v->pc = verify_frame(v)->ret - 1;
+	v->depth--;
+	more = rounds->v.umax > 1;
+	mark_read(v, v->depth, 5);
+	if (more) {
+		err = verify_push(v, 0);
+	}
+	err = err ? err : verify_calls_outcome(v, more);
+	return err ? err : 1;
+}

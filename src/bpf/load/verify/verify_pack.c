@@ -1,0 +1,427 @@
+/* States at rest: only initialized registers and used stack slots, so that thousands fit into
+ * memory; and the question on which pruning rests: does the running state lie inside a packed one?
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/verify/verify_int.h"
+
+struct packed_frame {
+	uint64_t slots;	 /* those with a kind */
+	uint64_t spills; /* those with a register */
+	uint32_t ret, depth;
+	uint32_t regs;	/* bits 0..9 */
+	uint32_t first; /* index of the frame's first register in regs[]; kinds lie in kinds[] */
+	uint32_t first_kind;
+};
+
+struct packed {
+	uint32_t bytes;
+	uint32_t n_frames;
+	uint32_t n_regs;
+	uint32_t n_kinds;
+	uint32_t n_refs;
+	struct packed_frame frames[];
+	/* struct reg regs[n_regs], then uint64_t kinds[], then struct ref refs[n_refs] */
+};
+
+static struct reg *regs_of(const struct packed *p)
+{
+	return (struct reg *)((char *)p +
+			      ROUND_UP(sizeof(*p) + p->n_frames * sizeof(p->frames[0]), 8));
+}
+
+static uint64_t *kinds_of(const struct packed *p)
+{
+	return (uint64_t *)(regs_of(p) + p->n_regs);
+}
+
+static struct ref *refs_of(const struct packed *p)
+{
+	return (struct ref *)(kinds_of(p) + p->n_kinds);
+}
+
+size_t verify_packed_bytes(const struct packed *p)
+{
+	return p->bytes;
+}
+
+uint32_t verify_packed_work(const struct packed *p)
+{
+	return p->bytes / (uint32_t)sizeof(struct reg) + 1;
+}
+
+static uint64_t kinds_word(const struct slot *s)
+{
+	uint64_t w;
+
+	memcpy(&w, s->kind, sizeof(w));
+	return w;
+}
+
+static int is_spill(const struct slot *s)
+{
+	for (int i = 0; i < 8; i++) {
+		if (s->kind[i] == BYTE_SPILL || s->kind[i] == BYTE_ITER) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static void measure(const struct frame *f, struct packed_frame *p)
+{
+	*p = (struct packed_frame){ .ret = f->ret, .depth = f->depth };
+	for (unsigned i = 0; i < 10; i++) {
+		p->regs |= (uint32_t)(f->regs[i].type != REG_NONE) << i;
+	}
+	for (uint64_t left = f->used; left; left &= left - 1) {
+		const struct slot *s = &f->slots[__builtin_ctzll(left)];
+
+		if (kinds_word(s)) {
+			p->slots |= left & -left;
+			p->spills |= is_spill(s) ? left & -left : 0;
+		}
+	}
+}
+
+struct packed *verify_pack(struct verifier *v)
+{
+	struct packed_frame pf[EBPF_MAX_FRAMES];
+	uint32_t n = v->depth + 1, n_regs = 0, n_kinds = 0;
+	struct packed *p;
+	struct reg *reg;
+	uint64_t *kind;
+	size_t bytes;
+
+	for (uint32_t f = 0; f < n; f++) {
+		measure(v->frames[f], &pf[f]);
+		pf[f].first = n_regs;
+		pf[f].first_kind = n_kinds;
+		n_regs += (uint32_t)(__builtin_popcount(pf[f].regs) +
+				     __builtin_popcountll(pf[f].spills));
+		n_kinds += (uint32_t)__builtin_popcountll(pf[f].slots);
+	}
+	bytes = ROUND_UP(sizeof(*p) + n * sizeof(pf[0]), 8) + n_regs * sizeof(*reg) +
+		n_kinds * sizeof(*kind) + v->n_refs * sizeof(v->refs[0]);
+	p = malloc(bytes);
+	if (!p) {
+		return NULL;
+	}
+	p->bytes = (uint32_t)bytes;
+	p->n_frames = n;
+	p->n_regs = n_regs;
+	p->n_kinds = n_kinds;
+	p->n_refs = v->n_refs;
+	memcpy(refs_of(p), v->refs, v->n_refs * sizeof(v->refs[0]));
+	memcpy(p->frames, pf, n * sizeof(pf[0]));
+	reg = regs_of(p);
+	kind = kinds_of(p);
+	for (uint32_t f = 0; f < n; f++) {
+		const struct frame *from = v->frames[f];
+
+		for (uint32_t left = pf[f].regs; left; left &= left - 1) {
+			*reg++ = from->regs[__builtin_ctz(left)];
+		}
+		for (uint64_t left = pf[f].spills; left; left &= left - 1) {
+			*reg++ = from->slots[__builtin_ctzll(left)].r;
+		}
+		for (uint64_t left = pf[f].slots; left; left &= left - 1) {
+			*kind++ = kinds_word(&from->slots[__builtin_ctzll(left)]);
+		}
+	}
+	v->bytes += bytes;
+	return p;
+}
+
+void verify_unpack(struct verifier *v, const struct packed *p)
+{
+	const struct reg *reg = regs_of(p);
+	const uint64_t *kind = kinds_of(p);
+
+	v->depth = p->n_frames - 1;
+	v->n_refs = p->n_refs;
+	memcpy(v->refs, refs_of(p), p->n_refs * sizeof(v->refs[0]));
+	for (uint32_t f = 0; f < p->n_frames; f++) {
+		const struct packed_frame *pf = &p->frames[f];
+		struct frame *to = v->frames[f];
+
+		to->ret = pf->ret;
+		to->depth = pf->depth;
+		for (unsigned i = 0; i < 10; i++) {
+			if (pf->regs >> i & 1) {
+				to->regs[i] = *reg++;
+			} else {
+				to->regs[i].type = REG_NONE;
+			}
+		}
+		for (uint64_t left = to->used & ~pf->slots; left; left &= left - 1) {
+			memset(to->slots[__builtin_ctzll(left)].kind, BYTE_NONE, 8);
+		}
+		for (uint64_t left = pf->spills; left; left &= left - 1) {
+			to->slots[__builtin_ctzll(left)].r = *reg++;
+		}
+		for (uint64_t left = pf->slots; left; left &= left - 1) {
+			memcpy(to->slots[__builtin_ctzll(left)].kind, kind++, 8);
+		}
+		to->used = pf->slots;
+	}
+}
+
+/* Names of equal things in one state against those in the other. Two places that the old state knew
+ * to be equal must be known to be equal now. */
+struct idmap {
+	uint32_t old[96];
+	uint64_t now[96];
+	uint8_t constant[96]; /* now is a number, not a name */
+	uint32_t n;
+	uint32_t fresh;
+	uint32_t work; /* registers and slots compared */
+};
+
+static int map_key(struct idmap *m, uint32_t old, uint64_t now, int constant)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		if (m->old[i] == old) {
+			return m->now[i] == now && m->constant[i] == constant;
+		}
+	}
+	if (m->n == ARRAY_SIZE(m->old)) {
+		return 0;
+	}
+	m->old[m->n] = old;
+	m->constant[m->n] = (uint8_t)constant;
+	m->now[m->n++] = now;
+	return 1;
+}
+
+static int map_id(struct idmap *m, uint32_t old, uint32_t now)
+{
+	/* no name: equal to nothing else */
+	return old == 0 || map_key(m, old, now ? now : --m->fresh, 0);
+}
+
+/* Constants have no names, but are equal when they are. */
+static int map_number(struct idmap *m, uint32_t old, const struct reg *now)
+{
+	if (old && scalar_is_const(&now->v)) {
+		return map_key(m, old, now->v.t.value, 1);
+	}
+	return map_id(m, old, now->id);
+}
+
+/* What may be NULL holds what is known not to be. */
+static int is_checked_kind(unsigned old, unsigned now)
+{
+	return (old == REG_VALUE_OR_NULL && now == REG_VALUE) ||
+	       (old == REG_MAP_OR_NULL && now == REG_MAP) ||
+	       (old == REG_RECORD_OR_NULL && now == REG_RECORD);
+}
+
+static int reg_within(const struct reg *old, const struct reg *now, struct idmap *m, int same)
+{
+	if (old->type == REG_NONE) {
+		return !same || now->type == REG_NONE; /* nothing behind the node read it */
+	}
+	if (old->type == REG_GONE && !same) {
+		return 1; /* nor could anything */
+	}
+	if (!same && old->type == REG_VALUE_OR_NULL && now->type == REG_SCALAR) {
+		return scalar_is_const(&now->v) && now->v.t.value == 0 &&
+		       map_id(m, old->id, VERIFY_NULL_ID);
+	}
+	if (old->type != now->type && (same || !is_checked_kind(old->type, now->type))) {
+		return 0;
+	}
+	if (same ? !scalar_same(&old->v, &now->v) : !scalar_within(&old->v, &now->v)) {
+		return 0;
+	}
+	switch (old->type) {
+	case REG_STACK:
+		return old->frame == now->frame;
+	case REG_KEY:
+		return old->frame == now->frame && old->map == now->map;
+	case REG_VALUE:
+		/* id 0 names a place (value 0 of the map), not a lookup */
+		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
+		       map_id(m, old->id, now->id);
+	case REG_FUNC:
+		return old->map == now->map;
+	case REG_MAP: /* id 0 names the map itself */
+		return old->map == now->map && (old->id == 0) == (now->id == 0) &&
+		       map_id(m, old->id, now->id);
+	case REG_VALUE_OR_NULL:
+	case REG_MAP_OR_NULL:
+	case REG_RECORD:
+	case REG_RECORD_OR_NULL:
+	case REG_ITER:
+	case REG_ROUNDS:
+		return old->map == now->map && map_id(m, old->id, now->id);
+	case REG_SCALAR:
+		return map_number(m, old->id, now);
+	default:
+		return map_id(m, old->id, now->id);
+	}
+}
+
+static int byte_within(unsigned old, unsigned now, const struct slot *s)
+{
+	int zero = now == BYTE_ZERO || (now == BYTE_SPILL && s->r.type == REG_SCALAR &&
+					scalar_is_const(&s->r.v) && !s->r.v.t.value);
+
+	switch (old) {
+	case BYTE_NONE:
+		return 1;
+	case BYTE_ZERO:
+		return zero;
+	case BYTE_ITER:
+		return now == BYTE_ITER;
+	default: /* BYTE_MISC: any number */
+		return now == BYTE_MISC || zero || (now == BYTE_SPILL && s->r.type == REG_SCALAR);
+	}
+}
+
+static int slot_within(uint64_t kinds, const struct reg *reg, const struct slot *now,
+		       struct idmap *m, int same)
+{
+	uint8_t old[8];
+
+	if (same && kinds != kinds_word(now)) {
+		return 0;
+	}
+	memcpy(old, &kinds, sizeof(old));
+	if (reg) {
+		for (int i = 0; i < 8; i++) {
+			if ((old[i] == BYTE_SPILL) != (now->kind[i] == BYTE_SPILL) ||
+			    (old[i] == BYTE_ITER) != (now->kind[i] == BYTE_ITER)) {
+				return 0;
+			}
+		}
+		if (!reg_within(reg, &now->r, m, same)) {
+			return 0;
+		}
+	}
+	for (int i = 0; i < 8; i++) {
+		if (old[i] != BYTE_SPILL && !byte_within(old[i], now->kind[i], now)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static unsigned rank64(uint64_t set, unsigned bit)
+{
+	return (unsigned)__builtin_popcountll(set & ((1ull << bit) - 1));
+}
+
+/* regs, slots: those to compare; matter: registers whose numbers must be compared too. */
+static int frame_within(const struct frame *now, const struct packed *p, uint32_t f, uint32_t regs,
+			uint32_t matter, uint64_t slots, struct idmap *m, int same)
+{
+	static const struct reg none;
+	const struct packed_frame *pf = &p->frames[f];
+	const struct reg *old = regs_of(p) + pf->first;
+	const struct reg *spills = old + __builtin_popcount(pf->regs);
+	const uint64_t *kinds = kinds_of(p) + pf->first_kind;
+
+	for (uint32_t left = regs & (same ? 0x3ff : pf->regs); left; left &= left - 1) {
+		unsigned i = (unsigned)__builtin_ctz(left);
+		const struct reg *r = pf->regs >> i & 1 ? old + rank64(pf->regs, i) : &none;
+
+		m->work++;
+		if (!(matter >> i & 1) && r->type == REG_SCALAR &&
+		    now->regs[i].type == REG_SCALAR) {
+			continue;
+		}
+		if (!reg_within(r, &now->regs[i], m, same)) {
+			return 0;
+		}
+	}
+	for (uint64_t left = slots & (same ? pf->slots | now->used : pf->slots); left;
+	     left &= left - 1) {
+		unsigned s = (unsigned)__builtin_ctzll(left);
+		uint64_t kind = pf->slots >> s & 1 ? kinds[rank64(pf->slots, s)] : 0;
+		const struct reg *r = pf->spills >> s & 1 ? spills + rank64(pf->spills, s) : NULL;
+
+		m->work++;
+		if (!slot_within(kind, r, &now->slots[s], m, same)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+int verify_same_calls(const struct verifier *v, const struct packed *p)
+{
+	if (p->n_frames != v->depth + 1) {
+		return 0;
+	}
+	for (uint32_t f = 1; f < p->n_frames; f++) {
+		if (p->frames[f].ret != v->frames[f]->ret) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* The same things are held: one by one, so different ones stay different. */
+static int refs_match(const struct verifier *v, const struct packed *p, struct idmap *m)
+{
+	const struct ref *old = refs_of(p);
+
+	if (p->n_refs != v->n_refs) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < p->n_refs; i++) {
+		const struct ref *now = &v->refs[i];
+
+		if (old[i].kind != now->kind || old[i].bytes != now->bytes ||
+		    old[i].map != now->map || (old[i].id == 0) != (now->id == 0) ||
+		    !map_id(m, old[i].id, now->id)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static int loops_match(const struct costs *costs, struct idmap *m)
+{
+	for (uint32_t i = 0; costs && i < costs->n; i++) {
+		if (!map_id(m, costs->to[i].loop->id, costs->to[i].loop->id)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static int compare(struct verifier *v, const struct packed *p, const struct marks *read,
+		   const struct costs *costs)
+{
+	struct idmap m;
+	int fits;
+
+	m.n = m.work = 0;
+	m.fresh = UINT32_MAX;
+	fits = verify_same_calls(v, p) && loops_match(costs, &m) && refs_match(v, p, &m);
+	for (uint32_t f = p->n_frames; fits && f-- > 0;) {
+		if (read) {
+			fits = frame_within(v->frames[f], p, f, read->regs[f], read->matter[f],
+					    read->slots[f], &m, 0);
+		} else {
+			fits = frame_within(v->frames[f], p, f, 0x3ff, 0x3ff, UINT64_MAX, &m, 1);
+		}
+	}
+	v->work += m.work + 1;
+	return fits;
+}
+
+int verify_within(struct verifier *v, const struct packed *p, const struct marks *read,
+		  const struct costs *costs)
+{
+	return compare(v, p, read, costs);
+}
+
+int verify_same(struct verifier *v, const struct packed *p)
+{
+	return compare(v, p, NULL, NULL);
+}

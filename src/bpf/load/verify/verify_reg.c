@@ -1,0 +1,114 @@
+/* Registers of the running state: reading, writing, and what shares an id. */
+#include "bpf/load/verify/verify_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+void reg_none(struct reg *r)
+{
+	r->type = REG_NONE;
+	r->id = 0;
+}
+
+void reg_unknown(struct reg *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->type = REG_SCALAR;
+	scalar_unknown(&r->v);
+}
+
+void reg_const(struct reg *r, uint64_t value)
+{
+	memset(r, 0, sizeof(*r));
+	r->type = REG_SCALAR;
+	scalar_const(&r->v, value);
+}
+
+int reg_is_pointer(const struct reg *r)
+{
+	return r->type > REG_SCALAR;
+}
+
+int reg_is_nullable(const struct reg *r)
+{
+	return r->type == REG_VALUE_OR_NULL || r->type == REG_MAP_OR_NULL ||
+	       r->type == REG_RECORD_OR_NULL;
+}
+
+int reg_is_place(const struct reg *r)
+{
+	return r->type == REG_STACK || r->type == REG_VALUE || r->type == REG_RECORD ||
+	       r->type == REG_KEY;
+}
+
+int reg_same_base(const struct reg *a, const struct reg *b)
+{
+	if (a->type != b->type || !reg_is_place(a)) {
+		return 0;
+	}
+	switch (a->type) {
+	case REG_STACK:
+	case REG_KEY:
+		return a->frame == b->frame;
+	default:
+		return a->map == b->map && a->id == b->id;
+	}
+}
+
+struct reg *verify_read(struct verifier *v, unsigned reg, int *err)
+{
+	struct reg *r = &verify_frame(v)->regs[reg];
+
+	if (r->type == REG_NONE) {
+		if (reg >= 1 && reg <= 5) {
+			report_hint(v->r, "r1-r5 are gone after a call; keep what is needed in "
+					  "r6-r9 or on the stack");
+		} else {
+			report_hint(v->r, "give the variable a value on every path");
+		}
+		*err = verify_refuse(v, v->pc, "init",
+				     "r%u is read but was never written on this path", reg);
+		return NULL;
+	}
+	mark_read(v, v->depth, reg);
+	if (r->type == REG_GONE) {
+		report_hint(v->r, "use it before it is submitted, discarded or destroyed");
+		*err = verify_refuse(v, v->pc, "ref",
+				     "r%u pointed to something that was given back", reg);
+		return NULL;
+	}
+	return r;
+}
+
+struct reg *verify_write(struct verifier *v, unsigned reg)
+{
+	mark_written(v, v->depth, reg);
+	v->sources.of[v->depth][reg] = 0;
+	return &verify_frame(v)->regs[reg];
+}
+
+static int has_spill(const struct slot *s)
+{
+	return s->kind[0] == BYTE_SPILL || s->kind[4] == BYTE_SPILL;
+}
+
+void verify_each_id(struct verifier *v, uint32_t id,
+		    void (*fn)(struct verifier *v, struct reg *r, void *arg), void *arg)
+{
+	for (unsigned f = 0; f <= v->depth; f++) {
+		struct frame *fr = v->frames[f];
+
+		for (unsigned i = 0; i < 10; i++) {
+			if (fr->regs[i].type != REG_NONE && fr->regs[i].id == id) {
+				fn(v, &fr->regs[i], arg);
+			}
+		}
+		for (uint64_t left = fr->used; left; left &= left - 1) {
+			struct slot *s = &fr->slots[__builtin_ctzll(left)];
+
+			if (has_spill(s) && s->r.id == id) {
+				fn(v, &s->r, arg);
+			}
+		}
+	}
+}

@@ -1,0 +1,380 @@
+/* What a person reads when a program is refused: place, rule, what was known, the source line, and
+ * on demand the path. */
+#include "bpf/load/verify/verify_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LOG (256u << 10) /* of the explanation; older lines go first */
+
+static char *next_text(size_t *bytes)
+{
+	static __thread char texts[8][160];
+	static __thread unsigned turn;
+
+	*bytes = sizeof(texts[0]);
+	return texts[turn++ % ARRAY_SIZE(texts)];
+}
+
+const char *verify_range_text(const struct scalar *s)
+{
+	size_t n;
+	char *t = next_text(&n);
+
+	if (scalar_is_const(s)) {
+		snprintf(t, n, "%lld", (long long)s->t.value);
+	} else if (s->smin >= 0 && s->smin <= s->smax && s->umax < UINT64_MAX) {
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin,
+			 (unsigned long long)s->umax);
+	} else if (s->smin > INT64_MIN || s->smax < INT64_MAX) {
+		snprintf(t, n, "%lld to %lld", (long long)s->smin, (long long)s->smax);
+	} else if (s->umin > 0 || s->umax < UINT64_MAX) {
+		snprintf(t, n, "%llu to %llu", (unsigned long long)s->umin,
+			 (unsigned long long)s->umax);
+	} else if (s->u32min > 0 || s->u32max < UINT32_MAX) {
+		snprintf(t, n, "anything with low half %u to %u", s->u32min, s->u32max);
+	} else if (~s->t.mask) {
+		snprintf(t, n, "anything with known bits 0x%llx/0x%llx",
+			 (unsigned long long)s->t.value, (unsigned long long)~s->t.mask);
+	} else {
+		snprintf(t, n, "anything");
+	}
+	return t;
+}
+
+const char *verify_reg_text(const struct verifier *v, const struct reg *r)
+{
+	size_t n;
+	char *t = next_text(&n);
+
+	switch (r->type) {
+	case REG_NONE:
+		snprintf(t, n, "not initialized");
+		break;
+	case REG_SCALAR:
+		snprintf(t, n, "a number (%s)", verify_range_text(&r->v));
+		break;
+	case REG_CTX:
+		snprintf(t, n, "the context");
+		break;
+	case REG_STACK:
+		snprintf(t, n, "a pointer to the stack%s at %s",
+			 r->frame == v->depth ? "" : " of a caller", verify_range_text(&r->v));
+		break;
+	case REG_VALUE:
+		snprintf(t, n, "a pointer into %s at %s", v->maps[r->map].name,
+			 verify_range_text(&r->v));
+		break;
+	case REG_VALUE_OR_NULL:
+		snprintf(t, n, "a value of map %s or NULL", v->maps[r->map].name);
+		break;
+	case REG_MAP_OR_NULL:
+		snprintf(t, n, "a map like %s or NULL", v->maps[r->map].name);
+		break;
+	case REG_RECORD:
+	case REG_RECORD_OR_NULL:
+		snprintf(t, n, "a record of %s%s", v->maps[r->map].name,
+			 r->type == REG_RECORD ? "" : " or NULL");
+		break;
+	case REG_GONE:
+		snprintf(t, n, "gone");
+		break;
+	case REG_FUNC:
+		snprintf(t, n, "the function %s", v->prog->subprog_name[r->map]);
+		break;
+	case REG_NUMBER:
+		snprintf(t, n, "a pointer to the iterator's number (%s)", verify_range_text(&r->v));
+		break;
+	case REG_KEY:
+		snprintf(t, n, "a pointer to a key of %s", v->maps[r->map].name);
+		break;
+	case REG_ITER:
+	case REG_ROUNDS:
+		snprintf(t, n, "up to %llu rounds more", (unsigned long long)r->v.umax);
+		break;
+	default:
+		snprintf(t, n, "%s%s", r->id ? "a map like " : "map ", v->maps[r->map].name);
+	}
+	return t;
+}
+
+static const struct ebpf_line *line_of(const struct ebpf_prog *p, uint32_t pc)
+{
+	const struct ebpf_line *best = NULL;
+
+	for (uint32_t i = 0; i < p->n_lines; i++) {
+		if (p->lines[i].insn <= pc && (!best || p->lines[i].insn >= best->insn)) {
+			best = &p->lines[i];
+		}
+	}
+	return best && best->line ? best : NULL;
+}
+
+const char *verify_place_text(const struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	size_t n;
+	char *t = next_text(&n);
+
+	snprintf(t, n, "%s %u", l ? "line" : "insn", l ? l->line : pc);
+	return t;
+}
+
+static void add_clean(struct buf *out, const char *text, size_t max)
+{
+	for (size_t i = 0; text[i] && i < max; i++) {
+		char c = text[i] == '\t' ? ' ' : text[i];
+
+		buf_printf(out, "%c", (unsigned char)c < ' ' || c == 127 ? '?' : c);
+	}
+}
+
+/* A path as it was compiled, without its "dir/.." and "./" steps. */
+static void add_path(struct buf *out, const char *path)
+{
+	size_t start = out->len;
+
+	while (*path && out->len - start < 240) {
+		size_t n = strcspn(path, "/");
+		int up = n == 2 && path[0] == '.' && path[1] == '.';
+		size_t last = out->len;
+
+		while (last > start && out->data[last - 1] != '/') {
+			last--;
+		}
+		/* last: where the step before begins, without the slash behind it */
+		if (up && out->len > last && strcmp(out->data + last, "..") != 0) {
+			out->len = last > start + 1 ? last - 1 : last;
+			out->data[out->len] = 0;
+		} else if (!(n == 1 && path[0] == '.') && (n > 0 || out->len == start)) {
+			if (out->len > start && out->data[out->len - 1] != '/') {
+				buf_puts(out, "/");
+			}
+			add_clean(out, path, n);
+			if (n == 0) {
+				buf_puts(out, "/");
+			}
+		}
+		path += n + (path[n] == '/');
+	}
+}
+
+static void place(struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	struct buf file;
+
+	if (!l || !l->file || !l->file[0]) {
+		report_place(v->r, "%s insn %u", v->hook->name, pc);
+		return;
+	}
+	buf_init(&file);
+	add_path(&file, l->file);
+	report_place(v->r, "%s insn %u (%s:%u)", v->hook->name, pc, buf_text(&file), l->line);
+	buf_finish(&file);
+}
+
+/* The instruction, the source line, and a caret below its column. */
+static void detail(struct verifier *v, uint32_t pc)
+{
+	const struct ebpf_line *l = line_of(v->prog, pc);
+	const char *text = l && l->text ? l->text : "";
+	struct buf *out = &v->r->detail;
+	size_t lead = strspn(text, " \t");
+
+	if (text[lead]) {
+		buf_printf(out, "  %5u | ", l->line);
+		add_clean(out, text + lead, 160);
+		if (l->column > lead && l->column <= lead + 160) {
+			buf_printf(out, "\n        | %*s^", (int)(l->column - 1 - lead), "");
+		}
+		buf_puts(out, "\n");
+	}
+	if (v->subprog_of[pc]) {
+		buf_printf(out, "  insn %u (in %s): ", pc,
+			   v->prog->subprog_name[v->subprog_of[pc]]);
+	} else {
+		buf_printf(out, "  insn %u: ", pc);
+	}
+	ebpf_insn_text(v->prog->insns, v->prog->n_insns, pc, out);
+	if (v->log.len) {
+		buf_printf(out, "\nthe path that leads there:\n%.*s", (int)v->log.len - 1,
+			   buf_text(&v->log));
+	}
+}
+
+static int refuse(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+		  va_list ap)
+{
+	struct buf text;
+
+	if (!v->r || v->r->message.len) {
+		return err;
+	}
+	buf_init(&text);
+	buf_vprintf(&text, fmt, ap);
+	place(v, pc);
+	report_set(v->r, err, "verify", "%s: %s", rule, buf_text(&text));
+	detail(v, pc);
+	buf_finish(&text);
+	return err;
+}
+
+int verify_refuse(struct verifier *v, uint32_t pc, const char *rule, const char *fmt, ...)
+{
+	va_list ap;
+	int err;
+
+	va_start(ap, fmt);
+	err = refuse(v, -EACCES, pc, rule, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+int verify_refuse_err(struct verifier *v, int err, uint32_t pc, const char *rule, const char *fmt,
+		      ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	refuse(v, err, pc, rule, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+/* The loop head that occurs most often on the path; UINT32_MAX: the path has no loop. */
+static uint32_t hottest_loop(struct verifier *v, uint32_t *ret_rounds)
+{
+	uint32_t *rounds = calloc(v->prog->n_insns, sizeof(*rounds)), best = UINT32_MAX;
+
+	*ret_rounds = 1;
+	for (const struct node *n = v->at; rounds && n; n = n->parent) {
+		if ((v->info[n->pc] & INSN_LOOP) && ++rounds[n->pc] > *ret_rounds) {
+			*ret_rounds = rounds[n->pc];
+			best = n->pc;
+		}
+	}
+	free(rounds);
+	return best;
+}
+
+/* Compilers give the jump back the line of the for or while. */
+static uint32_t loop_end(const struct verifier *v, uint32_t head)
+{
+	uint32_t end = head;
+
+	for (uint32_t pc = head; pc < v->prog->n_insns; pc++) {
+		const struct ebpf_insn *in = &v->prog->insns[pc];
+
+		if ((v->info[pc] & INSN_START) && EBPF_CLASS(in->code) == EBPF_JMP &&
+		    EBPF_OP(in->code) != EBPF_CALL && EBPF_OP(in->code) != EBPF_EXIT &&
+		    verify_target(in, pc) == head) {
+			end = pc;
+		}
+	}
+	return end;
+}
+
+int verify_over_budget(struct verifier *v)
+{
+	uint32_t rounds, head = hottest_loop(v, &rounds);
+
+	if (head == UINT32_MAX) {
+		report_hint(v->r, "shorten the longest path; helper calls count for more than one");
+		return verify_refuse(
+			v, v->pc, "budget",
+			"a path of this program costs %llu instructions or more; %s may "
+			"cost %u",
+			(unsigned long long)v->path_cost, v->hook->name, v->hook->budget);
+	}
+	report_hint(v->r, "bound the loop's rounds, or make its body cheaper");
+	return verify_refuse(
+		v, head, "budget",
+		"the loop at %s may go round until the program costs more than the %u "
+		"instructions that %s may",
+		verify_place_text(v, line_of(v->prog, head) ? loop_end(v, head) : head),
+		v->hook->budget, v->hook->name);
+}
+
+int verify_loop_over_budget(struct verifier *v, const struct loop *l, int64_t total)
+{
+	report_hint(v->r,
+		    "bound its rounds more tightly (the last number), or make its body cheaper");
+	return verify_refuse(
+		v, l->pc, "budget",
+		"the loop at %s costs up to %lld in each of up to %lld rounds; with it "
+		"the program costs up to %lld, and %s may cost %u",
+		verify_place_text(v, l->pc), (long long)l->round, (long long)l->rounds + l->began,
+		(long long)total, v->hook->name, v->hook->budget);
+}
+
+int verify_log_start(struct verifier *v)
+{
+	char *room = calloc(1, MAX_LOG + 4096);
+	int err = room ? buf_add(&v->log, room, MAX_LOG + 4096) : -ENOMEM;
+
+	free(room);
+	buf_clear(&v->log); /* keeps the memory: a million steps must not reallocate */
+	return err;
+}
+
+static void log_reg(struct verifier *v, const char *name, unsigned i)
+{
+	const struct reg *r = &verify_frame(v)->regs[i];
+
+	if (r->type != REG_NONE && i < 10) {
+		buf_printf(&v->log, "  %s%u=%s", name, i, verify_reg_text(v, r));
+	}
+}
+
+/* "   17 | *n += 1;" before the first instruction of a source line. */
+static void log_line(struct verifier *v)
+{
+	const struct ebpf_line *l = line_of(v->prog, v->pc);
+	const char *text = l && l->text ? l->text : "";
+	size_t lead = strspn(text, " \t");
+
+	if (text[lead] && l->insn == v->pc) {
+		buf_printf(&v->log, "%5u | ", l->line);
+		add_clean(&v->log, text + lead, 160);
+		buf_puts(&v->log, "\n");
+	}
+}
+
+void verify_log_join(struct verifier *v)
+{
+	buf_printf(&v->log, "  %*swhat all rounds begin with:", (int)v->depth * 2, "");
+	for (unsigned i = 0; i < 10; i++) {
+		log_reg(v, "r", i);
+	}
+	buf_puts(&v->log, "\n");
+}
+
+void verify_log_state(struct verifier *v)
+{
+	const struct ebpf_insn *in = &v->prog->insns[v->pc];
+
+	if (v->log.len > MAX_LOG) {
+		buf_clear(&v->log); /* keeps its memory */
+		buf_puts(&v->log, "(earlier steps left out)\n");
+	}
+	log_line(v);
+	buf_printf(&v->log, "  %*s%u: ", (int)v->depth * 2, "", v->pc);
+	ebpf_insn_text(v->prog->insns, v->prog->n_insns, v->pc, &v->log);
+	buf_puts(&v->log, " ;");
+	if (in->code == (EBPF_JMP | EBPF_EXIT)) {
+		log_reg(v, "r", 0);
+	} else if (in->code == (EBPF_JMP | EBPF_CALL)) {
+		for (unsigned i = 1; i <= 5; i++) {
+			log_reg(v, "r", i);
+		}
+	} else {
+		log_reg(v, "r", in->dst);
+		if (in->src != in->dst) {
+			log_reg(v, "r", in->src);
+		}
+	}
+	buf_puts(&v->log, "\n");
+}

@@ -1,0 +1,398 @@
+/* The tree of walked paths: nodes where paths meet, branches still to be walked, and what each node
+ * learns when all behind it is done (which values mattered, what the dearest path costs). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/load/verify/verify_int.h"
+
+/* Instructions between two nodes of a path, at least. Long paths get fewer, so that the longest one
+ * still fits. */
+static uint32_t node_distance(const struct verifier *v)
+{
+	return 8 + (uint32_t)MIN(v->path_cost >> 15, 24u);
+}
+
+static void drop_state(struct verifier *v, struct node *n)
+{
+	if (n->state) {
+		v->bytes -= verify_packed_bytes(n->state);
+		free(n->state);
+		n->state = NULL;
+		v->states--;
+	}
+}
+
+static void free_node(struct verifier *v, struct node *n)
+{
+	drop_state(v, n);
+	v->bytes -= sizeof(*n) + (n->costs ? sizeof(*n->costs) : 0);
+	free(n->costs);
+	free(n);
+}
+
+static int too_big(struct verifier *v)
+{
+	report_hint(v->r, "split the program into simpler parts, or bound its loops more tightly");
+	return verify_refuse_err(v, -E2BIG, v->pc, "effort",
+				 "too many different states to keep (%u MB)",
+				 VERIFY_MAX_BYTES >> 20);
+}
+
+static struct node *new_node(struct verifier *v)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n) {
+		return NULL;
+	}
+	v->bytes += sizeof(*n);
+	n->parent = v->at;
+	n->pc = v->pc;
+	n->open = 1;
+	n->heads = v->at ? v->at->heads : 0;
+	n->best = -1;
+	n->cost = v->cost;
+	n->path_cost = v->path_cost;
+	n->written = v->written;
+	n->sources = v->sources;
+	return n;
+}
+
+/* The path goes on behind the node. */
+static int go_on_at(struct verifier *v, struct node *n)
+{
+	v->at = n;
+	v->cost = 0;
+	v->since = 0;
+	memset(&v->written, 0, sizeof(v->written));
+	for (unsigned f = 0; f <= v->depth; f++) {
+		for (unsigned i = 0; i < 10; i++) {
+			v->sources.of[f][i] = (uint16_t)(1u << i);
+		}
+	}
+	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
+}
+
+int verify_add_node(struct verifier *v, struct loop *head)
+{
+	struct packed *state = verify_pack(v);
+	struct node *n = state ? new_node(v) : NULL;
+
+	if (!n) {
+		v->bytes -= state ? verify_packed_bytes(state) : 0;
+		free(state);
+		return -ENOMEM;
+	}
+	v->states++;
+	v->peak_states = MAX(v->peak_states, v->states);
+	v->work += verify_packed_work(state);
+	n->state = state;
+	n->head = head;
+	n->heads += head != NULL;
+	n->next = v->open[v->pc];
+	v->open[v->pc] = n;
+	return go_on_at(v, n);
+}
+
+int verify_begin_round(struct verifier *v, struct loop *l)
+{
+	struct node *n = new_node(v);
+
+	if (!n) {
+		return -ENOMEM;
+	}
+	n->inside = l;
+	return go_on_at(v, n);
+}
+
+int verify_start(struct verifier *v)
+{
+	int err = verify_add_node(v, NULL);
+
+	v->root = v->at;
+	return err;
+}
+
+void verify_merge_read(struct marks *into, const struct marks *read, const struct marks *written,
+		       const struct sources *sources)
+{
+	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
+		into->regs[f] |= read->regs[f] & (uint16_t)~written->regs[f];
+		into->slots[f] |= read->slots[f] & ~written->slots[f];
+		for (unsigned left = read->matter[f]; left; left &= left - 1) {
+			into->matter[f] |= sources->of[f][__builtin_ctz(left)];
+		}
+	}
+}
+
+/* Half of the memory is used: keep only what is most likely to be met again. */
+static int is_tight(const struct verifier *v)
+{
+	return v->bytes > VERIFY_MAX_BYTES / 2;
+}
+
+/* Pending branches are taken up last in, first out, so what was closed last is met first. */
+static void close_node(struct verifier *v, struct node *n)
+{
+	struct node **link = &v->closed[n->pc];
+
+	if (!n->state) {
+		free_node(v, n); /* in no list any more */
+		return;
+	}
+	v->open[n->pc] = n->next; /* the deepest node of an instruction closes first */
+	n->next = *link;
+	*link = n;
+	if (!is_tight(v)) {
+		return;
+	}
+	for (int keep = 8; keep > 0 && *link; keep--) {
+		link = &(*link)->next;
+	}
+	while (*link) {
+		n = *link;
+		*link = n->next;
+		free_node(v, n);
+	}
+}
+
+int verify_path_end(struct verifier *v, const struct costs *tail)
+{
+	static const struct costs end = { .exit = 0 };
+	struct node *n = v->at;
+	int err = verify_add_costs(v, n, tail ? tail : &end, v->cost);
+
+	while (err == 0 && --n->open == 0 && n->parent) {
+		struct node *parent = n->parent;
+		struct costs c;
+
+		if (n->head) {
+			err = verify_close_head(v, n);
+		} else if (n->inside) {
+			err = verify_close_round(v, n);
+		} else {
+			verify_node_costs(n, &c);
+			err = verify_add_costs(v, parent, &c, n->cost);
+		}
+		verify_merge_read(&parent->read, &n->read, &n->written, &n->sources);
+		close_node(v, n);
+		n = parent;
+	}
+	v->at = err ? n : NULL; /* NULL until the next branch is taken up */
+	return err;
+}
+
+static int refuse_endless(struct verifier *v)
+{
+	report_hint(v->r, "let something that the loop's condition reads change in every round");
+	return verify_refuse(v, v->pc, "loop",
+			     "the loop makes no progress: the same state is reached again");
+}
+
+enum {
+	LOOKBACK = 16
+}; /* rounds of a loop in which an equal state is noticed at once; else the budget ends it */
+
+/* The same state twice on one path: an abstract run that never ends. */
+static int check_progress(struct verifier *v)
+{
+	struct node **link = &v->open[v->pc], *n;
+
+	for (int i = 0; i < LOOKBACK && *link; i++) {
+		/* what lies beyond a loop's head cost one of its rounds */
+		if ((*link)->heads == v->at->heads && verify_same(v, (*link)->state)) {
+			return refuse_endless(v);
+		}
+		link = &(*link)->next;
+	}
+	n = *link;
+	if (n && n->parent && !n->head && is_tight(v)) {
+		*link = n->next;
+		drop_state(v, n);
+	}
+	return 0;
+}
+
+/* A closed node that the running state lies in, or NULL. Those that only cost time are given up. */
+static struct node *find_closed(struct verifier *v, uint32_t arrived, struct costs *ret)
+{
+	struct node **link = &v->closed[v->pc], *n;
+
+	while ((n = *link) != NULL) {
+		if (verify_costs_of(v, n, arrived, ret) &&
+		    verify_within(v, n->state, &n->read, ret)) {
+			n->hits += n->hits < UINT16_MAX / 4;
+			return n;
+		}
+		n->misses += n->misses < UINT16_MAX;
+		if (n->misses > n->hits * 3 + 3) {
+			*link = n->next;
+			free_node(v, n);
+		} else {
+			link = &n->next;
+		}
+	}
+	return NULL;
+}
+
+static int end_at(struct verifier *v, struct node *n, const struct costs *costs)
+{
+	int err;
+
+	if (costs->exit > 0 && v->path_cost + (uint64_t)costs->exit > v->hook->budget) {
+		v->path_cost += (uint64_t)costs->exit;
+		return verify_over_budget(v);
+	}
+	verify_merge_read(&v->at->read, &n->read, &v->written, &v->sources);
+	err = verify_path_end(v, costs);
+	return err ? err : 1;
+}
+
+int verify_meet(struct verifier *v)
+{
+	uint32_t head = verify_head(v);
+	struct costs costs;
+	struct node *n;
+	int err;
+
+	if (head) {
+		verify_drop_dead(v);
+	}
+	n = v->flags & EBPF_VERIFY_NO_PRUNE ? NULL : find_closed(v, head, &costs);
+	if (n) {
+		v->entering = 0;
+		return end_at(v, n, &costs);
+	}
+	if (head) {
+		err = verify_round(v, head);
+		v->entering = 0;
+		return err;
+	}
+	err = check_progress(v);
+	if (err) {
+		return err;
+	}
+	if (v->since >= node_distance(v) || (!v->open[v->pc] && !v->closed[v->pc])) {
+		return verify_add_node(v, NULL);
+	}
+	return 0;
+}
+
+int verify_push(struct verifier *v, int outcome)
+{
+	struct pending *p = malloc(sizeof(*p));
+
+	if (!p) {
+		return -ENOMEM;
+	}
+	*p = (struct pending){
+		.next = v->todo,
+		.node = v->at,
+		.state = verify_pack(v),
+		.pc = v->pc,
+		.outcome = outcome,
+		.cost = v->cost,
+		.path_cost = v->path_cost,
+		.since = v->since,
+		.log = v->log.len,
+		.written = v->written,
+		.sources = v->sources,
+	};
+	if (!p->state) {
+		free(p);
+		return -ENOMEM;
+	}
+	v->todo = p;
+	v->work += 2u * verify_packed_work(p->state); /* now, and when it is taken up */
+	v->at->open++;
+	v->bytes += sizeof(*p);
+	v->states++;
+	v->peak_states = MAX(v->peak_states, v->states);
+	return v->bytes > VERIFY_MAX_BYTES ? too_big(v) : 0;
+}
+
+static void free_pending(struct verifier *v, struct pending *p)
+{
+	v->bytes -= sizeof(*p) + verify_packed_bytes(p->state);
+	v->states--;
+	free(p->state);
+	free(p);
+}
+
+int verify_pop(struct verifier *v, int *ret_outcome)
+{
+	struct pending *p = v->todo;
+
+	if (!p) {
+		return 0;
+	}
+	v->todo = p->next;
+	verify_unpack(v, p->state);
+	v->at = p->node;
+	v->pc = p->pc;
+	v->entering = 0;
+	v->cost = p->cost;
+	v->path_cost = p->path_cost;
+	v->since = p->since;
+	v->written = p->written;
+	v->sources = p->sources;
+	*ret_outcome = p->outcome;
+	if (v->log.len > p->log) {
+		v->log.len = p->log;
+		v->log.data[p->log] = 0;
+	}
+	free_pending(v, p);
+	return 1;
+}
+
+/* Open nodes that left their lists hang on the path only: every open one is at or above v->at. */
+static void free_open(struct verifier *v)
+{
+	struct node *n = v->at, *parent;
+
+	for (; n; n = parent) {
+		parent = n->parent;
+		if (!n->state) {
+			free_node(v, n);
+		}
+	}
+}
+
+static void free_list(struct verifier *v, struct node *n)
+{
+	while (n) {
+		struct node *next = n->next;
+
+		free_node(v, n);
+		n = next;
+	}
+}
+
+void verify_free(struct verifier *v)
+{
+	while (v->todo) {
+		struct pending *p = v->todo;
+
+		v->todo = p->next;
+		free_pending(v, p);
+	}
+	if (v->at) {
+		free_open(v);
+	}
+	for (uint32_t pc = 0; v->open && v->closed && pc < v->prog->n_insns; pc++) {
+		free_list(v, v->open[pc]);
+		free_list(v, v->closed[pc]);
+	}
+	for (unsigned f = 0; f < EBPF_MAX_FRAMES; f++) {
+		free(v->frames[f]);
+	}
+	verify_free_loops(v);
+	free(v->other);
+	free(v->open);
+	free(v->closed);
+	free(v->info);
+	free(v->live);
+	free(v->subprog_of);
+	buf_finish(&v->log);
+}

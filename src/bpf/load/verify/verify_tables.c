@@ -1,0 +1,160 @@
+/* hooks.def as the verifier's tables. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bpf/load/verify/verify_int.h"
+
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+typedef int32_t s32;
+
+#define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
+#define GBPF_CTX(hook, type, name, access, doc) type name;
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) enum { HOOK_##name = id };
+#include "gbpf/hooks.def"
+
+#define IS_LOCAL 0
+#define IS_DAEMON 1
+
+static const struct verify_hook hooks[] = {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc)                                         \
+	{ id, #name, IS_##side, budget, vmin, vmax, sizeof(struct gbpf_##name##_ctx) },
+#include "gbpf/hooks.def"
+};
+
+#define ACCESS_R 0
+#define ACCESS_RW 1
+
+static const struct verify_field fields[] = {
+#define GBPF_CTX(hook, type, name, access, doc)                                                    \
+	{ HOOK_##hook, #name, offsetof(struct gbpf_##hook##_ctx, name), sizeof(type),              \
+	  ACCESS_##access },
+#include "gbpf/hooks.def"
+};
+
+static const struct verify_helper helpers[] = {
+#define GBPF_HELPER(id, name, type, params, ret, a1, a2, a3, a4, a5, sides, cost, doc)             \
+	{ id,		#name, RET_##ret, { ARG_##a1, ARG_##a2, ARG_##a3, ARG_##a4, ARG_##a5 },    \
+	  SIDE_##sides, cost },
+#include "gbpf/hooks.def"
+};
+
+enum {
+	MAP_LOOKUP = 1,
+	MAP_UPDATE = 2,
+	MAP_DELETE = 4,
+	MAP_EACH = 8,
+	MAP_TAIL = 16,
+	MAP_PUSH = 32,
+	MAP_PEEK = 64,
+	MAP_RING = 128,
+	MAP_HIST = 256,
+	MAP_SUM = 512
+};
+
+static const struct {
+	uint32_t id;
+	const char *name;
+	unsigned ops;
+} map_types[] = {
+#define GBPF_MAP_TYPE(id, name, ops, doc) { id, #name, ops },
+#include "gbpf/hooks.def"
+};
+
+static const struct {
+	int32_t helper;
+	unsigned op;
+} map_ops[] = {
+#define GBPF_MAP_OP(helper, op) { HELPER_##helper, op },
+#include "gbpf/hooks.def"
+};
+
+static const struct {
+	const char *name, *doc;
+	int64_t value;
+} constants[] = {
+#define GBPF_CONST(name, value, doc) { #name, doc, value },
+#include "gbpf/hooks.def"
+};
+
+const struct verify_hook *verify_hook(int id)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		if (hooks[i].id == id) {
+			return &hooks[i];
+		}
+	}
+	return NULL;
+}
+
+const struct verify_field *verify_fields(uint32_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(fields);
+	return fields;
+}
+
+const struct verify_helper *verify_helper(int32_t id)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(helpers); i++) {
+		if (helpers[i].id == id) {
+			return &helpers[i];
+		}
+	}
+	return NULL;
+}
+
+static unsigned ops_of(uint32_t map_type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_types); i++) {
+		if (map_types[i].id == map_type) {
+			return map_types[i].ops;
+		}
+	}
+	return 0;
+}
+
+int verify_map_can(uint32_t map_type, int32_t helper)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_ops); i++) {
+		if (map_ops[i].helper == helper) {
+			return (ops_of(map_type) & map_ops[i].op) != 0;
+		}
+	}
+	return 0;
+}
+
+const char *verify_map_type(uint32_t map_type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(map_types); i++) {
+		if (map_types[i].id == map_type) {
+			return map_types[i].name;
+		}
+	}
+	return "unknown";
+}
+
+/* The texts of hooks.def's constants begin with the hook whose verdicts they are. */
+void verify_verdict_names(const struct verify_hook *h, struct buf *out)
+{
+	size_t len = strlen(h->name);
+	const char *sep = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(constants); i++) {
+		if (strncmp(constants[i].doc, h->name, len) == 0 && constants[i].doc[len] == ':') {
+			buf_printf(out, "%s%s (%lld)", sep, constants[i].name,
+				   (long long)constants[i].value);
+			sep = ", ";
+		}
+	}
+	if (!*sep && h->verdict_min == h->verdict_max) {
+		buf_printf(out, "%lld", (long long)h->verdict_min);
+	} else if (!*sep) {
+		buf_printf(out, "%lld to %lld", (long long)h->verdict_min,
+			   (long long)h->verdict_max);
+	}
+}

@@ -1,0 +1,93 @@
+/* Tail calls: the end of one program and the beginning of another. Each that may follow is walked
+ * by itself, with the context alone; chains cost what their programs cost together. */
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/load/verify/verify_int.h"
+
+/* Those functions of the program array with which the call may go on. */
+static uint64_t targets(const struct verifier *v, const struct call *c, const struct reg *index)
+{
+	const struct ebpf_prog *p = v->prog;
+	uint64_t set = 0;
+
+	for (uint32_t i = 0; i < p->n_tails; i++) {
+		if (p->tails[i].map == c->map_index && index->v.u32min <= p->tails[i].index &&
+		    p->tails[i].index <= index->v.u32max) {
+			set |= 1ull << p->tails[i].subprog;
+		}
+	}
+	return set;
+}
+
+/* The path goes on as if nothing had happened; the others begin with the context alone, whoever
+ * called them, and are walked once by themselves. */
+int verify_tail_call(struct verifier *v, const struct call *c)
+{
+	struct reg *regs = verify_frame(v)->regs;
+	int err;
+
+	if (v->depth > 0) {
+		report_hint(v->r, "call it in the program itself");
+		return verify_refuse(v, v->pc, "tail",
+				     "%s: not from a function that was called, which would have "
+				     "to return",
+				     c->what);
+	}
+	if (c->map_id) {
+		return verify_refuse(v, v->pc, "tail",
+				     "%s: which program array it is must be known", c->what);
+	}
+	err = verify_no_refs(v, "when another program goes on");
+	if (err) {
+		return err;
+	}
+	mark_matter(v, 0, 3);
+	v->tails[v->entry] |= targets(v, c, &regs[3]);
+	v->tail_at[v->entry] = v->pc;
+	verify_clobber(v);
+	reg_unknown(verify_write(v, 0));
+	v->pc++;
+	return 0;
+}
+
+uint64_t verify_tail_targets(const struct verifier *v)
+{
+	uint64_t set = 1, before = 0;
+
+	while (set != before) {
+		before = set;
+		for (uint64_t left = before; left; left &= left - 1) {
+			set |= v->tails[__builtin_ctzll(left)];
+		}
+	}
+	return set;
+}
+
+/* The dearest chain from each function, one link longer in each step. */
+int verify_chain_cost(struct verifier *v, const uint64_t own[64], uint64_t *ret)
+{
+	uint64_t cost[64], longer[64];
+
+	memcpy(cost, own, sizeof(cost));
+	for (unsigned i = 0; i < EBPF_MAX_TAIL_CALLS; i++) {
+		for (uint32_t k = 0; k < 64; k++) {
+			uint64_t dearest = 0;
+
+			for (uint64_t left = v->tails[k]; left; left &= left - 1) {
+				dearest = MAX(dearest, cost[__builtin_ctzll(left)]);
+			}
+			longer[k] = own[k] + dearest;
+		}
+		memcpy(cost, longer, sizeof(cost));
+	}
+	*ret = cost[0];
+	if (cost[0] <= v->hook->budget) {
+		return 0;
+	}
+	v->entry = 0;
+	report_hint(v->r, "let fewer programs follow each other, or make them cheaper");
+	return verify_refuse(v, v->tail_at[0], "budget",
+			     "the dearest chain of tail calls costs up to %llu; %s may cost %u",
+			     (unsigned long long)cost[0], v->hook->name, v->hook->budget);
+}

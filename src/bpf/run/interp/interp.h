@@ -1,0 +1,60 @@
+/* The interpreter: the reference for every other engine. */
+#ifndef GBPF_BPF_RUN_INTERP_INTERP_H
+#define GBPF_BPF_RUN_INTERP_INTERP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "bpf/run/env.h"
+
+/* Runs a verified program: no checks but those of the instruction set (division by zero ...). A
+ * tail call that does not happen gives -ENOENT, after the last one allowed -ELOOP. */
+uint64_t ebpf_interp_code(const struct ebpf_code *code, void *ctx, struct ebpf_env *env);
+/* The same for a program without tail calls. */
+uint64_t ebpf_interp_verified(const struct ebpf_insn *insns, uint32_t n, void *ctx,
+			      struct ebpf_env *env);
+
+/* Runs a function of a verified program, for ebpf_call_back: a helper that the interpreter called
+ * calls it, and it gets the frames that its caller has left. */
+uint64_t ebpf_interp_call(const struct ebpf_insn *fn, uint64_t a1, uint64_t a2, uint64_t a3,
+			  uint64_t a4, struct ebpf_env *env);
+
+/* Who runs interpreted functions that helpers call back on this thread instead of ebpf_interp_call:
+ * a checked run, while one of its helpers runs. */
+struct ebpf_callee {
+	uint64_t (*call)(struct ebpf_callee *self, const struct ebpf_insn *fn, uint64_t a1,
+			 uint64_t a2, uint64_t a3, uint64_t a4);
+	struct ebpf_env *env; /* whose helpers are meant */
+};
+extern TLS_FAST struct ebpf_callee *ebpf_callee;
+
+struct ebpf_memory {
+	uint64_t base;
+	uint64_t bytes;
+	int writable;
+};
+
+/* Runs any bytes as a program and checks every instruction, jump and access: each access must lie
+ * in the running frame's stack or one of regions (or, when env is given, in the value memory of its
+ * maps). Memory that helpers give (map values, records) may be used too, and functions that helpers
+ * call back run in the next frame under the same checks. fuel: instructions at most. r1, r2 as
+ * given. observer (may be NULL) is called before every instruction with the register file, for the
+ * soundness tests of the verifier. 0 with *ret_r0, or
+ * -EFAULT (access), -EINVAL (instruction), -ETIME (fuel), -ELOOP (frames); *ret_pc says where. */
+typedef void (*ebpf_observe_fn)(void *arg, uint32_t pc, unsigned frame, const uint64_t regs[11]);
+struct ebpf_checked_run {
+	const struct ebpf_memory *regions;
+	unsigned n_regions;
+	uint64_t r1, r2;
+	uint64_t fuel;
+	ebpf_observe_fn observe;
+	void *observe_arg;
+	struct ebpf_env *env; /* may be NULL: then helper calls and map loads are -EINVAL */
+	const struct ebpf_tail_at *tails; /* as in struct ebpf_code */
+	uint32_t n_tails;
+};
+int ebpf_interp_checked(const struct ebpf_insn *insns, uint32_t n,
+			const struct ebpf_checked_run *run, uint64_t *ret_r0, uint32_t *ret_pc);
+
+#endif

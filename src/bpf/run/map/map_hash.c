@@ -1,0 +1,505 @@
+/* Hash tables without locks: a list for each bucket, over elements that exist from the start.
+ *
+ * Elements are added at the head of their list alone, and every change of a list changes the tag of
+ * the word that it goes through; so a compare-and-exchange of the head with what it was before a
+ * walk that did not meet the key proves that nobody has added the key meanwhile. A deleted element
+ * is marked in its own word first, which is the moment at which it is gone; whoever walks past
+ * takes it out of the list and frees it. Every state in which a process can be killed is one that
+ * the others can go on from (docs/MAPS.md). */
+#include "bpf/run/map/map_int.h"
+
+#include <errno.h>
+
+#include "base/point.h"
+#include "bpf/run/map/map_pool.h"
+
+#define RESTARTS 32u
+#define RETRIES 64u
+#define SLOT_TRIES 4u
+#define LONGEST 128u   /* elements of one bucket; about 2 in the mean, 10 at the worst */
+#define LRU_SAMPLE 16u /* elements of which the one that was unused for longest goes */
+#define LRU_ROUNDS 8u
+#define MIX 0x9e3779b97f4a7c15u
+
+struct key {
+	uint64_t w[EBPF_MAX_KEY_BYTES / 8];
+};
+
+struct place {
+	uint64_t *head, h; /* the bucket's word as it was when the walk began */
+	uint32_t i;	   /* found: the element */
+	uint64_t link;	   /* its word */
+};
+
+static inline uint32_t key_words(const struct ebpf_map *m)
+{
+	return (m->key_bytes + 7) / 8;
+}
+
+/* The program's key may lie in memory that others write: it is read once. */
+static inline void key_take(const struct ebpf_map *m, struct key *k, const void *key)
+{
+	if (m->key_bytes == 4) { /* as one number: a word that was stored in parts loads slowly */
+		k->w[0] = ebpf_map_index(key);
+		return;
+	}
+	k->w[(m->key_bytes - 1) / 8] = 0;
+	memcpy(k->w, key, m->key_bytes);
+	compiler_barrier();
+}
+
+static inline uint64_t mix(uint64_t v)
+{
+	unsigned __int128 r = (unsigned __int128)(v ^ 0x2545f4914f6cdd1du) * MIX;
+
+	return (uint64_t)r ^ (uint64_t)(r >> 64);
+}
+
+static inline uint64_t *bucket(const struct ebpf_map *m, uint64_t h)
+{
+	return (uint64_t *)(void *)(m->data + m->head_off) + (h & (m->n_slots - 1));
+}
+
+static uint64_t *head_of(const struct ebpf_map *m, const uint64_t *k)
+{
+	uint64_t h = mix(k[0]);
+
+	for (uint32_t i = 1, n = key_words(m); i < n; i++) {
+		h = mix(h ^ k[i]);
+	}
+	return bucket(m, h);
+}
+
+static inline const uint64_t *elem_key(const struct ebpf_map *m, uint32_t i)
+{
+	return (const void *)(elem_at(m, i) + m->key_off);
+}
+
+static inline void *elem_value(const struct ebpf_map *m, uint32_t i)
+{
+	return elem_at(m, i) + m->value_off;
+}
+
+static inline int key_is(const struct ebpf_map *m, uint32_t i, const uint64_t *k)
+{
+	const uint64_t *at = elem_key(m, i);
+
+	for (uint32_t w = 0, n = key_words(m); w < n; w++) {
+		if (load_relaxed(&at[w]) != k[w]) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* When an element of an LRU_HASH was last used, in insertions. */
+static inline uint32_t *elem_used(const struct ebpf_map *m, uint32_t i)
+{
+	return (uint32_t *)(void *)(elem_at(m, i) + 8);
+}
+
+static inline void touch(const struct ebpf_map *m, uint32_t i)
+{
+	uint32_t now;
+
+	if (m->type != GBPF_MAP_LRU_HASH || (m->flags & GBPF_F_RDONLY)) {
+		return;
+	}
+	now = pool_time(m);
+	if (load_relaxed(elem_used(m, i)) != now) {
+		store_relaxed(elem_used(m, i), now);
+	}
+}
+
+/* Reading alone: passes over elements that are marked. prev is the last word met that belongs to an
+ * element that is not; as long as it is what it was, everything that was reached through it was
+ * still in the list when its key was read. */
+static ALWAYS_INLINE int64_t walk(const struct ebpf_map *m, uint64_t *head, const uint64_t *k,
+				  int small)
+{
+	for (uint32_t restart = 0; restart < RESTARTS; restart++) {
+		uint64_t *prev = head, from = load_acquire(head), w = from;
+
+		for (uint32_t step = 0; step < LONGEST; step++) {
+			uint32_t i = LINK_NEXT(w);
+			uint64_t link;
+			int same;
+
+			if (!i || i > m->max_entries) {
+				return -1;
+			}
+			i--;
+			link = load_acquire(elem_link(m, i));
+			same = small ? load_relaxed(elem_key(m, i)) == *k : key_is(m, i, k);
+			POINT("map.hash.lookup.read");
+			fence_acquire();
+			if (unlikely(load_relaxed(prev) != from)) {
+				break; /* again from the head */
+			}
+			if (LINK_STATE(link) == ELEM_LINKED || LINK_STATE(link) == ELEM_READY) {
+				if (same) {
+					return i;
+				}
+				prev = elem_link(m, i);
+				from = link;
+			} else if (LINK_STATE(link) != ELEM_DEAD) {
+				break;
+			}
+			w = link;
+		}
+	}
+	return -1;
+}
+
+static int64_t lookup(const struct ebpf_map *m, const uint64_t *k)
+{
+	return m->key_bytes <= 8 ? walk(m, bucket(m, mix(*k)), k, 1) : walk(m, head_of(m, k), k, 0);
+}
+
+void *hash_lookup(const struct ebpf_map *m, const void *key)
+{
+	uint64_t small = 0;
+	struct key k;
+	int64_t i;
+
+	if (unlikely(!m->data)) {
+		return NULL;
+	}
+	if (m->key_bytes == 4) {
+		small = ebpf_map_index(key);
+		i = walk(m, bucket(m, mix(small)), &small, 1);
+	} else if (m->key_bytes == 8) {
+		memcpy(&small, key, 8);
+		__asm__ volatile("" : "+r"(small));
+		i = walk(m, bucket(m, mix(small)), &small, 1);
+	} else {
+		key_take(m, &k, key);
+		i = lookup(m, k.w);
+	}
+	if (i < 0) {
+		return NULL;
+	}
+	touch(m, (uint32_t)i);
+	return elem_value(m, (uint32_t)i);
+}
+
+/* Takes a marked element out of the list whose word prev pointed at it, and frees it. */
+static int unlink_dead(const struct ebpf_map *m, uint64_t *prev, uint64_t *from, uint32_t i,
+		       uint64_t link)
+{
+	uint64_t to = link_word(*from, LINK_STATE(*from), LINK_NEXT(link));
+
+	if (!cas_word(prev, *from, to)) {
+		return 0;
+	}
+	POINT("map.hash.delete.unlinked");
+	*from = to;
+	pool_free(m, i, link);
+	return 1;
+}
+
+/* For those who will change something: 1 found (by its key, or as element `index` when k is NULL),
+ * 0 not there, -EBUSY, -E2BIG (the list is too long). Cleans up on its way. */
+static int find(const struct ebpf_map *m, uint64_t *head, const uint64_t *k, uint32_t index,
+		struct place *ret)
+{
+	ret->head = head;
+	for (uint32_t restart = 0; restart < RESTARTS; restart++) {
+		uint64_t *prev = head, from = load_acquire(head);
+		uint32_t step = 0;
+
+		ret->h = from;
+		for (; step < LONGEST; step++) {
+			uint32_t i = LINK_NEXT(from);
+			uint64_t link;
+			int same;
+
+			if (!i) {
+				return 0;
+			}
+			if (i-- > m->max_entries) {
+				return -EBUSY;
+			}
+			link = load_acquire(elem_link(m, i));
+			same = k ? key_is(m, i, k) : i == index;
+			POINT("map.hash.find.read");
+			fence_acquire();
+			if (load_relaxed(prev) != from) {
+				break;
+			}
+			if (LINK_STATE(link) == ELEM_DEAD) {
+				if (!unlink_dead(m, prev, &from, i, link)) {
+					break;
+				}
+				ret->h = prev == head ? from : ret->h;
+				continue;
+			}
+			if (LINK_STATE(link) != ELEM_LINKED && LINK_STATE(link) != ELEM_READY) {
+				break;
+			}
+			if (same) {
+				ret->i = i;
+				ret->link = link;
+				return 1;
+			}
+			prev = elem_link(m, i);
+			from = link;
+		}
+		if (step == LONGEST) {
+			return -E2BIG;
+		}
+	}
+	return -EBUSY;
+}
+
+/* Copies the key of element i as of the time when its word was link: 0 when it has changed. */
+static int key_of(const struct ebpf_map *m, uint32_t i, uint64_t link, struct key *k)
+{
+	const uint64_t *at = elem_key(m, i);
+
+	for (uint32_t w = 0, n = key_words(m); w < n; w++) {
+		k->w[w] = load_relaxed(&at[w]);
+	}
+	fence_acquire();
+	return load_relaxed(elem_link(m, i)) == link;
+}
+
+/* READY: its owner may be about to link it, by an exchange of a head that it read before it made
+ * the element READY; changing the head's tag makes that exchange fail. DEAD: it is in its list, and
+ * then find() has freed it, or it is not and will never be again. */
+static int hash_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
+{
+	struct place at;
+	struct key k;
+	int found;
+
+	if ((LINK_STATE(link) != ELEM_READY && LINK_STATE(link) != ELEM_DEAD) ||
+	    !key_of(m, i, link, &k)) {
+		return 0;
+	}
+	found = find(m, head_of(m, k.w), NULL, i, &at);
+	if (found == 1 && at.link == link) {
+		cas_word(elem_link(m, i), link, link_word(link, ELEM_LINKED, LINK_NEXT(link)));
+	}
+	return found == 0 && cas_word(at.head, at.h, link_word(at.h, 0, LINK_NEXT(at.h)));
+}
+
+static void evict(const struct ebpf_map *m, uint32_t i, uint64_t link)
+{
+	struct place at;
+	struct key k;
+
+	if (key_of(m, i, link, &k) &&
+	    cas_word(elem_link(m, i), link, link_word(link, ELEM_DEAD, LINK_NEXT(link)))) {
+		POINT("map.lru.evict.marked");
+		(void)find(m, head_of(m, k.w), NULL, i, &at);
+	}
+}
+
+/* A full table gives way: of some elements, the one that was not used for longest. Lost elements
+ * that are met on the way are taken instead. */
+static int lru_claim(const struct ebpf_map *m, uint64_t *ret_link)
+{
+	int i = pool_claim_quick(m, ret_link);
+
+	pool_tick(m);
+	for (uint32_t round = 0; i < 0 && round < LRU_ROUNDS; round++) {
+		uint32_t victim = 0, oldest = 0, now = pool_time(m);
+		uint64_t victim_link = 0;
+
+		for (uint32_t k = 0; k < LRU_SAMPLE; k++) {
+			uint32_t at = pool_sample(m), age = now - load_relaxed(elem_used(m, at));
+			uint64_t link = load_acquire(elem_link(m, at));
+
+			if (LINK_STATE(link) != ELEM_LINKED) {
+				if (pool_take(m, at, hash_lost, ret_link)) {
+					return (int)at;
+				}
+			} else if (!victim_link || age > oldest) {
+				victim = at;
+				victim_link = link;
+				oldest = age;
+			}
+		}
+		if (victim_link) {
+			evict(m, victim, victim_link);
+		}
+		i = pool_claim_quick(m, ret_link);
+	}
+	return i;
+}
+
+static int new_element(const struct ebpf_map *m, const uint64_t *k, const void *value,
+		       uint64_t *ret_link)
+{
+	int lru = m->type == GBPF_MAP_LRU_HASH;
+	int i = lru ? lru_claim(m, ret_link) : pool_claim(m, hash_lost, ret_link);
+
+	if (i < 0) {
+		return -E2BIG;
+	}
+	POINT("map.hash.insert.claimed");
+	for (uint32_t w = 0, n = key_words(m); w < n; w++) {
+		store_relaxed((uint64_t *)&elem_key(m, (uint32_t)i)[w], k[w]);
+	}
+	POINT("map.hash.insert.key");
+	value_store(elem_value(m, (uint32_t)i), value, m->value_bytes);
+	if (m->lock_1) {
+		memset((uint8_t *)elem_value(m, (uint32_t)i) + m->lock_1 - 1, 0, 4);
+	}
+	if (lru) {
+		store_relaxed(elem_used(m, (uint32_t)i), pool_time(m));
+	}
+	POINT("map.hash.insert.filled");
+	return i;
+}
+
+/* Links element i, whose word is *link, at the head that was read before: 1; 0: try again, 0 in
+ * *link: the element was taken away. */
+static int link_element(const struct ebpf_map *m, const struct place *at, uint32_t i,
+			uint64_t *link)
+{
+	if (!pool_change(m, i, link, ELEM_READY, LINK_NEXT(at->h))) {
+		*link = 0;
+		return 0;
+	}
+	POINT("map.hash.insert.ready");
+	if (!cas_word(at->head, at->h, link_word(at->h, 0, i + 1))) {
+		return 0;
+	}
+	POINT("map.hash.insert.linked");
+	cas_word(elem_link(m, i), *link, link_word(*link, ELEM_LINKED, LINK_NEXT(*link)));
+	return 1;
+}
+
+static int update_found(const struct ebpf_map *m, uint32_t i, const void *value)
+{
+	value_update(m, elem_value(m, i), value);
+	POINT("map.hash.update.stored");
+	touch(m, i);
+	return 0;
+}
+
+static int update_key(const struct ebpf_map *m, const uint64_t *k, const void *value,
+		      uint64_t flags)
+{
+	uint64_t *head = head_of(m, k), link = 0;
+	struct place at;
+	int mine = -1, err = -EBUSY;
+
+	for (uint32_t try = 0; try < RETRIES; try++) {
+		int found = find(m, head, k, 0, &at);
+
+		if (found < 0 || (found && flags == UPDATE_NOEXIST) ||
+		    (!found && flags == UPDATE_EXIST)) {
+			err = found < 0 ? found : found ? -EEXIST : -ENOENT;
+			break;
+		}
+		if (found) {
+			err = update_found(m, at.i, value);
+			break;
+		}
+		if (mine < 0) {
+			mine = new_element(m, k, value, &link);
+			if (mine < 0) {
+				return mine;
+			}
+		}
+		if (link_element(m, &at, (uint32_t)mine, &link)) {
+			return 0;
+		}
+		mine = link ? mine : -1;
+	}
+	if (mine >= 0) {
+		pool_free(m, (uint32_t)mine, link);
+	}
+	return err;
+}
+
+int hash_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
+{
+	struct key k;
+	int64_t i;
+
+	if (flags > UPDATE_EXIST) {
+		return -EINVAL;
+	}
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	key_take(m, &k, key);
+	i = lookup(m, k.w); /* the common case does no more than a lookup */
+	if (i >= 0) {
+		return flags == UPDATE_NOEXIST ? -EEXIST : update_found(m, (uint32_t)i, value);
+	}
+	return update_key(m, k.w, value, flags);
+}
+
+int hash_delete(const struct ebpf_map *m, const void *key)
+{
+	struct place at;
+	struct key k;
+	uint64_t *head;
+
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	key_take(m, &k, key);
+	head = head_of(m, k.w);
+	for (uint32_t try = 0; try < RETRIES; try++) {
+		int found = find(m, head, k.w, 0, &at);
+
+		if (found != 1) {
+			return found ? found : -ENOENT;
+		}
+		if (cas_word(elem_link(m, at.i), at.link,
+			     link_word(at.link, ELEM_DEAD, LINK_NEXT(at.link)))) {
+			POINT("map.hash.delete.marked");
+			(void)find(m, head, NULL, at.i, &at);
+			return 0;
+		}
+	}
+	return -EBUSY;
+}
+
+/* An element that is READY is there if its list leads to it: its owner was killed, or is just about
+ * to say LINKED. */
+int hash_present(const struct ebpf_map *m, uint32_t i)
+{
+	uint64_t link = load_acquire(elem_link(m, i));
+	struct key k;
+
+	if (LINK_STATE(link) == ELEM_READY) {
+		return key_of(m, i, link, &k) && walk(m, head_of(m, k.w), k.w, 0) == i;
+	}
+	return LINK_STATE(link) == ELEM_LINKED;
+}
+
+int hash_slot(const struct ebpf_map *m, uint32_t i, void *key, void *value)
+{
+	for (uint32_t try = 0; try < SLOT_TRIES; try++) {
+		uint64_t link = load_acquire(elem_link(m, i));
+		struct key k;
+
+		if (LINK_STATE(link) > ELEM_DEAD) {
+			return -EIO;
+		}
+		if (!hash_present(m, i)) {
+			return 0;
+		}
+		if (!key_of(m, i, link, &k)) {
+			continue;
+		}
+		if (value) {
+			value_load(value, elem_value(m, i), m->value_bytes);
+		}
+		fence_acquire();
+		if (load_relaxed(elem_link(m, i)) == link) {
+			if (key) {
+				memcpy(key, k.w, m->key_bytes);
+			}
+			return 1;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,110 @@
+/* Longest prefix match: a hash table over (length, bits), asked for each length that was ever used,
+ * longest first. A key has at most 2 048 bits, so a lookup is bounded; tables of addresses have a
+ * few lengths. The set of lengths lies before the table, grows, and is only a filter: a length that
+ * is not in it was never inserted. */
+#include "bpf/run/map/map_int.h"
+
+#include <errno.h>
+
+#include "base/point.h"
+
+struct lpm_key {
+	uint32_t bits; /* length of the prefix */
+	uint8_t data[EBPF_MAX_LPM_KEY_BYTES - 4];
+};
+
+static uint64_t *lengths(const struct ebpf_map *m)
+{
+	return (void *)m->data;
+}
+
+static uint32_t max_bits(const struct ebpf_map *m)
+{
+	return (m->key_bytes - 4) * 8;
+}
+
+/* Clears the bits from `bits` on; `until` says from where on they are clear already. */
+static void cut(struct lpm_key *k, uint32_t bits, uint32_t until)
+{
+	uint32_t first = bits / 8;
+
+	if (bits % 8 && bits < until) {
+		k->data[first] &= (uint8_t)(0xff00u >> bits % 8);
+		first++;
+	}
+	if (first < (until + 7) / 8) {
+		memset(k->data + first, 0, (until + 7) / 8 - first);
+	}
+	k->bits = bits;
+}
+
+static int take(const struct ebpf_map *m, struct lpm_key *k, const void *key)
+{
+	memset(k, 0, sizeof(*k));
+	memcpy(k, key, m->key_bytes);
+	compiler_barrier();
+	return k->bits <= max_bits(m) ? 0 : -EINVAL;
+}
+
+void *lpm_lookup(const struct ebpf_map *m, const void *key)
+{
+	uint32_t until = max_bits(m);
+	struct lpm_key k;
+	int32_t w;
+
+	if (!m->data || take(m, &k, key) != 0) {
+		return NULL;
+	}
+	w = (int32_t)(k.bits / 64);
+	for (uint64_t mask = ~UINT64_C(0) >> (63 - k.bits % 64); w >= 0; w--, mask = ~UINT64_C(0)) {
+		uint64_t here = load_acquire(&lengths(m)[w]) & mask;
+
+		while (here) {
+			uint32_t bit = 63 - (uint32_t)__builtin_clzll(here);
+			void *value;
+
+			cut(&k, (uint32_t)w * 64 + bit, until);
+			until = k.bits;
+			value = hash_lookup(m, &k);
+			if (value) {
+				return value;
+			}
+			here &= ~(UINT64_C(1) << bit);
+		}
+	}
+	return NULL;
+}
+
+int lpm_update(const struct ebpf_map *m, const void *key, const void *value, uint64_t flags)
+{
+	struct lpm_key k;
+	uint64_t *word;
+
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	if (take(m, &k, key) != 0) {
+		return -EINVAL;
+	}
+	cut(&k, k.bits, max_bits(m));
+	word = &lengths(m)[k.bits / 64];
+	if (!(load_relaxed(word) >> k.bits % 64 & 1)) {
+		(void)__atomic_fetch_or(word, UINT64_C(1) << k.bits % 64, __ATOMIC_SEQ_CST);
+	}
+	POINT("map.lpm.insert.length");
+	return hash_update(m, &k, value, flags);
+}
+
+int lpm_delete(const struct ebpf_map *m, const void *key)
+{
+	struct lpm_key k;
+
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	if (take(m, &k, key) != 0) {
+		return -EINVAL;
+	}
+	cut(&k, k.bits, max_bits(m));
+	return hash_delete(m, &k);
+}

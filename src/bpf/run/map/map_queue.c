@@ -1,0 +1,240 @@
+/* Queues without locks: the values lie in elements of a pool; a ring of words says in which order.
+ * A word holds 1 + the element and 1 + the position that it was used for last, which only grows: so
+ * putting an element in, and taking it out, is one compare-and-exchange each, and whoever comes
+ * next moves the two positions on. Nothing is ever half in the queue. */
+#include "bpf/run/map/map_int.h"
+
+#include <errno.h>
+
+#include "base/point.h"
+#include "bpf/run/map/map_pool.h"
+
+#define TRIES 64u
+#define POS_MASK ((UINT64_C(1) << 44) - 1)
+#define POS_LOW 0xfffffu
+
+struct queue {
+	uint64_t head ALIGNED(64); /* position of the next to take */
+	uint64_t tail ALIGNED(64); /* position of the next to put */
+	uint64_t place[];
+};
+
+_Static_assert(sizeof(struct queue) % 64 == 0, "the pool behind it is aligned");
+
+#define PLACE_ELEM(w) ((uint32_t)(w)&0xfffffu) /* 0: taken, or never used */
+#define PLACE_POS(w) ((w) >> 20)	       /* 1 + position; 0: never used */
+
+uint64_t queue_head_bytes(uint32_t n_places)
+{
+	return sizeof(struct queue) + (uint64_t)n_places * 8;
+}
+
+static struct queue *queue_of(const struct ebpf_map *m)
+{
+	return (void *)(m->data + m->head_off);
+}
+
+static uint64_t place_word(uint64_t pos, uint32_t elem)
+{
+	return ((pos + 1) & POS_MASK) << 20 | elem;
+}
+
+/* Where word w stands to position pos: < 0 not used for it yet, 0 used for it, > 0 for a later one.
+ */
+static int64_t place_cmp(uint64_t w, uint64_t pos)
+{
+	return (int64_t)((PLACE_POS(w) - (pos + 1)) << 20) >> 20;
+}
+
+static uint64_t *place_of(const struct ebpf_map *m, uint64_t pos)
+{
+	return &queue_of(m)->place[pos & (m->n_slots - 1)];
+}
+
+static void advance(uint64_t *word, uint64_t pos)
+{
+	cas_word(word, pos, pos + 1);
+}
+
+/* A READY element says in its word at which position its owner wants it (modulo 2^20, which says in
+ * which place). If that place holds another, the owner's exchange will fail. If it holds none, and
+ * that position is its next, it is used up so that the exchange fails. */
+static int queue_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
+{
+	uint64_t *place = place_of(m, LINK_NEXT(link)), w = load_acquire(place), pos;
+
+	if (PLACE_ELEM(w)) {
+		return PLACE_ELEM(w) != i + 1;
+	}
+	pos = PLACE_POS(w) ? PLACE_POS(w) - 1 + m->n_slots : LINK_NEXT(link);
+	return (pos & POS_LOW) != LINK_NEXT(link) || cas_word(place, w, place_word(pos, 0));
+}
+
+/* Puts element i at the end: 1; 0: no place; -1: it was taken away from us. */
+static int put(const struct ebpf_map *m, uint32_t i, uint64_t *link)
+{
+	struct queue *q = queue_of(m);
+
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t pos = load_acquire(&q->tail), *place = place_of(m, pos);
+		uint64_t w = load_acquire(place);
+		int64_t cmp = place_cmp(w, pos);
+
+		if (cmp >= 0) { /* used already, and nobody has moved on; or tail is old */
+			advance(&q->tail, pos);
+			continue;
+		}
+		if (PLACE_ELEM(w)) {
+			return 0; /* one round behind and not taken: there are not so many elements
+				   */
+		}
+		if (!pool_change(m, i, link, ELEM_READY, (uint32_t)(pos & POS_LOW))) {
+			return -1;
+		}
+		POINT("map.queue.push.ready");
+		if (cas_word(place, w, place_word(pos, i + 1))) {
+			POINT("map.queue.push.placed");
+			advance(&q->tail, pos);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Takes out (or looks at) the first: 1, 0 empty, -EBUSY. The value is copied before, and is right
+ * if the place is then what it was. */
+static int take(const struct ebpf_map *m, void *value, int remove)
+{
+	struct queue *q = queue_of(m);
+
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t pos = load_acquire(&q->head), *place = place_of(m, pos);
+		uint64_t w = load_acquire(place), link;
+		uint32_t i = PLACE_ELEM(w);
+		int64_t cmp = place_cmp(w, pos);
+
+		if (cmp < 0) {
+			return 0;
+		}
+		if (cmp > 0 || !i) { /* head is old; or taken, and nobody has moved on */
+			advance(&q->head, pos);
+			continue;
+		}
+		if (i-- > m->max_entries) {
+			return 0;
+		}
+		link = load_acquire(elem_link(m, i));
+		if (value) {
+			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
+		}
+		POINT("map.queue.pop.read");
+		fence_acquire();
+		if (!remove) {
+			if (load_relaxed(place) == w) {
+				return 1;
+			}
+			continue;
+		}
+		if (cas_word(place, w, place_word(pos, 0))) {
+			POINT("map.queue.pop.taken");
+			advance(&q->head, pos);
+			pool_free(m, i, link);
+			return 1;
+		}
+	}
+	return -EBUSY;
+}
+
+int queue_push(const struct ebpf_map *m, const void *value, uint64_t flags)
+{
+	uint64_t link;
+	int i = -1, done;
+
+	if (flags & ~(uint64_t)UPDATE_EXIST) {
+		return -EINVAL;
+	}
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	for (uint32_t try = 0; i < 0 && try < TRIES; try++) {
+		i = pool_claim(m, queue_lost, &link);
+		if (i < 0 && (!(flags & UPDATE_EXIST) || take(m, NULL, 1) < 0)) {
+			return -E2BIG;
+		}
+	}
+	if (i < 0) {
+		return -EBUSY;
+	}
+	POINT("map.queue.push.claimed");
+	value_store(elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
+	done = put(m, (uint32_t)i, &link);
+	if (!done) {
+		pool_free(m, (uint32_t)i, link);
+	}
+	return done > 0 ? 0 : -EBUSY;
+}
+
+int queue_take(const struct ebpf_map *m, void *value, int remove)
+{
+	int got;
+
+	if (!m->data || (remove && !map_writable(m))) {
+		return m->data ? -EPERM : -ENOENT;
+	}
+	got = take(m, value, remove);
+	return got > 0 ? 0 : got ? got : -ENOENT;
+}
+
+uint32_t queue_count(const struct ebpf_map *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; s < m->n_slots; s++) {
+		n += queue_slot(m, s, NULL) == 1;
+	}
+	return n;
+}
+
+/* The head may be behind: positions that are used up already are not passed yet. A place that was
+ * used for position q says that at most the n_slots - 1 positions before it are still full. */
+static uint64_t first_pos(const struct ebpf_map *m)
+{
+	uint64_t pos = load_acquire(&queue_of(m)->head);
+
+	for (uint32_t n = 0; n < m->n_slots + TRIES; n++) {
+		uint64_t w = load_relaxed(place_of(m, pos));
+		int64_t cmp = place_cmp(w, pos);
+
+		if (cmp < 0 || (cmp == 0 && PLACE_ELEM(w))) {
+			break;
+		}
+		pos += cmp >= m->n_slots ? (uint64_t)cmp - m->n_slots + 1 : 1;
+	}
+	return pos;
+}
+
+/* The s-th position from the first on. */
+int queue_slot(const struct ebpf_map *m, uint32_t s, void *value)
+{
+	uint64_t pos = first_pos(m) + s, *place = place_of(m, pos);
+
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t w = load_acquire(place);
+		uint32_t i = PLACE_ELEM(w);
+
+		if (place_cmp(w, pos) || !i) {
+			return 0;
+		}
+		if (i > m->max_entries) {
+			return -EIO;
+		}
+		if (value) {
+			value_load(value, elem_at(m, i - 1) + m->value_off, m->value_bytes);
+		}
+		fence_acquire();
+		if (load_relaxed(place) == w) {
+			return 1;
+		}
+	}
+	return 0;
+}

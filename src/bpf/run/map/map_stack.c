@@ -1,0 +1,235 @@
+/* Stacks without locks: a list of elements, of which only the top changes; the tag in the top's
+ * word grows with every change. An element that a killed process had claimed or taken off is found
+ * again, when the stack seems full, by comparing the list with the elements. */
+#include "bpf/run/map/map_int.h"
+
+#include <errno.h>
+
+#include "base/point.h"
+#include "bpf/run/map/map_pool.h"
+
+#define TRIES 64u
+#define WINDOW 128u /* elements that one search for lost ones looks at */
+
+static uint64_t *top_of(const struct ebpf_map *m)
+{
+	return (uint64_t *)(void *)(m->data + m->head_off);
+}
+
+static int never_lost(const struct ebpf_map *m, uint32_t i, uint64_t link)
+{
+	(void)m, (void)i, (void)link;
+	return 0;
+}
+
+static int try_push(const struct ebpf_map *m, uint32_t i, uint64_t *link)
+{
+	uint64_t *top = top_of(m);
+
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t t = load_acquire(top);
+
+		if (!pool_change(m, i, link, ELEM_READY, LINK_NEXT(t))) {
+			return -1;
+		}
+		POINT("map.stack.push.ready");
+		if (cas_word(top, t, link_word(t, 0, i + 1))) {
+			POINT("map.stack.push.linked");
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int take(const struct ebpf_map *m, void *value, int remove)
+{
+	uint64_t *top = top_of(m);
+
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t t = load_acquire(top), link;
+		uint32_t i = LINK_NEXT(t);
+
+		if (!i || i-- > m->max_entries) {
+			return 0;
+		}
+		link = load_acquire(elem_link(m, i));
+		if (value) {
+			value_load(value, elem_at(m, i) + m->value_off, m->value_bytes);
+		}
+		POINT("map.stack.pop.read");
+		fence_acquire();
+		if (!remove) {
+			if (load_relaxed(top) == t) {
+				return 1;
+			}
+			continue;
+		}
+		if (cas_word(top, t, link_word(t, 0, LINK_NEXT(link)))) {
+			POINT("map.stack.pop.taken");
+			pool_free(m, i, link);
+			return 1;
+		}
+	}
+	return -EBUSY;
+}
+
+/* Which elements of a window the list leads to. 0: the list changed meanwhile, or is no list. The
+ * change of the top's tag at the end makes every push fail that read the top before. */
+static int mark_listed(const struct ebpf_map *m, uint32_t first, uint8_t listed[WINDOW])
+{
+	uint64_t t = load_acquire(top_of(m)), w = t;
+	uint32_t steps = 0;
+
+	for (uint32_t i = LINK_NEXT(w); i; i = LINK_NEXT(w)) {
+		if (i-- > m->max_entries || steps++ > m->max_entries) {
+			return 0;
+		}
+		if (i - first < WINDOW) {
+			listed[i - first] = 1;
+		}
+		w = load_acquire(elem_link(m, i));
+	}
+	return cas_word(top_of(m), t, link_word(t, 0, LINK_NEXT(t)));
+}
+
+/* Frees elements of one window that were READY before a walk that did not meet them: their owners
+ * were killed, or will fail to link them and then find that they are not theirs any more. The list
+ * is walked as a whole, so this is done the more seldom the longer it may be. */
+static NOINLINE void free_lost(const struct ebpf_map *m)
+{
+	uint32_t n = m->max_entries, every = MAX(4u, n / 1024u), failure = pool_failures(m);
+	uint32_t first = failure / every % ((n + WINDOW - 1) / WINDOW) * WINDOW;
+	uint64_t link[WINDOW];
+	uint8_t listed[WINDOW] = { 0 };
+
+	if (failure % every) {
+		return;
+	}
+	n = MIN(n - first, WINDOW);
+	for (uint32_t i = 0; i < n; i++) {
+		link[i] = load_acquire(elem_link(m, first + i));
+	}
+	if (!mark_listed(m, first, listed)) {
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (!listed[i] && LINK_STATE(link[i]) == ELEM_READY) {
+			pool_free(m, first + i, link[i]);
+		}
+	}
+}
+
+int stack_push(const struct ebpf_map *m, const void *value, uint64_t flags)
+{
+	uint64_t link;
+	int i, done;
+
+	if (flags) {
+		return -EINVAL; /* to drop the oldest of a list it would have to be walked */
+	}
+	if (!map_writable(m)) {
+		return -EPERM;
+	}
+	i = pool_claim(m, never_lost, &link);
+	if (i < 0) {
+		free_lost(m);
+		i = pool_claim_quick(m, &link);
+	}
+	if (i < 0) {
+		return -E2BIG;
+	}
+	POINT("map.stack.push.claimed");
+	value_store(elem_at(m, (uint32_t)i) + m->value_off, value, m->value_bytes);
+	done = try_push(m, (uint32_t)i, &link);
+	if (!done) {
+		pool_free(m, (uint32_t)i, link);
+	}
+	return done > 0 ? 0 : -EBUSY;
+}
+
+int stack_take(const struct ebpf_map *m, void *value, int remove)
+{
+	int got;
+
+	if (!m->data || (remove && !map_writable(m))) {
+		return m->data ? -EPERM : -ENOENT;
+	}
+	got = take(m, value, remove);
+	return got > 0 ? 0 : got ? got : -ENOENT;
+}
+
+/* Where the last walk of this thread was, so that going on from there is one step. */
+static TLS_FAST struct {
+	const uint8_t *data;
+	uint32_t slot, i_1;
+} walked;
+
+/* 1 + the element `slot` places below the top, or 0. Nobody keeps the list as it is meanwhile. */
+static uint32_t below_top(const struct ebpf_map *m, uint32_t slot)
+{
+	uint32_t i_1, at = 0;
+
+	if (slot && walked.data == m->data && walked.slot + 1 == slot) {
+		i_1 = walked.i_1;
+		at = slot - 1;
+	} else {
+		i_1 = LINK_NEXT(load_acquire(top_of(m)));
+	}
+	for (; at < slot && i_1 && i_1 <= m->max_entries; at++) {
+		i_1 = LINK_NEXT(load_acquire(elem_link(m, i_1 - 1)));
+	}
+	walked.data = i_1 && i_1 <= m->max_entries ? m->data : NULL;
+	walked.slot = slot;
+	walked.i_1 = i_1;
+	return i_1;
+}
+
+/* For tools, who ask for one after the other. */
+int stack_slot(const struct ebpf_map *m, uint32_t slot, void *value)
+{
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint32_t i_1 = below_top(m, slot);
+		uint64_t link;
+
+		if (!i_1 || i_1 > m->max_entries) {
+			return i_1 ? -EIO : 0;
+		}
+		link = load_acquire(elem_link(m, i_1 - 1));
+		if (LINK_STATE(link) != ELEM_READY) {
+			walked.data = NULL;
+			return 0;
+		}
+		if (value) {
+			value_load(value, elem_at(m, i_1 - 1) + m->value_off, m->value_bytes);
+		}
+		fence_acquire();
+		if (load_relaxed(elem_link(m, i_1 - 1)) == link) {
+			return 1;
+		}
+		walked.data = NULL;
+	}
+	return 0;
+}
+
+uint32_t stack_order(const struct ebpf_map *m, uint32_t *order)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = LINK_NEXT(load_acquire(top_of(m)));
+	     i && i <= m->max_entries && n < m->max_entries;
+	     i = LINK_NEXT(load_acquire(elem_link(m, i - 1)))) {
+		order[n++] = i - 1;
+	}
+	return n;
+}
+
+uint32_t stack_count(const struct ebpf_map *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = LINK_NEXT(load_acquire(top_of(m)));
+	     i && i <= m->max_entries && n < m->max_entries; n++) {
+		i = LINK_NEXT(load_acquire(elem_link(m, i - 1)));
+	}
+	return n;
+}

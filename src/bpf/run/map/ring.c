@@ -1,0 +1,141 @@
+/* The writers' side of ring buffers. Headers of records lie apart from the records, so that a
+ * header word is never anything else: one word for each block, which says at which position (these
+ * only grow) a record was begun there, how long it is, and whether it is finished.
+ *
+ * A reservation is one compare-and-exchange of the header at the end of the ring. It says at once
+ * where the next one begins, so anybody can move the end on, and a writer that is killed leaves a
+ * whole header behind it, or nothing. */
+#include "bpf/run/map/ring.h"
+
+#include <errno.h>
+
+#include "base/point.h"
+#include "bpf/run/map/map_int.h"
+#include "bpf/run/map/ring_int.h"
+
+#define TRIES 64u
+
+/* What a header that is at the end of the ring, or older, tells a writer. */
+static int begin_record(struct ring *g, uint64_t pos, uint64_t seen, uint32_t state, uint32_t bytes)
+{
+	uint64_t *header = ring_header(g, pos);
+
+	if (!cas_word(header, seen, ring_word(pos, state, bytes))) {
+		return 0;
+	}
+	POINT("ring.reserve.claimed");
+	cas_word(&g->shared->tail, pos, pos + RING_BLOCKS(bytes));
+	POINT("ring.reserve.advanced");
+	return 1;
+}
+
+void *ebpf_ring_reserve(const struct ebpf_map *ring, uint64_t bytes)
+{
+	struct ring g = ring_of(ring);
+	uint32_t n;
+
+	if (!map_writable(ring) || !bytes || bytes > ring_max_record(ring)) {
+		return NULL;
+	}
+	n = RING_BLOCKS((uint32_t)bytes);
+	for (uint32_t try = 0; try < TRIES; try++) {
+		uint64_t pos = load_acquire(&g.shared->tail), read = load_acquire(&g.shared->head);
+		uint64_t seen = load_acquire(ring_header(&g, pos));
+		uint32_t to_end = g.blocks - (uint32_t)(pos & (g.blocks - 1));
+		uint32_t need = n <= to_end ? n : to_end + n;
+
+		if (ring_cmp(seen, pos) >= 0) {
+			/* begun, and nobody has moved on; a header beyond: tail is old */
+			if (ring_cmp(seen, pos) == 0) {
+				cas_word(&g.shared->tail, pos, pos + RING_BLOCKS(RING_BYTES(seen)));
+			}
+			continue;
+		}
+		if ((pos - read) + need > g.blocks || pos - read > g.blocks) {
+			(void)add_relaxed(&g.shared->dropped, 1u);
+			return NULL;
+		}
+		if (n >
+		    to_end) { /* a record lies in one piece: the rest of this round is skipped */
+			begin_record(&g, pos, seen, RING_DISCARDED, to_end * EBPF_RING_BLOCK);
+		} else if (begin_record(&g, pos, seen, RING_BUSY, (uint32_t)bytes)) {
+			return ring_block(&g, pos);
+		}
+	}
+	return NULL;
+}
+
+int ebpf_ring_has(const struct ebpf_map *ring, const void *record)
+{
+	uintptr_t base = (uintptr_t)ring->data + ring->elem_off;
+
+	return ring->data && (uintptr_t)record >= base &&
+	       (uintptr_t)record - base < (uint64_t)ring->n_slots * EBPF_RING_BLOCK;
+}
+
+int ebpf_ring_finish(const struct ebpf_map *ring, void *record, int discard)
+{
+	struct ring g = ring_of(ring);
+	uint64_t at, *header, seen;
+
+	if (!ebpf_ring_has(ring, record)) {
+		return -EINVAL;
+	}
+	at = (uint64_t)((uint8_t *)record - g.data);
+	if (at % EBPF_RING_BLOCK) {
+		return -EINVAL;
+	}
+	header = ring_header(&g, at / EBPF_RING_BLOCK);
+	seen = load_acquire(header);
+	if (RING_STATE(seen) != RING_BUSY) {
+		return -ESTALE;
+	}
+	POINT("ring.submit.before");
+	return cas_word(header, seen, RING_WITH(seen, discard ? RING_DISCARDED : RING_DONE))
+		       ? 0
+		       : -ESTALE;
+}
+
+int ebpf_ring_output(const struct ebpf_map *ring, const void *data, uint64_t bytes)
+{
+	void *record;
+
+	if (!map_writable(ring)) {
+		return -EPERM;
+	}
+	if (!bytes || bytes > ring_max_record(ring)) {
+		return -EINVAL;
+	}
+	record = ebpf_ring_reserve(ring, bytes);
+	if (!record) {
+		return -EAGAIN;
+	}
+	memcpy(record, data, bytes);
+	POINT("ring.output.copied");
+	(void)ebpf_ring_finish(ring, record, 0);
+	return 0;
+}
+
+uint64_t ebpf_ring_query(const struct ebpf_map *ring, uint64_t what)
+{
+	struct ring g = ring_of(ring);
+	uint64_t head, tail;
+
+	if (!ring->data) {
+		return 0;
+	}
+	head = load_relaxed(&g.shared->head);
+	tail = load_relaxed(&g.shared->tail);
+	switch (what) {
+	case 0:
+		return (tail - head) * EBPF_RING_BLOCK;
+	case 1:
+		return (uint64_t)g.blocks * EBPF_RING_BLOCK;
+	case 2:
+		return head * EBPF_RING_BLOCK;
+	case 3:
+		return tail * EBPF_RING_BLOCK;
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,107 @@
+/* The reader's side of ring buffers, which is gbpfd's and reads what hostile processes may write.
+ * It keeps its position to itself, reads a header once, checks its position and its length against
+ * its own figures, and does a bounded number of steps. What makes no sense is skipped and counted.
+ */
+#include <errno.h>
+
+#include "base/point.h"
+#include "bpf/run/map/ring_int.h"
+
+#define STEPS 256u /* skipped records in one call */
+
+void ebpf_ring_open(struct ebpf_ring_reader *r, const struct ebpf_map *ring)
+{
+	memset(r, 0, sizeof(*r));
+	if (ring->data) {
+		r->pos = load_relaxed(&ring_of(ring).shared->head) & RING_POS_MASK;
+	}
+}
+
+static void move_to(struct ring *g, struct ebpf_ring_reader *r, uint64_t pos)
+{
+	r->pos = pos & RING_POS_MASK;
+	r->busy_since_ns = 0;
+	store_release(&g->shared->head, pos);
+}
+
+/* Unfinished: its writer is at it, stopped, or gone. Taking the record away from it is one
+ * exchange, after which its submit fails. 1: it may be skipped. */
+static int give_up(struct ring *g, struct ebpf_ring_reader *r, uint64_t header, uint64_t now_ns,
+		   int owner_dead)
+{
+	if (!r->busy_since_ns) {
+		r->busy_since_ns = now_ns ? now_ns : 1;
+	}
+	if (!owner_dead && now_ns < r->busy_since_ns + EBPF_RING_PATIENCE_NS) {
+		return 0;
+	}
+	if (cas_word(ring_header(g, r->pos), header, RING_WITH(header, RING_DISCARDED))) {
+		r->lost++;
+	}
+	return 1; /* finished in this moment: the next round sees it */
+}
+
+/* Nothing was begun at our position: the ring is empty, also when a writer was killed before it
+ * moved the end on; else somebody wrote nonsense into it. */
+static int resync(struct ring *g, struct ebpf_ring_reader *r, uint64_t header)
+{
+	uint64_t tail = load_acquire(&g->shared->tail);
+	uint64_t ahead = (r->pos - tail) & RING_POS_MASK;
+
+	if (ring_cmp(header, r->pos) < 0 && ahead <= g->blocks) {
+		if (ahead) {
+			cas_word(&g->shared->tail, tail, tail + ahead);
+		}
+		return 0;
+	}
+	if (ring_cmp(load_acquire(ring_header(g, r->pos)), r->pos) == 0) {
+		return 1; /* begun between the two looks */
+	}
+	r->broken++;
+	move_to(g, r, tail);
+	return 0;
+}
+
+int ebpf_ring_read(const struct ebpf_map *ring, struct ebpf_ring_reader *r, void *buf, size_t cap,
+		   uint64_t now_ns, int owner_dead)
+{
+	struct ring g = ring_of(ring);
+
+	if (!ring->data) {
+		return 0;
+	}
+	r->dropped = load_relaxed(&g.shared->dropped);
+	for (uint32_t step = 0; step < STEPS; step++) {
+		uint64_t pos = r->pos, header = load_acquire(ring_header(&g, pos));
+		uint32_t bytes = RING_BYTES(header);
+		uint32_t to_end = g.blocks - (uint32_t)(pos & (g.blocks - 1));
+
+		if (ring_cmp(header, pos) != 0) {
+			if (!resync(&g, r, header)) {
+				return 0;
+			}
+			continue;
+		}
+		if (!bytes || RING_BLOCKS(bytes) > to_end || RING_STATE(header) > RING_DISCARDED ||
+		    (RING_STATE(header) != RING_DISCARDED && bytes > ring_max_record(ring))) {
+			r->broken++;
+			move_to(&g, r, load_acquire(&g.shared->tail));
+			return 0;
+		}
+		if (RING_STATE(header) == RING_BUSY) {
+			if (!give_up(&g, r, header, now_ns, owner_dead)) {
+				return 0;
+			}
+			continue;
+		}
+		if (RING_STATE(header) == RING_DONE && bytes <= cap) {
+			memcpy(buf, ring_block(&g, pos), bytes);
+		}
+		POINT("ring.read.copied");
+		move_to(&g, r, pos + RING_BLOCKS(bytes));
+		if (RING_STATE(header) == RING_DONE) {
+			return bytes <= cap ? (int)bytes : -EMSGSIZE;
+		}
+	}
+	return 0;
+}

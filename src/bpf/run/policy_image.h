@@ -1,0 +1,128 @@
+/* A policy version as it travels from gbpfd to the processes: one sealed memfd with a header, map
+ * definitions, verified bytecode and position-independent machine code. The receiver checks every
+ * offset; it trusts gbpfd for the code itself.
+ *
+ *	[struct ebpf_image_header][struct ebpf_map_def x n_maps][struct ebpf_insn x n_insns]
+ *	[struct ebpf_tail_at x n_tails] pad to page [machine code]
+ *
+ * Data sections' initial contents are not in the image: gbpfd writes them into the regions before
+ * it passes them. */
+#ifndef GBPF_BPF_RUN_POLICY_IMAGE_H
+#define GBPF_BPF_RUN_POLICY_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/run/env.h"
+
+#define EBPF_IMAGE_MAGIC 0x32696762u /* "bgi2" */
+#define EBPF_MAX_IMAGE_BYTES (64u << 20)
+#define EBPF_MAX_TAILS 4096u /* of all programs together */
+
+struct ebpf_image_prog {
+	uint32_t insn_first;  /* index into the bytecode; n_insns 0: the hook is not filled */
+	uint32_t n_insns;     /* with its subprograms behind it */
+	uint32_t code_offset; /* into the machine code; UINT32_MAX: interpret */
+	uint32_t cost;	      /* worst case that the verifier proved */
+	uint32_t tail_first;  /* into the tail table */
+	uint32_t n_tails;
+};
+
+struct ebpf_image_header {
+	uint32_t magic;
+	uint32_t header_bytes; /* sizeof(struct ebpf_image_header) */
+	uint64_t version;
+	char name[EBPF_NAME_BYTES];
+	uint32_t n_maps;
+	uint32_t n_insns;
+	uint32_t code_offset; /* from the start of the image, page aligned; code_bytes 0: none */
+	uint32_t code_bytes;
+	uint32_t arch; /* EM_X86_64 or 0 */
+	uint32_t n_tails;
+	struct ebpf_image_prog progs[EBPF_MAX_HOOKS]; /* by hook id of hooks.def */
+};
+
+/* A function of machine code: r1 = ctx, hidden argument env; returns r0. */
+typedef uint64_t (*ebpf_entry)(void *ctx, struct ebpf_env *env);
+
+/* One policy version, mapped in one process. */
+struct ebpf_policy {
+	uint64_t version;
+	char name[EBPF_NAME_BYTES];
+	ebpf_entry entry[EBPF_MAX_HOOKS]; /* NULL: hook not filled, or interpret (see insns) */
+	const struct ebpf_insn
+		*insns[EBPF_MAX_HOOKS]; /* borrowed from the mapping; NULL: hook not filled */
+	uint32_t n_insns[EBPF_MAX_HOOKS];
+	const struct ebpf_tail_at *tails[EBPF_MAX_HOOKS]; /* borrowed from the mapping */
+	uint32_t n_tails[EBPF_MAX_HOOKS];
+	struct ebpf_map_def defs[EBPF_MAX_MAPS]; /* private copies */
+	size_t region_bytes[EBPF_REGIONS];
+	void *region[EBPF_REGIONS]; /* owned mappings (DAEMON: owned heap memory) or NULL */
+	void *code;		    /* owned mapping, read and execute, or NULL */
+	size_t code_bytes;
+	void *image; /* owned mapping, read only */
+	size_t image_bytes;
+	const uint64_t *epoch; /* borrowed from the GLOBAL region; NULL: no epoch arrays */
+	uint32_t epoch_ahead;  /* 1: in gbpfd, whose programs write the epoch to come */
+	uint64_t outlived;     /* runs that outlived three publications: relaxed */
+	struct ebpf_env env;
+};
+
+enum { EBPF_OPEN_NO_JIT = 1, EBPF_OPEN_DAEMON = 2 };
+
+/* Maps and checks an image. region_fds[r] is the memfd of region r or -1 (GLOBAL is mapped writable
+ * only with EBPF_OPEN_DAEMON, TENANT always writable; in gbpfd pass -1 for TENANT and use
+ * ops->region). The descriptors stay the caller's. Where executable mappings are refused the policy
+ * is interpreted. Everything is prefaulted. Hooks whose programs could reach memory that is absent
+ * here stay unfilled: those of gbpfd without EBPF_OPEN_DAEMON, and local ones while TENANT is not
+ * given though a map needs it. 0, -EINVAL (inconsistent image or region), -ENOMEM, -errno of mmap.
+ */
+int ebpf_policy_open(struct ebpf_policy *p, int image_fd, const int region_fds[EBPF_REGIONS],
+		     unsigned flags);
+void ebpf_policy_close(struct ebpf_policy *p);
+
+/* Builds an image: header (magic, sizes and offsets are filled in; name, version, n_maps, n_insns
+ * and progs are the caller's, with code_offset of each prog relative to code), definitions,
+ * bytecode, machine code (may be NULL). Returns a memfd, fully sealed, or -errno. */
+int ebpf_image_build(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
+		     const struct ebpf_insn *insns, const void *code, size_t code_bytes);
+
+/* The same with the tables of programs that tail-call: h->n_tails entries. */
+int ebpf_image_build_tails(struct ebpf_image_header *h, const struct ebpf_map_def *defs,
+			   const struct ebpf_insn *insns, const struct ebpf_tail_at *tails,
+			   const void *code, size_t code_bytes);
+
+/* Runs the program of a hook. The caller has checked insns[hook] != NULL. Never blocks; no
+ * allocation, no system call (but for the first on a stack, which looks how much of it is left).
+ * Where the stack does not reach, 0, the built-in verdict, and a helper's error is counted. */
+static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx);
+
+/* The same for policies with epoch arrays, which see one epoch from the beginning to the end.
+ * ebpf_latch.outlived then says that what it read was written over meanwhile. */
+uint64_t ebpf_policy_run_latched(struct ebpf_policy *p, unsigned hook, void *ctx);
+
+#include "base/atomic.h"
+#include "bpf/run/headroom.h"
+#include "bpf/run/interp/interp.h"
+
+static inline uint64_t ebpf_policy_run_now(struct ebpf_policy *p, unsigned hook, void *ctx)
+{
+	if (unlikely(!ebpf_headroom())) {
+		(void)add_relaxed(&p->env.helper_errors, 1u);
+		return 0;
+	}
+	if (p->entry[hook]) {
+		return p->entry[hook](ctx, &p->env);
+	}
+	return ebpf_interp_code(&(struct ebpf_code){ p->insns[hook], p->n_insns[hook],
+						     p->tails[hook], p->n_tails[hook] },
+				ctx, &p->env);
+}
+
+static inline uint64_t ebpf_policy_run(struct ebpf_policy *p, unsigned hook, void *ctx)
+{
+	return unlikely(p->epoch) ? ebpf_policy_run_latched(p, hook, ctx)
+				  : ebpf_policy_run_now(p, hook, ctx);
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* Talking to gbpfd. All that the daemon says is treated as outside input: missing members read as
+ * nothing. */
+#include "cli/connect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int cli_fail_daemon(struct cli *c, struct gbpf *g, const char *what)
+{
+	const struct gbpf_error *e = gbpf_last_error(g);
+	int code = e->exit > 0 && e->exit <= CLI_TIMEOUT ? e->exit : CLI_FAILED;
+	struct report r;
+
+	report_init(&r);
+	report_set(&r, 0, e->code[0] ? e->code : "failed", "%s", e->message);
+	report_hint(&r, "%s", e->hint);
+	buf_puts(&r.detail, e->detail);
+	code = cli_fail_report(c, code, what, &r);
+	report_finish(&r);
+	return code;
+}
+
+int cli_open(struct cli *c, struct gbpf **ret)
+{
+	struct gbpf *g = NULL;
+	char name[64];
+	int rc = gbpf_open(&g, c->global[CLI_SOCKET], GBPF_OPEN_NO_CONNECT);
+
+	if (g) {
+		uint64_t ms = (c->timeout_ns + 999999) / 1000000;
+
+		gbpf_set_timeout(g, ms > UINT32_MAX ? UINT32_MAX : (unsigned)ms);
+	}
+	if (rc < 0) {
+		rc = cli_fail_daemon(c, g, cli_verb_name(c, name, sizeof(name)));
+		gbpf_close(g);
+		return rc;
+	}
+	*ret = g;
+	return CLI_OK;
+}
+
+int cli_result(struct cli *c, struct gbpf *g, const char *what, int rc, char *json, json_t **ret)
+{
+	json_error_t e;
+	json_t *v;
+
+	if (rc < 0) {
+		free(json);
+		return cli_fail_daemon(c, g, what);
+	}
+	v = json ? json_loads(json, 0, &e) : NULL;
+	free(json);
+	if (!json_is_object(v)) {
+		json_decref(v);
+		return cli_fail(c, CLI_FAILED, "protocol",
+				"Do gbpf and gbpfd have the same version? See: gbpf status",
+				"%s: gbpfd's answer is not a JSON object", what);
+	}
+	*ret = v;
+	return CLI_OK;
+}
+
+int cli_call(struct cli *c, const char *what, const char *method, json_t *params, json_t **ret)
+{
+	char *text = params ? json_dumps(params, JSON_COMPACT) : NULL;
+	struct gbpf *g = NULL;
+	char *json = NULL;
+	int code = cli_open(c, &g);
+
+	if (code == CLI_OK) {
+		int rc = gbpf_call(g, method, text, -1, &json);
+
+		code = cli_result(c, g, what, rc, json, ret);
+	}
+	gbpf_close(g);
+	free(text);
+	json_decref(params);
+	return code;
+}
+
+uint64_t cli_u64(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (json_is_real(v)) {
+		return json_real_value(v) > 0 ? (uint64_t)json_real_value(v) : 0;
+	}
+	return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v)
+							       : 0;
+}
+
+const char *cli_text(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}

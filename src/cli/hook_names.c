@@ -1,0 +1,33 @@
+/* The hooks as the command line names them. */
+#include "cli/hook_names.h"
+
+#include <stddef.h>
+#include <string.h>
+
+const struct hook_info hook_table[] = {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) { id, #name, #side, budget },
+#include "gbpf/hooks.def"
+	{ 0, NULL, NULL, 0 },
+};
+
+const struct hook_info *hook_by_id(int id)
+{
+	for (const struct hook_info *h = hook_table; h->name; h++) {
+		if (h->id == id) {
+			return h;
+		}
+	}
+	return NULL;
+}
+
+const struct hook_info *hook_by_name(const char *name)
+{
+	const char *bare = strncmp(name, "gbpf/", 5) == 0 ? name + 5 : name;
+
+	for (const struct hook_info *h = hook_table; h->name; h++) {
+		if (strcmp(h->name, bare) == 0) {
+			return h;
+		}
+	}
+	return NULL;
+}

@@ -1,0 +1,20 @@
+/* Names and budgets of hooks, from hooks.def. */
+#ifndef GBPF_CLI_HOOK_NAMES_H
+#define GBPF_CLI_HOOK_NAMES_H
+
+#include <stdint.h>
+
+struct hook_info {
+	int id;
+	const char *name;
+	const char *side; /* "LOCAL": in the tenant's process; "DAEMON": in gbpfd */
+	uint32_t budget;
+};
+
+extern const struct hook_info hook_table[]; /* ends with a NULL name */
+
+const struct hook_info *hook_by_id(int id);
+/* "submit" or "gbpf/submit"; NULL when there is none. */
+const struct hook_info *hook_by_name(const char *name);
+
+#endif

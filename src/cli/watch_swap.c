@@ -1,0 +1,139 @@
+/* `gbpf policy swap --watch`: waits for gbpfd's verdict on the new version. gbpfd watches and rolls
+ * back by itself; that this program is there makes no difference to it. */
+#include "cli/watch_swap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/connect.h"
+
+#define ASK_EVERY_NS 200000000u
+
+int watch_options(struct cli *c, const char *time, const char *condition, bool detach,
+		  uint64_t *ret_ns)
+{
+	if (!time && !condition) {
+		return detach ? cli_fail(c, CLI_USAGE, "usage",
+					 "It goes with --watch and --rollback-if",
+					 "policy swap: there is nothing to detach from")
+			      : CLI_OK;
+	}
+	if (!time || !condition) {
+		return cli_fail(c, CLI_USAGE, "usage",
+				"For example: --watch 60s --rollback-if 'p99>6ms'",
+				"policy swap: --watch and --rollback-if go together");
+	}
+	if (cli_parse_duration(time, UINT64_C(1000000000), ret_ns) < 0 || !*ret_ns) {
+		return cli_fail(c, CLI_USAGE, "usage", "Write for example 60s or 5m",
+				"policy swap: --watch %s is no time", time);
+	}
+	return CLI_OK;
+}
+
+/* One line that is written over and over. */
+static void progress(const json_t *w)
+{
+	json_t *v;
+	size_t i;
+
+	fprintf(stderr, "\r\033[K%.0f s of %.0f s", (double)cli_u64(w, "passed_ns") / 1e9,
+		(double)cli_u64(w, "watch_ns") / 1e9);
+	json_array_foreach(json_object_get(w, "values"), i, v)
+	{
+		fprintf(stderr, "   %s %s", cli_text(v, "metric"), cli_text(v, "text"));
+	}
+	fflush(stderr);
+}
+
+/* That a condition did not happen says nothing where a metric was never known. */
+static void print_kept(const json_t *w)
+{
+	const char *sep = "not known in that time: ";
+	json_t *v;
+	size_t i;
+
+	printf("version %llu stays: %s did not happen in %.3g s\n",
+	       (unsigned long long)cli_u64(w, "version"), cli_text(w, "condition"),
+	       (double)cli_u64(w, "watch_ns") / 1e9);
+	json_array_foreach(json_object_get(w, "values"), i, v)
+	{
+		if (!json_is_null(json_object_get(v, "value"))) {
+			printf("  %s was %s\n", cli_text(v, "metric"), cli_text(v, "text"));
+		}
+	}
+	json_array_foreach(json_object_get(w, "values"), i, v)
+	{
+		if (json_is_null(json_object_get(v, "value"))) {
+			printf("%s%s", sep, cli_text(v, "metric"));
+			sep = ", ";
+		}
+	}
+	if (sep[0] == ',') {
+		puts(". A percentile needs 10 requests; where hardly one ends, "
+		     "held[class=latency]>50% tells");
+	}
+}
+
+static int verdict(struct cli *c, const json_t *w)
+{
+	const char *state = cli_text(w, "state");
+	unsigned long long version = cli_u64(w, "version"), before = cli_u64(w, "before");
+	char to[48] = "no policy";
+
+	if (before) {
+		snprintf(to, sizeof(to), "version %llu", before);
+	}
+	if (strcmp(state, "kept") == 0) {
+		if (!c->json) {
+			print_kept(w);
+		}
+		return CLI_OK;
+	}
+	if (strcmp(state, "rolled-back") == 0) {
+		if (!c->json) {
+			printf("version %llu was rolled back to %s: %s\n", version, to,
+			       cli_text(w, "reason"));
+		}
+		return CLI_ROLLED_BACK;
+	}
+	if (c->json) {
+		return CLI_FAILED; /* the result says it */
+	}
+	return cli_fail(c, CLI_FAILED, "ended", "`gbpf events` shows who did it",
+			"policy swap: the watch of version %llu ended early: %s", version,
+			cli_text(w, "reason"));
+}
+
+int watch_await(struct cli *c, struct gbpf *g, uint64_t version, json_t **ret_watch)
+{
+	bool shown = isatty(STDERR_FILENO) && !c->quiet && !c->json;
+	json_t *w = NULL;
+	int code;
+
+	for (;;) {
+		char *json = NULL;
+		int rc = gbpf_policy_watch(g, version, &json);
+
+		json_decref(w);
+		w = NULL;
+		code = cli_result(c, g, "policy swap", rc, json, &w);
+		if (code != CLI_OK || strcmp(cli_text(w, "state"), "watching") != 0) {
+			break;
+		}
+		if (shown) {
+			progress(w);
+		}
+		clock_sleep_ns(ASK_EVERY_NS);
+	}
+	if (shown) {
+		fputs("\r\033[K", stderr);
+	}
+	if (code == CLI_OK) {
+		code = verdict(c, w);
+	}
+	*ret_watch = w;
+	return code;
+}

@@ -1,0 +1,512 @@
+/* Connections of the control socket. Everything that a peer can make grow has a limit: the line it
+ * sends, the answers it does not read, the connections it opens. */
+#include "daemon/control_socket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "daemon/maps/maps_watch.h"
+#include "daemon/clean_text.h"
+
+#define MAX_CONNECTIONS 256u
+#define MAX_FOREIGN 32u	      /* of one user that is neither root nor the daemon's */
+#define OWN_CONNECTIONS 32u   /* that the others leave to root and the daemon's user */
+#define MAX_LINE (256u << 10) /* understanding a megabyte takes 10 ms and more */
+#define LINES_AT_ONCE 64
+#define TIME_AT_ONCE_NS 25000u /* many may send many lines: each has its turn, and it is short */
+#define MAX_OUT (4u << 20)     /* while more waits to be read, no further request is looked at */
+#define MAX_FOLLOW (1u << 20)  /* a follower that lags behind by so much is closed */
+
+struct connection {
+	struct connection *next;
+	struct daemon *d;
+	sd_event_source *io, *again;
+	int sock, fd;
+	uint64_t number;
+	struct peer peer;
+	bool greeted, following, closing, ended;
+	bool more; /* lines wait that have been received: nothing is read meanwhile */
+	struct buf in, out;
+	size_t scanned;
+};
+
+struct control {
+	struct daemon *d;
+	int fd;
+	sd_event_source *io, *reaper;
+	struct connection *first;
+	unsigned n;
+	uint64_t next_number;
+};
+
+static void end(struct connection *c)
+{
+	if (!c->ended) {
+		c->ended = true;
+		sd_event_source_set_enabled(c->d->control->reaper, SD_EVENT_ONESHOT);
+	}
+}
+
+static void destroy(struct connection *c)
+{
+	maps_watch_conn_gone(c->d, c->number);
+	sd_event_source_disable_unref(c->io);
+	sd_event_source_disable_unref(c->again);
+	fd_close_peer(c->sock);
+	fd_close_foreign(c->fd);
+	buf_finish(&c->in);
+	buf_finish(&c->out);
+	free(c);
+}
+
+static int on_reaper(sd_event_source *src, void *arg)
+{
+	struct control *k = arg;
+	struct connection **link = &k->first;
+
+	(void)src;
+	while (*link) {
+		struct connection *c = *link;
+
+		if (c->ended) {
+			*link = c->next;
+			k->n--;
+			destroy(c);
+		} else {
+			link = &c->next;
+		}
+	}
+	return 0;
+}
+
+/* ---- sending ---- */
+
+static void flush(struct connection *c)
+{
+	while (c->out.len && !c->ended) {
+		ssize_t n = send(c->sock, c->out.data, c->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0) {
+			buf_drop(&c->out, (size_t)n);
+		} else if (n < 0 && errno == EAGAIN) {
+			break;
+		} else if (n < 0 && errno != EINTR) {
+			end(c);
+		}
+	}
+	if (c->out.failed || (c->closing && !c->out.len)) {
+		end(c);
+	}
+	if (!c->ended) {
+		bool reads = c->out.len < MAX_OUT && !c->closing && !c->more;
+
+		sd_event_source_set_io_events(c->io,
+					      (reads ? (uint32_t)EPOLLIN : 0u) |
+						      (c->out.len ? (uint32_t)EPOLLOUT : 0u));
+	}
+}
+
+static void put(struct connection *c, json_t *line)
+{
+	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+
+	json_decref(line);
+	if (!text) {
+		end(c);
+		return;
+	}
+	buf_puts(&c->out, text);
+	buf_puts(&c->out, "\n");
+	free(text);
+	flush(c);
+}
+
+void control_result(struct call *c, json_t *result)
+{
+	if (result) {
+		put(c->c, json_pack("{s:I,s:o}", "id", c->id, "result", result));
+	} else {
+		control_error(c, 1, "memory", NULL, "out of memory");
+	}
+}
+
+void control_result_text(struct call *c, const struct buf *result)
+{
+	struct buf *out = &c->c->out;
+
+	if (!result || result->failed) {
+		control_error(c, 1, "memory", NULL, "out of memory");
+		return;
+	}
+	buf_printf(out, "{\"id\":%lld,\"result\":", (long long)c->id);
+	buf_add(out, result->data, result->len);
+	buf_puts(out, "}\n");
+	flush(c->c);
+}
+
+static json_t *error_json(json_int_t id, const char *code, int exit_code, const char *message,
+			  const char *hint, const char *detail)
+{
+	char clean[4][4096];
+
+	snprintf(clean[0], sizeof(clean[0]), "%s", code);
+	snprintf(clean[1], sizeof(clean[1]), "%s", message);
+	snprintf(clean[2], sizeof(clean[2]), "%s", hint ? hint : "");
+	for (int i = 0; i < 3; i++) {
+		text_clean(clean[i]);
+	}
+	json_t *error = json_pack("{s:s,s:i,s:s,s:s}", "code", clean[0], "exit", exit_code,
+				  "message", clean[1], "hint", clean[2]);
+	json_t *d = detail ? json_string(detail)
+			   : NULL; /* several lines, so not cleaned; NULL when not UTF-8 */
+
+	if (error) {
+		json_object_set_new(error, "detail", d ? d : json_string(""));
+	}
+	return json_pack("{s:I,s:o}", "id", id, "error", error);
+}
+
+void control_error(struct call *c, int exit_code, const char *code, const char *hint,
+		   const char *fmt, ...)
+{
+	char message[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	put(c->c, error_json(c->id, code, exit_code, message, hint, NULL));
+}
+
+static struct connection *by_number(const struct daemon *d, uint64_t conn)
+{
+	struct connection *c = d->control ? d->control->first : NULL;
+
+	while (c && c->number != conn) {
+		c = c->next;
+	}
+	return c && !c->ended ? c : NULL;
+}
+
+bool control_push(struct daemon *d, uint64_t conn, const struct buf *line)
+{
+	struct connection *c = by_number(d, conn);
+
+	if (!c) {
+		return false;
+	}
+	if (line->failed) {
+		end(c);
+		return false;
+	}
+	buf_add(&c->out, line->data, line->len);
+	flush(c);
+	return !c->ended;
+}
+
+size_t control_waiting(const struct daemon *d, uint64_t conn)
+{
+	const struct connection *c = by_number(d, conn);
+
+	return c ? c->out.len : SIZE_MAX;
+}
+
+void control_answer(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		    const struct report *r, int exit_code)
+{
+	struct connection *c = by_number(d, conn);
+	char message[4096];
+
+	if (!c) {
+		return;
+	}
+	if (result) {
+		put(c, json_pack("{s:I,s:O}", "id", id, "result", result));
+		return;
+	}
+	if (!r) {
+		put(c, error_json(id, "memory", exit_code, "out of memory", "", NULL));
+		return;
+	}
+	snprintf(message, sizeof(message), "%s%s%s", buf_text(&r->place), r->place.len ? ": " : "",
+		 buf_text(&r->message));
+	put(c,
+	    error_json(id, r->code, exit_code, message, buf_text(&r->hint), buf_text(&r->detail)));
+}
+
+static void on_event(void *arg, const struct history_event *e)
+{
+	struct control *k = arg;
+
+	for (struct connection *c = k->first; c; c = c->next) {
+		if (!c->following || c->ended) {
+			continue;
+		}
+		if (c->out.len > MAX_FOLLOW) {
+			end(c);
+		} else {
+			put(c, json_pack("{s:o}", "event", history_json(e)));
+		}
+	}
+}
+
+/* ---- receiving ---- */
+
+static void fatal(struct connection *c, json_int_t id, const char *code, const char *message)
+{
+	c->closing = true;
+	put(c, error_json(id, code, 2, message, "", NULL));
+}
+
+static void take_line(struct connection *c, const char *line, size_t len)
+{
+	json_t *j = json_loadb(line, len, 0, NULL), *params;
+	const char *method = json_string_value(json_object_get(j, "method"));
+	struct call call = {
+		.d = c->d, .c = c, .conn = c->number, .sock = c->sock, .peer = c->peer, .fd = &c->fd
+	};
+
+	call.id = json_integer_value(json_object_get(j, "id"));
+	params = json_object_get(j, "params");
+	if (!method || (params && !json_is_object(params))) {
+		fatal(c, call.id, "protocol",
+		      "a line must be an object with id, method and params");
+		json_decref(j);
+		return;
+	}
+	params = params ? json_incref(params) : json_object();
+	call.params = params;
+	method_call(&call, method, c->greeted);
+	json_decref(params);
+	json_decref(j);
+	c->fd = fd_close_foreign(c->fd); /* belonged to that line */
+}
+
+/* Some of the lines that have been received; true when there may be more of them. */
+static bool take_some(struct connection *c)
+{
+	uint64_t begin = clock_now_ns();
+	size_t at = 0;
+	bool more = true;
+
+	for (int i = 0; i < LINES_AT_ONCE && more && clock_now_ns() - begin < TIME_AT_ONCE_NS;
+	     i++) {
+		const char *text = buf_text(&c->in) + at, *nl;
+
+		if (c->ended || c->closing || c->out.len >= MAX_OUT) {
+			break;
+		}
+		nl = c->in.len > at + c->scanned
+			     ? memchr(text + c->scanned, '\n', c->in.len - at - c->scanned)
+			     : NULL;
+		if (nl) {
+			take_line(c, text, (size_t)(nl - text));
+			at += (size_t)(nl - text) + 1;
+		}
+		c->scanned = nl ? 0 : c->in.len - at;
+		more = nl != NULL;
+	}
+	buf_drop(&c->in, at);
+	if (!more && c->in.len > MAX_LINE) {
+		fatal(c, 0, "limit", "a line has more than 256 KiB");
+	}
+	return more;
+}
+
+static int on_again(sd_event_source *src, void *arg);
+
+/* Others first: sd-event takes the source that has been waiting for longest. A deferred one that is
+ * used again counts as waiting since it was made, and so would always be the next; a new one is the
+ * last. */
+static void come_back(struct connection *c)
+{
+	c->again = sd_event_source_disable_unref(c->again);
+	if (sd_event_add_defer(c->d->loop, &c->again, on_again, c) < 0) {
+		end(c);
+	}
+}
+
+static void take_lines(struct connection *c)
+{
+	c->more = take_some(c);
+	flush(c);
+	if (c->more && !c->ended && !c->closing && c->out.len < MAX_OUT) {
+		come_back(c);
+	}
+}
+
+static int on_again(sd_event_source *src, void *arg)
+{
+	(void)src;
+	take_lines(arg);
+	return 0;
+}
+
+static ssize_t receive(struct connection *c, char *data, size_t cap)
+{
+	int fds[FD_PASS_MAX];
+	unsigned n;
+	ssize_t got = msg_recv(c->sock, data, cap, fds, &n);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (i == 0 && c->fd < 0 && got > 0) {
+			c->fd = fds[0];
+		} else {
+			fd_close_foreign(fds[i]); /* one a line is all that a method takes */
+		}
+	}
+	return got;
+}
+
+static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct connection *c = arg;
+	char chunk[65536];
+	ssize_t n;
+
+	(void)src;
+	(void)fd;
+	if (revents & EPOLLOUT) {
+		take_lines(c);
+	}
+	if (c->ended || c->more || !(revents & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
+		return 0;
+	}
+	n = receive(c, chunk, sizeof(chunk));
+	if (n == -EAGAIN) {
+		return 0;
+	}
+	if (n <= 0) {
+		end(c);
+		return 0;
+	}
+	if (buf_add(&c->in, chunk, (size_t)n) < 0) {
+		end(c);
+		return 0;
+	}
+	take_lines(c);
+	return 0;
+}
+
+void control_greeted(struct call *c)
+{
+	c->c->greeted = true;
+}
+
+void control_follow(struct call *c)
+{
+	c->c->following = true;
+}
+
+unsigned control_connections(const struct daemon *d)
+{
+	return d->control->n;
+}
+
+static bool too_many(const struct control *k, const struct peer *peer)
+{
+	bool foreign = peer->uid != 0 && peer->uid != k->d->uid;
+	unsigned n = 0;
+
+	for (struct connection *c = k->first; c; c = c->next) {
+		n += c->peer.uid == peer->uid;
+	}
+	return k->n >= MAX_CONNECTIONS ||
+	       (foreign && (n >= MAX_FOREIGN || k->n >= MAX_CONNECTIONS - OWN_CONNECTIONS));
+}
+
+static void welcome(struct control *k, int sock)
+{
+	struct connection *c = NULL;
+	struct peer peer;
+
+	if (fd_peer(sock, &peer) == 0 && !too_many(k, &peer)) {
+		c = calloc(1, sizeof(*c));
+	}
+	if (!c) {
+		fd_close_peer(sock);
+		return;
+	}
+	*c = (struct connection){
+		.d = k->d, .sock = sock, .fd = -1, .peer = peer, .number = ++k->next_number
+	};
+	if (sd_event_add_io(k->d->loop, &c->io, sock, EPOLLIN, on_io, c) < 0) {
+		destroy(c);
+		return;
+	}
+	/* Of the same priority as sessions: who waits longest is next, so that a process which
+	 * sends without end cannot keep the operator out. */
+	c->next = k->first;
+	k->first = c;
+	k->n++;
+}
+
+static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct control *k = arg;
+
+	(void)src;
+	(void)revents;
+	for (int i = 0; i < 16; i++) {
+		int sock = daemon_accept(k->d, fd);
+
+		if (sock < 0) {
+			break;
+		}
+		welcome(k, sock);
+	}
+	return 0;
+}
+
+int control_open(struct daemon *d, const char *path)
+{
+	struct control *k = calloc(1, sizeof(*k));
+	int err;
+
+	if (!k) {
+		return -ENOMEM;
+	}
+	k->d = d;
+	d->control = k;
+	k->fd = unix_listen(path, SOCK_STREAM, d->uid == 0 ? 0666 : 0600);
+	if (k->fd < 0) {
+		return k->fd;
+	}
+	err = sd_event_add_io(d->loop, &k->io, k->fd, EPOLLIN, on_accept, k);
+	if (err >= 0) {
+		err = sd_event_add_defer(d->loop, &k->reaper, on_reaper, k);
+	}
+	if (err < 0) {
+		return err;
+	}
+	sd_event_source_set_enabled(k->reaper, SD_EVENT_OFF);
+	d->history.listener = on_event;
+	d->history.arg = k;
+	return 0;
+}
+
+void control_close(struct daemon *d)
+{
+	struct control *k = d->control;
+
+	if (!k) {
+		return;
+	}
+	d->history.listener = NULL;
+	d->control = NULL;
+	while (k->first) {
+		struct connection *c = k->first;
+
+		k->first = c->next;
+		destroy(c);
+	}
+	sd_event_source_disable_unref(k->io);
+	sd_event_source_disable_unref(k->reaper);
+	fd_close(k->fd);
+	free(k);
+}

@@ -1,0 +1,330 @@
+/* gbpfd: opens everything in order, serves, closes everything in the other order. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/control_socket.h"
+#include "daemon/policy/daemon_hooks.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/hw/mps.h"
+#include "daemon/options.h"
+#include "daemon/policy/policies.h"
+#include "daemon/runtime.h"
+#include "daemon/session/tenant_session.h"
+#include "daemon/hw/hw_control.h"
+#include "daemon/watch/watch.h"
+
+#define PROC_NVIDIA "/proc/driver/nvidia/gpus"
+#define NODE_NVIDIA "/dev/nvidiactl"
+#define BACKGROUND_MS 10000
+
+/* A thousand tenants need some six descriptors each. */
+static void raise_limits(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+		l.rlim_cur = MIN(l.rlim_max, (rlim_t)65536);
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
+static int open_directory(struct daemon *d)
+{
+	struct sched_directory *dir;
+	int err = page_create(&d->directory, "gbpf-directory", SCHED_PAGE_BYTES);
+
+	if (err) {
+		return err;
+	}
+	dir = d->directory.map;
+	dir->magic = SCHED_DIRECTORY_MAGIC;
+	dir->abi = SCHED_ABI;
+	while (d->generation ==
+	       0) { /* another than that of any gbpfd before; 0 means: not serving */
+		if (getrandom(&d->generation, sizeof(d->generation), 0) < 0) {
+			d->generation = (uint32_t)clock_now_ns() | 1u;
+		}
+	}
+	err = page_seal(&d->directory);
+	return err == -EINVAL
+		       ? runtime_fail(d, err,
+				      "this kernel cannot seal shared pages (F_SEAL_FUTURE_WRITE): "
+				      "Linux 5.1 or later is needed")
+		       : err;
+}
+
+static int open_parts(struct daemon *d)
+{
+	struct group *group = getgrnam("gbpf");
+	int err = sd_event_new(&d->loop);
+
+	d->group = group ? group->gr_gid : (gid_t)-1;
+	if (err >= 0) {
+		err = open_directory(d);
+	}
+	if (err >= 0) {
+		err = worker_start(&d->worker, d->loop);
+	}
+	return err < 0 ? runtime_fail(d, err, "cannot start: %s", strerror(-err)) : 0;
+}
+
+static int open_devices(struct daemon *d)
+{
+	int err = devices_open(&d->devices, d->opt.device, PROC_NVIDIA, NODE_NVIDIA);
+
+	return err ? runtime_fail(d, err,
+				  "no NVIDIA GPU or driver is here (neither %s nor %s): install "
+				  "the driver, or "
+				  "use --device soft",
+				  PROC_NVIDIA, NODE_NVIDIA)
+		   : 0;
+}
+
+static int open_store(struct daemon *d)
+{
+	int err = history_open(&d->history, d->opt.state);
+
+	if (!err) {
+		err = policies_open(d);
+	}
+	if (!err) {
+		err = ticker_open(d);
+	}
+	if (!err) {
+		err = mps_open(d);
+	}
+	if (!err) {
+		err = steers_open(d);
+	}
+	return err ? runtime_fail(d, err, "cannot use the state directory %s: %s", d->opt.state,
+				  strerror(-err))
+		   : 0;
+}
+
+static int open_sockets(struct daemon *d)
+{
+	char path[DAEMON_PATH + 16];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/control.sock", d->opt.runtime);
+	err = control_open(d, path);
+	if (!err) {
+		snprintf(path, sizeof(path), "%s/session.sock", d->opt.runtime);
+		err = sessions_open(d, path);
+	}
+	if (err == -ENAMETOOLONG) {
+		return runtime_fail(
+			d, err,
+			"the path of the runtime directory %s is too long for a socket (108 bytes)",
+			d->opt.runtime);
+	}
+	return err < 0 ? runtime_fail(d, err, "cannot listen in %s: %s", d->opt.runtime,
+				      strerror(-err))
+		       : 0;
+}
+
+/* The policy of before is there again when the first program comes back. */
+static int load_first(struct daemon *d)
+{
+	int err = policies_begin(d);
+
+	while (!err && policies_busy(d)) {
+		int r = sd_event_run(d->loop, UINT64_MAX);
+
+		err = r < 0 ? r : 0;
+	}
+	if (err) {
+		return runtime_fail(d, err, "policy '%s' cannot be read: %s", d->opt.policy,
+				    strerror(-err));
+	}
+	return d->first_failed ? runtime_fail(d, -EINVAL, "policy '%s' cannot be loaded: %s",
+					      d->opt.policy, d->first_failed)
+			       : 0;
+}
+
+static int watch_signals(struct daemon *d)
+{
+	sigset_t set;
+	int err;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	err = sd_event_add_signal(d->loop, NULL, SIGTERM, NULL, NULL);
+	if (err >= 0) {
+		err = sd_event_add_signal(d->loop, NULL, SIGINT, NULL, NULL);
+	}
+	return err < 0 ? runtime_fail(d, err, "cannot watch signals: %s", strerror(-err)) : 0;
+}
+
+static int open_all(struct daemon *d)
+{
+	int (*const steps[])(struct daemon * d) = { runtime_open, open_parts, watch_signals,
+						    open_devices, open_store, load_first,
+						    open_sockets };
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int err = steps[i](d);
+
+		if (err) {
+			return err;
+		}
+	}
+	return 0;
+}
+
+static void close_all(struct daemon *d)
+{
+	bool tenants_left;
+
+	d->ending = true;
+	if (d->directory.map) {
+		store_seqcst(&daemon_directory(d)->generation, 0u);
+	}
+	if (d->control) {
+		history_add(&d->history, "stop", -1, -1,
+			    "gbpfd ends; programs go on with the last policy");
+	}
+	worker_stop(&d->worker);
+	control_close(d);
+	tenants_left = lane_tenants(d) > 0;
+	steers_close(d);
+	sessions_close(d);
+	mps_close(d, tenants_left);
+	ticker_close(d);
+	watches_close(d);
+	policies_close(d);
+	history_close(&d->history);
+	page_destroy(&d->directory);
+	runtime_close(d);
+	sd_event_unref(d->loop);
+	fd_close(d->spare_fd);
+	free(d->first_failed);
+}
+
+/* In the background the caller's terminal or pipe is let go; the log goes to a file. */
+static void leave_terminal(const struct daemon *d)
+{
+	char path[DAEMON_PATH + 16];
+	int null, file;
+
+	if (d->opt.foreground) {
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/gbpfd.log", d->opt.runtime);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	dup2(null, STDIN_FILENO);
+	dup2(file >= 0 ? file : null, STDOUT_FILENO);
+	dup2(file >= 0 ? file : null, STDERR_FILENO);
+	fd_close(null);
+	fd_close(file);
+}
+
+static int serve(struct options *o)
+{
+	struct daemon *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (!d) {
+		return 1;
+	}
+	d->opt = *o;
+	d->uid = geteuid();
+	d->lock_fd = d->state_lock_fd = d->session_fd = -1;
+	d->directory = PAGE_NONE;
+	d->started_ns = clock_now_ns();
+	d->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	raise_limits();
+	umask(022);
+	r = open_all(d);
+	if (!r) {
+		history_add(&d->history, "serve", -1, (int)getpid(),
+			    "gbpfd %s serves %s (device %s, policy %s)", GBPF_VERSION_TEXT,
+			    d->opt.runtime, d->devices.kind,
+			    policy_first_active(d) ? policy_active_name(d, 0) : "none");
+		log_info("serving %s, device %s, policy %s", d->opt.runtime, d->devices.kind,
+			 policy_first_active(d) ? policy_active_name(d, 0) : "none");
+		store_seqcst(&daemon_directory(d)->generation, d->generation);
+		runtime_ready(d);
+		leave_terminal(d);
+		r = sd_event_loop(d->loop);
+	}
+	close_all(d);
+	free(d);
+	return r == 0 ? 0 : 1;
+}
+
+/* Parent of a gbpfd that goes to the background: returns its exit code once it is ready or has
+ * failed. */
+static int await(int fd)
+{
+	char text[1024];
+	size_t len = 0;
+	ssize_t n = 0;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	while (len < sizeof(text) - 1 && poll(&p, 1, BACKGROUND_MS) > 0 &&
+	       (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0) {
+		len += (size_t)n;
+	}
+	text[len] = 0;
+	return strcmp(text, "ready\n") == 0 ? 0 : 1; /* it has said itself what went wrong */
+}
+
+static int to_background(struct options *o)
+{
+	int p[2];
+	pid_t pid;
+
+	if (o->foreground) {
+		return -1;
+	}
+	if (pipe2(p, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+		log_error("cannot go to the background: %s", strerror(errno));
+		return 1;
+	}
+	if (pid > 0) {
+		close(p[1]);
+		return await(p[0]);
+	}
+	close(p[0]);
+	setsid();
+	o->ready_fd = p[1];
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct options o;
+	int r;
+
+	log_setup("gbpfd", LOG_LEVEL_INFO);
+	r = options_parse(&o, argc, argv);
+	if (r <= 0) {
+		return r < 0 ? 2 : 0;
+	}
+	if (o.ready_fd >= 0) {
+		fcntl(o.ready_fd, F_SETFD, FD_CLOEXEC);
+	}
+	r = to_background(&o);
+	return r >= 0 ? r : serve(&o);
+}

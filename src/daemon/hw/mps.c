@@ -1,0 +1,468 @@
+/* Starting, watching, adopting and ending nvidia-cuda-mps-control. It is a child in the foreground
+ * (-f), in a session of its own so that it outlives us; a file beside the sockets says which
+ * process it is, with the time when that started, since numbers are used again. What it needs of
+ * the environment: NVIDIA's "Multi-Process Service" manual. The GPUs' compute mode is never
+ * touched. */
+#include "daemon/hw/mps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/paths.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/session/peer.h"
+
+#define PROGRAM "nvidia-cuda-mps-control"
+#define LOOK_USEC 5000u
+#define START_NS 5000000000u
+#define STEADY_NS 60000000000u /* who lived so long has not failed to start */
+#define BACKOFF_NS 200000000u  /* doubled with each failure */
+#define MAX_FAILURES 8u
+#define END_MS 2000
+#define START_TIME_FIELD 22
+
+extern char **environ;
+
+enum mps_state { MPS_IDLE, MPS_STARTING, MPS_RUNNING };
+
+struct mps {
+	struct daemon *d;
+	enum mps_state state;
+	char program[512]; /* empty: not found */
+	char why[160];
+	pid_t pid;
+	int pidfd;
+	sd_event_source *death, *timer;
+	uint64_t started_ns, retry_ns;
+	unsigned failures;
+};
+
+static void end_of(struct mps *m, const char *what);
+
+/* ---- places ---- */
+
+static void place(const struct mps *m, const char *leaf, char out[DAEMON_PATH])
+{
+	if (snprintf(out, DAEMON_PATH, "%s/%s", m->d->opt.runtime, leaf) >= DAEMON_PATH) {
+		out[0] = 0; /* then nothing of it can be opened */
+	}
+}
+
+static bool is_there(const struct mps *m)
+{
+	char path[DAEMON_PATH];
+	struct stat st;
+
+	place(m, "mps/control", path);
+	/* A socket since CUDA 13, a pipe before. */
+	return lstat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+static bool find_in(struct mps *m, const char *dir, size_t len)
+{
+	return len && dir[0] == '/' &&
+	       snprintf(m->program, sizeof(m->program), "%.*s/" PROGRAM, (int)len, dir) <
+		       (int)sizeof(m->program) &&
+	       access(m->program, X_OK) == 0;
+}
+
+static void find_program(struct mps *m)
+{
+	static const char *const others[] = { "/usr/bin", "/usr/local/nvidia/bin" };
+	const char *path = getenv("PATH");
+
+	for (const char *p = path; p && *p; p += strcspn(p, ":"), p += *p == ':') {
+		if (find_in(m, p, strcspn(p, ":"))) {
+			return;
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (find_in(m, others[i], strlen(others[i]))) {
+			return;
+		}
+	}
+	m->program[0] = 0;
+}
+
+/* ---- the process ---- */
+
+static void remember(const struct mps *m)
+{
+	char path[DAEMON_PATH];
+	long long since = 0;
+	FILE *f;
+
+	place(m, "mps.pid", path);
+	unlink(path);
+	if (m->pid && peer_stat_field(m->pid, START_TIME_FIELD, &since) == 0) {
+		f = fopen(path, "wex");
+		if (f) {
+			fprintf(f, "%d %lld\n", (int)m->pid, since);
+			fclose(f);
+		}
+	}
+}
+
+static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	(void)src;
+	(void)fd;
+	(void)revents;
+	end_of(arg, "ended");
+	return 0;
+}
+
+static int watch(struct mps *m)
+{
+	int err;
+
+	m->pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
+	if (m->pidfd < 0) {
+		return -errno;
+	}
+	fcntl(m->pidfd, F_SETFD, FD_CLOEXEC);
+	err = sd_event_add_io(m->d->loop, &m->death, m->pidfd, EPOLLIN, on_death, m);
+	return err < 0 ? err : 0;
+}
+
+static void unwatch(struct mps *m)
+{
+	m->death = sd_event_source_disable_unref(m->death);
+	m->pidfd = fd_close(m->pidfd);
+}
+
+/* The control daemon starts servers, which load the driver: not through the shim. */
+static char **make_environment(const struct mps *m, char *buf, size_t cap)
+{
+	static const char *const drop[] = { "CUDA_MPS_",
+					    "CUDA_VISIBLE_DEVICES=", "LD_PRELOAD=", "GBPF_OFF=" };
+	size_t n = 0, k = 0;
+	char **env, *p = buf;
+
+	while (environ[n]) {
+		n++;
+	}
+	env = calloc(n + 4, sizeof(*env));
+	if (!env) {
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		bool keep = true;
+
+		for (size_t j = 0; j < ARRAY_SIZE(drop); j++) {
+			keep &= strncmp(environ[i], drop[j], strlen(drop[j])) != 0;
+		}
+		if (keep) {
+			env[k++] = environ[i];
+		}
+	}
+	snprintf(p, cap / 2, "CUDA_MPS_PIPE_DIRECTORY=%s/mps", m->d->opt.runtime);
+	snprintf(p + cap / 2, cap / 2, "CUDA_MPS_LOG_DIRECTORY=%s/mps-log", m->d->opt.runtime);
+	env[k++] = p;
+	env[k++] = p + cap / 2;
+	env[k] = (char *)(uintptr_t) "GBPF_OFF=1";
+	return env;
+}
+
+/* in: its standard input, borrowed. */
+static int spawn(const struct mps *m, char *const argv[], int in, pid_t *ret)
+{
+	char buf[2 * DAEMON_PATH + 128], log[DAEMON_PATH];
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	char **env = make_environment(m, buf, sizeof(buf));
+	int err;
+
+	if (!env) {
+		return -ENOMEM;
+	}
+	place(m, "mps-log/control.out", log);
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	posix_spawn_file_actions_adddup2(&files, in, 0);
+	posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	posix_spawn_file_actions_adddup2(&files, 1, 2);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+						POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	err = posix_spawn(ret, m->program, &files, &attr, argv, env);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
+	free(env);
+	return -err;
+}
+
+static int make_places(const struct mps *m)
+{
+	static const char *const stale[] = { "mps/control", "mps/control_privileged", "mps/log",
+					     "mps/control_lock", "mps/" PROGRAM ".pid" };
+	char path[DAEMON_PATH];
+	int err;
+
+	place(m, "mps", path);
+	err = path_make_private(path, 0700);
+	if (!err) {
+		place(m, "mps-log", path);
+		err = path_make_private(path, 0700);
+	}
+	for (size_t i = 0; !err && i < ARRAY_SIZE(stale); i++) {
+		place(m, stale[i], path);
+		unlink(path);
+	}
+	return err;
+}
+
+static int start_process(struct mps *m)
+{
+	char *const argv[] = { m->program, (char *)(uintptr_t) "-f", NULL };
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), err = make_places(m);
+
+	if (!err) {
+		err = spawn(m, argv, null, &m->pid);
+	}
+	fd_close(null);
+	if (err) {
+		m->pid = 0;
+		return err;
+	}
+	err = watch(m);
+	remember(m);
+	return err;
+}
+
+/* ---- states ---- */
+
+static void look_again(struct mps *m, uint64_t at_ns)
+{
+	sd_event_source_set_time(m->timer, at_ns / 1000);
+	sd_event_source_set_enabled(m->timer, SD_EVENT_ONESHOT);
+}
+
+static void start(struct mps *m)
+{
+	int err;
+
+	m->started_ns = clock_now_ns();
+	m->state = MPS_STARTING;
+	err = start_process(m);
+	if (err) {
+		end_of(m, strerror(-err));
+		return;
+	}
+	look_again(m, m->started_ns + LOOK_USEC * 1000u);
+}
+
+/* Gone, or it never came. Tenants of the shared lane do not survive it for long: each is named, so
+ * that whoever wonders finds out. */
+static void end_of(struct mps *m, const char *what)
+{
+	enum mps_state was = m->state;
+	uint64_t now = clock_now_ns();
+	siginfo_t info = { 0 };
+
+	unwatch(m);
+	if (m->pid) {
+		kill(m->pid, SIGKILL); /* one that does not get ready */
+		(void)waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG);
+	}
+	m->failures = was == MPS_RUNNING && now - m->started_ns > STEADY_NS ? 1 : m->failures + 1;
+	m->retry_ns = now + ((uint64_t)BACKOFF_NS << MIN(m->failures, MAX_FAILURES));
+	history_add(&m->d->history, "mps", -1, (int)m->pid, "the MPS control daemon %s%s (%s %d)",
+		    what, was == MPS_STARTING ? " before it served" : "",
+		    info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status);
+	snprintf(m->why, sizeof(m->why), PROGRAM " %s: see %.60s/mps-log",
+		 was == MPS_STARTING ? "does not start" : "ended and is started again",
+		 m->d->opt.runtime);
+	m->state = MPS_IDLE;
+	m->pid = 0;
+	remember(m);
+	if (was == MPS_RUNNING) {
+		lane_broken(m->d);
+	}
+	lane_ready(m->d, false);
+	if (m->failures < MAX_FAILURES && lane_tenants(m->d)) {
+		look_again(m, m->retry_ns);
+	}
+}
+
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct mps *m = arg;
+	uint64_t now = clock_now_ns();
+
+	(void)src;
+	(void)usec;
+	if (m->state == MPS_IDLE) {
+		start(m);
+	} else if (m->state == MPS_STARTING && is_there(m)) {
+		m->state = MPS_RUNNING;
+		m->why[0] = 0;
+		history_add(&m->d->history, "mps", -1, (int)m->pid,
+			    "the MPS control daemon serves the shared lane");
+		lane_ready(m->d, true);
+	} else if (m->state == MPS_STARTING && now - m->started_ns > START_NS) {
+		end_of(m, "does not get ready");
+	} else if (m->state == MPS_STARTING) {
+		look_again(m, now + LOOK_USEC * 1000u);
+	}
+	return 0;
+}
+
+/* ---- from outside ---- */
+
+static void adopt(struct mps *m)
+{
+	char path[DAEMON_PATH];
+	long long since, is = 0;
+	struct buf b;
+	int pid;
+
+	place(m, "mps.pid", path);
+	buf_init(&b);
+	if (buf_read_file(&b, path, 64) == 0 &&
+	    sscanf(buf_text(&b), "%d %lld", &pid, &since) == 2 && pid > 1) {
+		m->pid = pid;
+		/* First the descriptor, then the question whether it is still the same one. */
+		if (watch(m) == 0 && peer_stat_field(pid, START_TIME_FIELD, &is) == 0 &&
+		    is == since && is_there(m)) {
+			m->state = MPS_RUNNING;
+			m->started_ns = clock_now_ns();
+			history_add(&m->d->history, "mps", -1, pid,
+				    "the MPS control daemon of before is taken over");
+		} else {
+			unwatch(m);
+			m->pid = 0;
+		}
+	}
+	buf_finish(&b);
+}
+
+int mps_open(struct daemon *d)
+{
+	struct mps *m = calloc(1, sizeof(*m));
+	int err;
+
+	if (!m) {
+		return -ENOMEM;
+	}
+	d->mps = m;
+	m->d = d;
+	m->pidfd = -1;
+	find_program(m);
+	if (!m->program[0]) {
+		snprintf(m->why, sizeof(m->why), PROGRAM " not found");
+	}
+	err = sd_event_add_time(d->loop, &m->timer, CLOCK_MONOTONIC, UINT64_MAX, 1, on_timer, m);
+	if (err >= 0) {
+		err = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+	}
+	if (err >= 0) {
+		adopt(m);
+	}
+	return err < 0 ? err : 0;
+}
+
+const char *mps_why(const struct daemon *d)
+{
+	const struct mps *m = d->mps;
+
+	if (!m || m->state == MPS_RUNNING || m->state == MPS_STARTING) {
+		return m ? NULL : "gbpfd does not serve it";
+	}
+	return !m->program[0] || clock_now_ns() < m->retry_ns ? m->why : NULL;
+}
+
+int mps_want(struct daemon *d)
+{
+	struct mps *m = d->mps;
+
+	if (mps_why(d)) {
+		return -ENOENT;
+	}
+	if (m->state == MPS_IDLE) {
+		start(m);
+	}
+	return m->state == MPS_RUNNING ? 0 : m->state == MPS_STARTING ? -EINPROGRESS : -ENOENT;
+}
+
+int mps_pid(const struct daemon *d)
+{
+	return d->mps && d->mps->state == MPS_RUNNING ? (int)d->mps->pid : 0;
+}
+
+static bool has_ended(const struct mps *m, int timeout_ms)
+{
+	struct pollfd p = { .fd = m->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms) > 0;
+}
+
+/* `echo quit | nvidia-cuda-mps-control` is what its manual says. */
+static void ask_to_quit(const struct mps *m)
+{
+	char *const argv[] = { (char *)(uintptr_t)m->program, NULL };
+	pid_t pid = 0;
+	int p[2];
+
+	if (!m->program[0] || pipe2(p, O_CLOEXEC) < 0) {
+		return;
+	}
+	if (write(p[1], "quit\n", 5) == 5 && spawn(m, argv, p[0], &pid) < 0) {
+		pid = 0;
+	}
+	fd_close(p[0]);
+	fd_close(p[1]);
+	(void)has_ended(m, END_MS);
+	if (pid) { /* it may be stuck on the pipe of a daemon that does not answer */
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void stop(struct mps *m)
+{
+	ask_to_quit(m);
+	if (!has_ended(m, 0)) {
+		(void)syscall(SYS_pidfd_send_signal, m->pidfd, SIGTERM, NULL, 0);
+	}
+	if (!has_ended(m, END_MS)) {
+		(void)syscall(SYS_pidfd_send_signal, m->pidfd, SIGKILL, NULL, 0);
+		(void)has_ended(m, END_MS);
+	}
+	(void)waitpid(m->pid, NULL, WNOHANG);
+	m->pid = 0;
+	remember(m);
+}
+
+void mps_close(struct daemon *d, bool tenants_left)
+{
+	struct mps *m = d->mps;
+
+	if (!m) {
+		return;
+	}
+	if (m->pid && m->pidfd >= 0 && (!tenants_left || m->state != MPS_RUNNING)) {
+		stop(m);
+	}
+	unwatch(m);
+	m->timer = sd_event_source_disable_unref(m->timer);
+	free(m);
+	d->mps = NULL;
+}

@@ -1,0 +1,204 @@
+/* Each millisecond, while a policy with the hook is active: on each GPU the request that is open
+ * for the longest time, and each tenant of another class that has work in flight there. Where the
+ * policy wants that, also as soon as a request opens: its process then tells. What the
+ * policy says is a level; those that a tenant's lane or driver does not have give way to the next
+ * higher one, but for the end of a process, which the policy must name itself. */
+#include "daemon/hw/preempt.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policy_failures.h"
+#include "daemon/policy/daemon_hooks.h"
+#include "daemon/policy/policies.h"
+#include "daemon/hw/hw_control.h"
+
+#define TELL_NS 1000000000u
+#define TOLD_PER_SECOND 4000u /* openings and ends; what is above is seen each millisecond */
+
+static const char *const names[] = {
+	[GBPF_LEVEL_HOLD] = "hold",   [GBPF_LEVEL_DRAIN] = "drain", [GBPF_LEVEL_BLOCK] = "block",
+	[GBPF_LEVEL_SLICE] = "slice", [GBPF_LEVEL_OFF] = "off",	    [GBPF_LEVEL_END] = "end",
+};
+
+static bool is_on(const struct session *s, uint32_t gpu)
+{
+	return s->state == SESSION_READY && !s->dying && s->gpu_mask & 1u << gpu;
+}
+
+static struct session *longest_waiting(struct daemon *d, uint32_t gpu, uint64_t now,
+				       uint64_t *ret_since)
+{
+	struct session *found = NULL;
+
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		struct session *s = d->lc[i];
+		uint64_t since, key;
+
+		if (!s || !is_on(s, gpu)) {
+			continue;
+		}
+		since = steer_request(s, gpu, now, &key);
+		if (since && (!found || since < *ret_since)) {
+			found = s;
+			*ret_since = since;
+		}
+	}
+	return found;
+}
+
+static void end_process(struct session *s, const struct session *lc, uint64_t waited_ns)
+{
+	bool done = syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) == 0;
+
+	history_add(&s->d->history, "preempt", s->tenant, s->peer.pid,
+		    "%s (pid %d) %s: the policy says so, %s has waited for %llu us%s%s", s->name,
+		    (int)s->peer.pid, done ? "is ended" : "cannot be ended", lc->name,
+		    (unsigned long long)(waited_ns / 1000), done ? "" : ": ",
+		    done ? "" : strerror(errno));
+}
+
+static void tell(struct session *s, uint32_t level, const struct session *lc, uint64_t waited_ns,
+		 uint64_t now)
+{
+	if (level >= GBPF_LEVEL_SLICE && session_event_allowed(s->d, s->peer.uid)) {
+		history_repeat(&s->d->history, now, "preempt", s->tenant, s->peer.pid,
+			       "%s is stopped (%s): %s has waited for %llu us", s->name,
+			       names[level], lc->name, (unsigned long long)(waited_ns / 1000));
+	}
+}
+
+/* GBPF_LEVEL_NONE: it has none that is as strong. */
+static uint32_t available(uint32_t level, uint32_t levels)
+{
+	if (level == GBPF_LEVEL_END) {
+		return levels & 1u << level ? level : GBPF_LEVEL_NONE;
+	}
+	while (level < GBPF_LEVEL_END && !(levels & 1u << level)) {
+		level++;
+	}
+	return level < GBPF_LEVEL_END ? level : GBPF_LEVEL_NONE;
+}
+
+static void use(struct session *s, uint32_t level, uint32_t gpu, const struct live *l,
+		const struct session *lc, uint64_t waited_ns, uint64_t now)
+{
+	if (level == GBPF_LEVEL_END) {
+		end_process(s, lc, waited_ns);
+	} else if (steer_level(s, level, 1u << gpu, l->version, lc) < 0) {
+		return;
+	} else if (level != s->tried) {
+		tell(s, level, lc, waited_ns, now);
+	}
+	s->tried = level;
+}
+
+static void ask(struct live *l, struct session *s, struct session *lc, uint32_t gpu,
+		uint64_t waited_ns, uint64_t now)
+{
+	const struct sched_stats *st = s->stats.map;
+	uint64_t key, verdict, since = steer_request(lc, gpu, now, &key);
+	uint32_t levels = steer_levels(s), level;
+	struct ctx_preempt ctx = { .now_ns = now,
+				   .waited_ns = waited_ns,
+				   .inflight_ns = load_relaxed(&st->inflight_ns),
+				   .tenant = (uint32_t)s->tenant,
+				   .class_id = s->class_id,
+				   .lane = s->lane,
+				   .for_tenant = (uint32_t)lc->tenant,
+				   .levels = levels };
+
+	if (s->tried_for != lc->tenant || s->tried_since != since) {
+		s->tried_for = lc->tenant;
+		s->tried_since = since;
+		s->tried = GBPF_LEVEL_NONE;
+	}
+	ctx.tried = s->tried;
+	verdict = live_run(l, HOOK_preempt, &ctx);
+	if (verdict > GBPF_LEVEL_END && verdict != GBPF_LEVEL_NONE) {
+		s->d->counters.verdict_errors++;
+		failures_count(l, HOOK_preempt, SCHED_FAILED_VERDICT);
+		return;
+	}
+	if (ctx.at_open) {
+		lc->tell_until_ns = now + TELL_NS;
+	}
+	level = verdict == GBPF_LEVEL_NONE ? GBPF_LEVEL_NONE : available((uint32_t)verdict, levels);
+	if (level != GBPF_LEVEL_NONE) {
+		use(s, level, gpu, l, lc, waited_ns, now);
+	}
+}
+
+/* The request of the GPU that has been open for the longest time: of anybody, or, if it is not
+ * only's, of nobody. */
+static void look_at(struct daemon *d, uint32_t gpu, struct session *only, uint64_t after_ns,
+		    uint64_t now)
+{
+	struct live *l = policy_on(d, gpu);
+	uint64_t since = 0;
+	struct session *lc;
+
+	if (!l || !live_has(l, HOOK_preempt) || l->copying) {
+		return;
+	}
+	lc = longest_waiting(d, gpu, now, &since);
+	if (!lc || (only && lc != only) || now - since < after_ns) {
+		return;
+	}
+	session_each(d, s)
+	{
+		const struct sched_stats *st = s->stats.map;
+
+		if (s != lc && is_on(s, gpu) && s->class_id != GBPF_CLASS_LATENCY &&
+		    load_relaxed(&st->inflight)) {
+			ask(l, s, lc, gpu, now - since, now);
+		}
+	}
+}
+
+/* Each latency tenant is told whether to tell. */
+static void settle(struct daemon *d, uint64_t now)
+{
+	for (unsigned i = 0; i < SCHED_MAX_LC; i++) {
+		struct session *s = d->lc[i];
+		bool tell = s && now < s->tell_until_ns;
+
+		if (s && s->state == SESSION_READY && !s->dying && s->tells != tell) {
+			s->tells = tell;
+			session_tell(s);
+		}
+	}
+}
+
+void preempt_tick(struct daemon *d, uint64_t now)
+{
+	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
+		look_at(d, gpu, NULL, PREEMPT_AFTER_NS, now);
+	}
+	settle(d, now);
+}
+
+void preempt_told(struct session *s)
+{
+	uint64_t now = clock_now_ns(), second = now / 1000000000u;
+
+	if (second != s->tell_second) {
+		s->tell_second = second;
+		s->tell_count = 0;
+	}
+	if (!s->tells || policy_off(s->d) || s->tell_count++ >= TOLD_PER_SECOND) {
+		return;
+	}
+	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS; gpu++) {
+		if (s->gpu_mask & 1u << gpu) {
+			look_at(s->d, gpu, s, 0, now);
+		}
+	}
+	(void)steer_tick(s->d, now); /* what was done for the one that has ended */
+}

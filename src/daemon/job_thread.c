@@ -1,0 +1,133 @@
+/* The worker thread. Its results come back to the loop through an eventfd. */
+#include "daemon/job_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static void push(struct job **list, struct job *j)
+{
+	j->next = NULL;
+	while (*list) {
+		list = &(*list)->next;
+	}
+	*list = j;
+}
+
+static void *run(void *arg)
+{
+	struct worker *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct job *j = w->waiting;
+
+		if (w->stop) {
+			break;
+		}
+		if (!j) {
+			pthread_cond_wait(&w->wake, &w->lock);
+			continue;
+		}
+		w->waiting = j->next;
+		pthread_mutex_unlock(&w->lock);
+		j->work(j);
+		pthread_mutex_lock(&w->lock);
+		push(&w->finished, j);
+		if (write(w->event_fd, &(uint64_t){ 1 }, sizeof(uint64_t)) < 0) {
+			continue; /* the counter is full: the loop is woken anyway */
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+static int on_finished(sd_event_source *s, int fd, uint32_t revents, void *arg)
+{
+	struct worker *w = arg;
+	uint64_t n;
+
+	(void)s;
+	(void)revents;
+	if (read(fd, &n, sizeof(n)) < 0 && errno != EAGAIN) {
+		return 0;
+	}
+	for (;;) {
+		struct job *j;
+
+		pthread_mutex_lock(&w->lock);
+		j = w->finished;
+		w->finished = j ? j->next : NULL;
+		pthread_mutex_unlock(&w->lock);
+		if (!j) {
+			return 0;
+		}
+		j->done(j);
+	}
+}
+
+int worker_start(struct worker *w, sd_event *loop)
+{
+	sigset_t all, old;
+	int err;
+
+	memset(w, 0, sizeof(*w));
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->event_fd < 0) {
+		return -errno;
+	}
+	err = sd_event_add_io(loop, &w->source, w->event_fd, EPOLLIN, on_finished, w);
+	if (err < 0) {
+		w->event_fd = fd_close(w->event_fd);
+		return err;
+	}
+	sigfillset(&all); /* signals are the loop's */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&w->thread, NULL, run, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	w->running = err == 0;
+	return -err;
+}
+
+void worker_submit(struct worker *w, struct job *j)
+{
+	pthread_mutex_lock(&w->lock);
+	push(&w->waiting, j);
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void drop_all(struct job *j)
+{
+	while (j) {
+		struct job *next = j->next;
+
+		j->drop(j);
+		j = next;
+	}
+}
+
+void worker_stop(struct worker *w)
+{
+	if (!w->running) {
+		return;
+	}
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	w->running = false;
+	drop_all(w->waiting);
+	drop_all(w->finished);
+	w->waiting = w->finished = NULL;
+	w->source = sd_event_source_disable_unref(w->source);
+	w->event_fd = fd_close(w->event_fd);
+}

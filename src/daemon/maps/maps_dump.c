@@ -1,0 +1,174 @@
+/* map.dump: entries page by page. A page takes gbpfd's loop about a millisecond at most, whatever
+ * the map is like; who wants more asks again. */
+#include "daemon/maps/policy_maps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/consts.h"
+
+#define PAGE_ENTRIES 1000
+#define PAGE_MAX_ENTRIES 4096
+#define PAGE_LEAST_NS 10000u
+#define PAGE_NS 500000u		/* the answer still has to be copied and sent */
+#define PAGE_BYTES (256u << 10) /* and read by the caller */
+#define LOOK_EVERY 16u
+#define SMALL_BYTES 64u /* larger values take longer to put into words */
+
+/* Where a walk over all instances is. */
+struct place {
+	uint32_t tenant, position;
+};
+
+struct dump {
+	struct maps_view v;
+	struct place at;
+	int only; /* tenant, or MAPS_NO_TENANT: all */
+	uint32_t limit, n;
+	bool nonzero;
+	uint64_t deadline_ns;
+	uint8_t *key, *value; /* owned */
+	struct buf out;
+};
+
+static bool parse_place(const char *text, struct place *ret)
+{
+	unsigned long long tenant, position;
+	char *end;
+
+	if (!text || *text < '0' || *text > '9') {
+		return false;
+	}
+	tenant = strtoull(text, &end, 10);
+	if (*end != '.' || end[1] < '0' || end[1] > '9') {
+		return false;
+	}
+	position = strtoull(end + 1, &end, 10);
+	*ret = (struct place){ (uint32_t)tenant, (uint32_t)position };
+	return !*end && tenant < SCHED_MAX_TENANTS && position <= UINT32_MAX;
+}
+
+static bool is_zero(const uint8_t *p, size_t n)
+{
+	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* One instance from where the walk is. True: it is done; false: the page is full. */
+static bool walk(struct dump *d, const struct ebpf_map *m)
+{
+	uint32_t positions = maps_positions(m);
+	int tenant = maps_per_tenant(&d->v) ? (int)d->at.tenant : MAPS_NO_TENANT;
+	bool said = false;
+
+	for (; d->at.position < positions; d->at.position++) {
+		if (d->n == d->limit || d->out.len > PAGE_BYTES ||
+		    ((d->at.position % LOOK_EVERY == 0 || m->value_bytes > SMALL_BYTES || said ||
+		      m->type == GBPF_MAP_STACK) &&
+		     clock_now_ns() > d->deadline_ns)) {
+			return false;
+		}
+		said = false;
+		if (maps_entry_at(m, d->at.position, d->key, d->value) != 1 ||
+		    (d->nonzero && is_zero(d->value, m->value_bytes))) {
+			continue;
+		}
+		buf_puts(&d->out, d->n++ ? ",{" : "{");
+		maps_put_entry(&d->out, &d->v, m, tenant, d->at.position, d->key, d->value);
+		buf_puts(&d->out, "}");
+		said = true;
+	}
+	return true;
+}
+
+/* True: nothing is left. */
+static bool walk_all(struct dump *d)
+{
+	const struct ebpf_map *m;
+	struct ebpf_map room;
+
+	if (!maps_per_tenant(&d->v)) {
+		m = maps_instance(&d->v, MAPS_NO_TENANT, &room);
+		return !m || walk(d, m);
+	}
+	for (; d->at.tenant < SCHED_MAX_TENANTS; d->at.tenant++) {
+		m = d->only < 0 || d->only == (int)d->at.tenant
+			    ? maps_instance(&d->v, (int)d->at.tenant, &room)
+			    : NULL;
+		if (m && !walk(d, m)) {
+			return false;
+		}
+		d->at.position = 0;
+	}
+	return true;
+}
+
+/* However many ask for pages, half of the loop's time is for others. A page that comes too early
+ * has few entries, and its caller asks again. */
+static uint64_t time_for_page(struct daemon *d, uint64_t now)
+{
+	d->dump_left_ns = MIN(d->dump_left_ns + (now - d->dump_last_ns) / 2, (uint64_t)PAGE_NS);
+	d->dump_last_ns = now;
+	return MAX(d->dump_left_ns, (uint64_t)PAGE_LEAST_NS);
+}
+
+static bool timed_walk(struct daemon *d, struct dump *p)
+{
+	uint64_t begin = clock_now_ns(), took;
+	bool done;
+
+	p->deadline_ns = begin + time_for_page(d, begin);
+	done = walk_all(p);
+	took = clock_now_ns() - begin;
+	d->dump_left_ns -= MIN(took, d->dump_left_ns);
+	return done;
+}
+
+static bool params(struct call *c, struct dump *d)
+{
+	const json_t *after = json_object_get(c->params, "after");
+	const json_t *limit = json_object_get(c->params, "limit");
+	json_int_t n = limit ? json_integer_value(limit) : PAGE_ENTRIES;
+
+	if (n < 1) {
+		control_error(c, 2, "usage", "It is 1 to 4096", "there is no page of %lld entries",
+			      (long long)n);
+		return false;
+	}
+	d->limit = (uint32_t)MIN(n, PAGE_MAX_ENTRIES);
+	d->nonzero = json_is_true(json_object_get(c->params, "nonzero"));
+	if (after && !parse_place(json_string_value(after), &d->at)) {
+		control_error(c, 2, "usage", "Pass the text `next` of the page before",
+			      "'after' is not what an answer gave");
+		return false;
+	}
+	return true;
+}
+
+void method_map_dump(struct call *c)
+{
+	struct dump d = { .only = MAPS_NO_TENANT };
+	bool done;
+
+	if (!maps_find(c, &d.v) || !maps_tenant(c, &d.v, &d.only) || !params(c, &d)) {
+		return;
+	}
+	d.key = malloc(EBPF_MAX_KEY_BYTES);
+	d.value = malloc(EBPF_MAX_VALUE_BYTES);
+	buf_init(&d.out);
+	if (d.key && d.value) {
+		maps_put_head(&d.out, &d.v);
+		buf_puts(&d.out, ",\"entries\":[");
+		done = timed_walk(c->d, &d);
+		buf_puts(&d.out, "]");
+		if (!done) {
+			buf_printf(&d.out, ",\"next\":\"%u.%u\"", d.at.tenant, d.at.position);
+		}
+		buf_puts(&d.out, "}");
+	}
+	control_result_text(c, d.key && d.value ? &d.out : NULL);
+	buf_finish(&d.out);
+	free(d.key);
+	free(d.value);
+}

@@ -1,0 +1,184 @@
+/* Entries as JSON, by the type of their map. */
+#include "daemon/maps/policy_maps.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "bpf/load/btf/typed.h"
+#include "daemon/consts.h"
+#include "daemon/clean_text.h"
+
+#define THREADS_TEXT (64u << 10) /* of one entry */
+
+/* Whose keys are numbers also when no type says so. */
+static bool is_index(uint32_t type)
+{
+	return type == GBPF_MAP_ARRAY || type == GBPF_MAP_THREAD_ARRAY ||
+	       type == GBPF_MAP_HISTOGRAM || type == GBPF_MAP_ARRAY_OF_MAPS ||
+	       type == GBPF_MAP_PROG_ARRAY;
+}
+
+void maps_put_key(struct buf *out, const struct maps_view *v, const void *key)
+{
+	if (!maps_has_keys(v)) {
+		buf_printf(out, "\"index\":%" PRIu32, ebpf_map_index(key));
+		return;
+	}
+	buf_puts(out, "\"key\":");
+	if (!v->object->key_type[v->index] && is_index(v->def->type)) {
+		buf_printf(out, "%" PRIu32, ebpf_map_index(key));
+		return;
+	}
+	ebpf_typed_print(out, v->btf, v->object->key_type[v->index], key, v->def->key_bytes);
+	if (v->def->type == GBPF_MAP_LPM_TRIE) {
+		buf_printf(out, ",\"prefix_bits\":%" PRIu32, ebpf_map_index(key));
+	}
+}
+
+void maps_put_value(struct buf *out, const struct maps_view *v, const void *value)
+{
+	ebpf_typed_print(out, v->btf, v->object->value_type[v->index], value, v->def->value_bytes);
+}
+
+/* JSON readers take no integer above 2^63-1. */
+static void put_number(struct buf *out, uint64_t n)
+{
+	buf_printf(out, n > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, n);
+}
+
+/* Bucket 0 counts zeros, bucket b numbers whose highest bit is b-1; the last one all above. */
+static void put_histogram(struct buf *out, const uint64_t *row)
+{
+	uint64_t count = 0;
+	bool any = false;
+
+	for (unsigned b = 0; b < EBPF_HIST_BUCKETS; b++) {
+		count += row[b];
+	}
+	buf_puts(out, ",\"count\":");
+	put_number(out, count);
+	buf_puts(out, ",\"buckets\":[");
+	for (unsigned b = 0; b < EBPF_HIST_BUCKETS; b++) {
+		if (!row[b]) {
+			continue;
+		}
+		buf_printf(out, "%s{\"low\":", any ? "," : "");
+		put_number(out, b ? UINT64_C(1) << (b - 1) : 0);
+		buf_puts(out, ",\"high\":");
+		put_number(out, b == EBPF_HIST_BUCKETS - 1 ? UINT64_MAX
+				: b			   ? (UINT64_C(1) << b) - 1
+							   : 0);
+		buf_puts(out, ",\"count\":");
+		put_number(out, row[b]);
+		buf_puts(out, "}");
+		any = true;
+	}
+	buf_puts(out, "]");
+}
+
+/* Each thread's own; those that are all zero are left out, and so are those that there is no room
+ * for. */
+static void put_threads(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
+			uint32_t index)
+{
+	uint64_t *value = calloc(1, EBPF_MAX_VALUE_BYTES);
+	size_t most = out->len + THREADS_TEXT;
+	uint32_t left_out = 0;
+	bool any = false;
+
+	buf_puts(out, ",\"threads\":[");
+	for (uint32_t t = 0; value && index < m->max_entries && t < EBPF_THREAD_SLOTS; t++) {
+		const uint8_t *at = m->data + (size_t)t * m->copy_bytes + (size_t)index * m->stride;
+		uint64_t sum = 0;
+
+		for (uint32_t w = 0; w < m->value_bytes / 8; w++) {
+			value[w] = load_relaxed((const uint64_t *)(const void *)(at + w * 8));
+			sum |= value[w];
+		}
+		if (sum && out->len > most) {
+			left_out++;
+		} else if (sum) {
+			buf_printf(out, "%s{\"slot\":%" PRIu32 ",\"value\":", any ? "," : "", t);
+			maps_put_value(out, v, value);
+			buf_puts(out, "}");
+			any = true;
+		}
+	}
+	buf_puts(out, "]");
+	if (left_out) {
+		buf_printf(out, ",\"threads_left_out\":%" PRIu32, left_out);
+	}
+	free(value);
+}
+
+static void put_map_name(struct buf *out, const struct maps_view *v, const void *value)
+{
+	uint32_t map_1 = ebpf_map_index(value);
+
+	if (map_1 && map_1 <= v->object->n_maps) {
+		buf_printf(out, ",\"map\":\"%s\"", v->object->maps[map_1 - 1].name);
+	} else {
+		buf_puts(out, ",\"map\":null");
+	}
+}
+
+/* Names of functions come from the object as they are. */
+static void put_name(struct buf *out, const char *name)
+{
+	char clean[64];
+	json_t *j;
+	char *text;
+
+	text_copy(clean, sizeof(clean), name, strnlen(name, sizeof(clean)));
+	j = json_string(clean);
+	text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+	buf_printf(out, ",\"program\":%s", text ? text : "null");
+	free(text);
+	json_decref(j);
+}
+
+/* Every program that uses the array names the same functions. */
+static void put_program(struct buf *out, const struct maps_view *v, uint32_t index)
+{
+	for (uint32_t p = 0; p < v->object->n_progs; p++) {
+		const struct ebpf_prog *prog = &v->object->progs[p];
+
+		for (uint32_t t = 0; t < prog->n_tails; t++) {
+			if (prog->tails[t].map == v->index && prog->tails[t].index == index &&
+			    prog->tails[t].subprog < prog->n_subprogs) {
+				put_name(out, prog->subprog_name[prog->tails[t].subprog]);
+				return;
+			}
+		}
+	}
+	buf_puts(out, ",\"program\":null");
+}
+
+void maps_put_entry(struct buf *out, const struct maps_view *v, const struct ebpf_map *m,
+		    int tenant, uint32_t position, const void *key, const void *value)
+{
+	if (tenant >= 0) {
+		buf_printf(out, "\"tenant\":%d,", tenant);
+	}
+	maps_put_key(out, v, key);
+	switch (v->def->type) {
+	case GBPF_MAP_HISTOGRAM:
+		put_histogram(out, value);
+		break;
+	case GBPF_MAP_ARRAY_OF_MAPS:
+		put_map_name(out, v, value);
+		break;
+	case GBPF_MAP_PROG_ARRAY:
+		put_program(out, v, position);
+		break;
+	default:
+		buf_puts(out, ",\"value\":");
+		maps_put_value(out, v, value);
+	}
+	if (v->def->type == GBPF_MAP_THREAD_ARRAY && m) {
+		put_threads(out, v, m, ebpf_map_index(key));
+	}
+}

@@ -1,0 +1,117 @@
+/* Records of ring buffers on their way to who watches them. While nobody watches they stay where
+ * they are; a full ring refuses further ones and counts them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bpf/load/btf/typed.h"
+#include "daemon/consts.h"
+#include "daemon/maps/maps_watch_int.h"
+
+struct watch_ring {
+	struct ebpf_ring_reader reader;
+	uint64_t told_lost;
+};
+
+void watch_ring_forget(struct maps_watch *w, uint32_t tenant)
+{
+	free(w->ring[tenant]);
+	w->ring[tenant] = NULL;
+}
+
+static struct watch_ring *ring_of(struct maps_watch *w, const struct ebpf_map *m, uint32_t tenant)
+{
+	if (!w->ring[tenant]) {
+		w->ring[tenant] = calloc(1, sizeof(*w->ring[tenant]));
+		if (w->ring[tenant]) {
+			ebpf_ring_open(&w->ring[tenant]->reader, m);
+		}
+	}
+	return w->ring[tenant];
+}
+
+static void say_record(struct maps_watch *w, struct buf *out, uint32_t tenant,
+		       const uint8_t *record, size_t bytes)
+{
+	watch_line_begin(out, w, (int)tenant);
+	buf_puts(out, "\"record\":");
+	ebpf_typed_print(out, w->v.btf, w->record_type, record, bytes);
+	buf_printf(out, ",\"bytes\":%zu", bytes);
+	watch_line_end(out, w);
+}
+
+/* The numbers are the tenant's own word for it. */
+static void say_lost(struct maps_watch *w, struct buf *out, uint32_t tenant, struct watch_ring *r)
+{
+	uint64_t lost = r->reader.lost + r->reader.dropped + r->reader.broken;
+
+	if (lost == r->told_lost) {
+		return;
+	}
+	watch_line_begin(out, w, (int)tenant);
+	buf_printf(out, "\"lost\":%" PRIu64, MIN(lost - r->told_lost, (uint64_t)INT64_MAX));
+	watch_line_end(out, w);
+	r->told_lost = lost;
+}
+
+/* True: it is empty. */
+static bool take(struct maps_watch *w, struct buf *out, uint32_t tenant, uint64_t deadline_ns,
+		 bool dead)
+{
+	struct ebpf_map room;
+	const struct ebpf_map *m = maps_instance(&w->v, (int)tenant, &room);
+	struct watch_ring *r = m ? ring_of(w, m, tenant) : NULL;
+	uint64_t now = clock_now_ns();
+	int n = 1;
+
+	while (r && n) {
+		if (now > deadline_ns || control_waiting(w->d, w->conn) > WATCH_WAITING_BYTES) {
+			return false;
+		}
+		n = ebpf_ring_read(m, &r->reader, w->value, EBPF_MAX_VALUE_BYTES, now, dead);
+		if (n > 0) {
+			say_record(w, out, tenant, w->value, (size_t)n);
+		}
+		now = clock_now_ns();
+	}
+	if (r) {
+		say_lost(w, out, tenant, r);
+	}
+	return true;
+}
+
+bool watch_rings(struct maps_watch *w)
+{
+	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+	uint64_t deadline_ns = watch_deadline_ns(w);
+	struct buf out;
+	bool done = true;
+
+	buf_init(&out);
+	for (uint32_t i = 0; i < all && done; i++) {
+		uint32_t tenant = (w->tenant + i) % all;
+
+		if (w->only < 0 || w->only == (int)tenant) {
+			done = take(w, &out, tenant, deadline_ns, false);
+		}
+		if (!done) { /* who writes without end does not keep the others out */
+			w->tenant = (tenant + 1) % all;
+		}
+	}
+	buf_finish(&out);
+	return done;
+}
+
+void watch_ring_drain(struct maps_watch *w, uint32_t tenant, bool dead, uint64_t deadline_ns)
+{
+	struct buf out;
+
+	if (w->only >= 0 && w->only != (int)tenant) {
+		return;
+	}
+	buf_init(&out);
+	(void)take(w, &out, tenant, deadline_ns, dead);
+	buf_finish(&out);
+}

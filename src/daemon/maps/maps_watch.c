@@ -1,0 +1,310 @@
+/* Watching maps: who watches what, and when to look. A look stops after half a millisecond, to go
+ * on in a later turn of the loop; it waits while the caller does not read. */
+#include "daemon/maps/maps_watch.h"
+
+#include <bpf/btf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/maps/maps_watch_int.h"
+#include "daemon/policy/policies.h"
+
+#define MAX_WATCHES 32u
+#define CHANGES_MS 1000
+#define RECORDS_MS 20
+#define LEAST_MS 10
+
+static struct maps_watch **find(struct daemon *d, const struct maps_watch *w)
+{
+	struct maps_watch **link = &d->maps_watches;
+
+	while (*link && *link != w) {
+		link = &(*link)->next;
+	}
+	return link;
+}
+
+static void destroy(struct maps_watch *w)
+{
+	struct maps_watch **link = find(w->d, w);
+
+	if (*link) {
+		*link = w->next;
+	}
+	sd_event_source_disable_unref(w->timer);
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		watch_seen_forget(w, i);
+		watch_ring_forget(w, i);
+	}
+	free(w->key);
+	free(w->value);
+	free(w);
+}
+
+/* ---- lines ---- */
+
+void watch_line_begin(struct buf *out, const struct maps_watch *w, int tenant)
+{
+	buf_puts(out, "{\"watch\":{");
+	if (tenant >= 0 && maps_per_tenant(&w->v)) {
+		buf_printf(out, "\"tenant\":%d,", tenant);
+	}
+}
+
+bool watch_line_end(struct buf *out, const struct maps_watch *w)
+{
+	bool there;
+
+	buf_puts(out, "}}\n");
+	there = control_push(w->d, w->conn, out);
+	buf_clear(out);
+	return there;
+}
+
+static void say_end(struct maps_watch *w, const char *why)
+{
+	struct buf out;
+
+	buf_init(&out);
+	watch_line_begin(&out, w, MAPS_NO_TENANT);
+	buf_printf(&out, "\"end\":\"%s\"", why);
+	watch_line_end(&out, w);
+	buf_finish(&out);
+}
+
+/* ---- time ---- */
+
+static unsigned count(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	for (const struct maps_watch *w = d->maps_watches; w; w = w->next) {
+		n++;
+	}
+	return n;
+}
+
+uint64_t watch_deadline_ns(const struct maps_watch *w)
+{
+	return clock_now_ns() + WATCH_LOOK_NS * 4 / MAX(count(w->d), 4u);
+}
+
+/* Between two pieces of a look others get their turn. */
+static uint64_t next_look_us(const struct maps_watch *w, bool done, size_t waiting)
+{
+	if (waiting > WATCH_WAITING_BYTES) {
+		return MIN(w->interval_us, (uint64_t)100000);
+	}
+	return done ? w->interval_us : 1000;
+}
+
+static int on_time(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct maps_watch *w = arg;
+	size_t waiting = control_waiting(w->d, w->conn);
+	uint64_t now_us = clock_now_ns() / 1000;
+	bool done;
+
+	(void)usec;
+	if (waiting == SIZE_MAX) {
+		destroy(w);
+		return 0;
+	}
+	done = waiting <= WATCH_WAITING_BYTES &&
+	       (watches_ring(w) ? watch_rings(w) : watch_changes(w));
+	sd_event_source_set_time(src, now_us + next_look_us(w, done, waiting));
+	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+/* ---- beginning and end ---- */
+
+/* Many tenants may die in one turn of the loop, and leave full rings: the time is for all of them.
+ */
+static uint64_t drain_until(struct daemon *d)
+{
+	uint64_t turn = 0, now = clock_now_ns();
+
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &turn);
+	return MAX(turn * 1000 + WATCH_DRAIN_NS, now + WATCH_DRAIN_LEAST_NS);
+}
+
+static void tenant_gone(struct maps_watch *w, uint32_t tenant)
+{
+	if (watches_ring(w)) {
+		watch_ring_drain(w, tenant, true, drain_until(w->d));
+		watch_ring_forget(w, tenant);
+		return;
+	}
+	watch_seen_forget(w, tenant);
+	w->position = w->tenant == tenant ? 0 : w->position;
+}
+
+void maps_watch_tenant_gone(struct daemon *d, const struct live *l, uint32_t tenant)
+{
+	for (struct maps_watch *w = d->maps_watches; w; w = w->next) {
+		if (w->v.live == l && maps_per_tenant(&w->v)) {
+			tenant_gone(w, tenant);
+		}
+	}
+}
+
+static void version_gone(struct maps_watch *w, const char *why)
+{
+	uint32_t all = maps_per_tenant(&w->v) ? SCHED_MAX_TENANTS : 1;
+	uint64_t deadline_ns = clock_now_ns() + WATCH_DRAIN_NS;
+
+	for (uint32_t i = 0; watches_ring(w) && i < all; i++) {
+		watch_ring_drain(w, i, false, deadline_ns);
+	}
+	say_end(w, why);
+	destroy(w);
+}
+
+void maps_watch_version_gone(struct daemon *d, const struct live *l, const char *why)
+{
+	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->v.live == l) {
+			version_gone(w, why);
+		}
+	}
+}
+
+void maps_watch_conn_gone(struct daemon *d, uint64_t conn)
+{
+	for (struct maps_watch *w = d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->conn == conn) {
+			destroy(w);
+		}
+	}
+}
+
+void maps_watch_close(struct daemon *d)
+{
+	while (d->maps_watches) {
+		destroy(d->maps_watches);
+	}
+}
+
+/* A ring has one reader. A caller that has gone is not one any more. */
+static bool has_reader(struct call *c, const struct maps_view *v)
+{
+	for (struct maps_watch *w = c->d->maps_watches, *next; w; w = next) {
+		next = w->next;
+		if (w->v.live != v->live || w->v.index != v->index) {
+			continue;
+		}
+		if (control_waiting(c->d, w->conn) != SIZE_MAX) {
+			control_error(c, 7, "busy", "A ring buffer has one reader at a time",
+				      "map '%s' is being watched already", v->def->name);
+			return true;
+		}
+		destroy(w);
+	}
+	return false;
+}
+
+static bool can_be_watched(struct call *c, const struct maps_view *v)
+{
+	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+	bool ring = v->def->type == GBPF_MAP_RINGBUF;
+
+	if (count(c->d) >= MAX_WATCHES) {
+		control_error(c, 7, "limit", NULL, "%u maps are being watched already",
+			      MAX_WATCHES);
+		return false;
+	}
+	if (ring) {
+		return !has_reader(c, v);
+	}
+	if (!maps_positions(m) || !maps_has_keys(v) || v->def->type == GBPF_MAP_PROG_ARRAY) {
+		control_error(c, 2, "not-possible", "`gbpf map dump` shows what is in it",
+			      "a %s cannot be watched", map_type_name(v->def->type));
+		return false;
+	}
+	if ((uint64_t)maps_positions(m) * (v->def->key_bytes + v->def->value_bytes) >
+	    WATCH_SEEN_BYTES) {
+		control_error(c, 7, "limit", "Look at it with `gbpf map dump`",
+			      "map '%s' has more than %u MiB, too much to watch", v->def->name,
+			      WATCH_SEEN_BYTES >> 20);
+		return false;
+	}
+	return true;
+}
+
+/* What records are: as params say, else the map's value type. false: there is no such type. */
+static bool record_type(struct call *c, const struct maps_view *v, uint32_t *ret)
+{
+	const char *name = json_string_value(json_object_get(c->params, "type"));
+	int id;
+
+	*ret = v->object->value_type[v->index];
+	if (!name) {
+		return true;
+	}
+	name += strncmp(name, "struct ", 7) == 0 ? 7 : 0;
+	id = v->btf ? btf__find_by_name_kind(v->btf, name, BTF_KIND_STRUCT) : -ENOENT;
+	if (id < 0 && v->btf) {
+		id = btf__find_by_name(v->btf, name);
+	}
+	if (id <= 0) {
+		control_error(c, 5, "not-found", "Types are named as in the policy's source",
+			      "policy '%s' has no type '%.64s'", v->live->run.name, name);
+		return false;
+	}
+	*ret = (uint32_t)id;
+	return true;
+}
+
+static struct maps_watch *create(struct call *c, const struct maps_view *v, int only, uint32_t type)
+{
+	const json_t *interval = json_object_get(c->params, "interval_ms");
+	bool ring = v->def->type == GBPF_MAP_RINGBUF;
+	json_int_t ms = interval ? json_integer_value(interval) : ring ? RECORDS_MS : CHANGES_MS;
+	struct maps_watch *w = calloc(1, sizeof(*w));
+	uint64_t now_us = clock_now_ns() / 1000;
+
+	if (!w) {
+		return NULL;
+	}
+	w->d = c->d;
+	w->conn = c->conn;
+	w->v = *v;
+	w->only = only;
+	w->record_type = type;
+	w->interval_us = (uint64_t)MIN(MAX(ms, LEAST_MS), 3600000) * 1000;
+	w->key = calloc(1, EBPF_MAX_KEY_BYTES);
+	w->value = calloc(1, EBPF_MAX_VALUE_BYTES);
+	if (!w->key || !w->value ||
+	    sd_event_add_time(c->d->loop, &w->timer, CLOCK_MONOTONIC, now_us, 1000, on_time, w) <
+		    0) {
+		destroy(w);
+		return NULL;
+	}
+	w->next = c->d->maps_watches;
+	c->d->maps_watches = w;
+	return w;
+}
+
+void method_map_watch(struct call *c)
+{
+	struct maps_view v;
+	struct buf head;
+	uint32_t type;
+	int only;
+
+	if (!maps_find(c, &v) || !maps_tenant(c, &v, &only) || !record_type(c, &v, &type) ||
+	    !can_be_watched(c, &v)) {
+		return;
+	}
+	buf_init(&head);
+	maps_put_head(&head, &v);
+	buf_puts(&head, "}");
+	control_result_text(c, create(c, &v, only, type) ? &head : NULL);
+	buf_finish(&head);
+}

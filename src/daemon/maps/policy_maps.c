@@ -1,0 +1,264 @@
+/* Which map is meant, and what it is like. */
+#include "daemon/maps/policy_maps.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/load/btf/typed.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policies.h"
+
+static const struct {
+	uint32_t type;
+	const char *name;
+} types[] = {
+	{ GBPF_MAP_HASH, "hash" },
+	{ GBPF_MAP_ARRAY, "array" },
+	{ GBPF_MAP_PROG_ARRAY, "prog_array" },
+	{ GBPF_MAP_THREAD_ARRAY, "thread_array" },
+	{ GBPF_MAP_LRU_HASH, "lru_hash" },
+	{ GBPF_MAP_LPM_TRIE, "lpm_trie" },
+	{ GBPF_MAP_ARRAY_OF_MAPS, "array_of_maps" },
+	{ GBPF_MAP_QUEUE, "queue" },
+	{ GBPF_MAP_STACK, "stack" },
+	{ GBPF_MAP_RINGBUF, "ringbuf" },
+	{ GBPF_MAP_HISTOGRAM, "histogram" },
+};
+
+const char *map_type_name(uint32_t type)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].type == type) {
+			return types[i].name;
+		}
+	}
+	return "other";
+}
+
+const char *map_scope_name(uint32_t flags)
+{
+	if (flags & GBPF_F_TENANT) {
+		return "tenant";
+	}
+	if (flags & GBPF_F_DAEMON) {
+		return "daemon";
+	}
+	return flags & GBPF_F_RDONLY ? "constant" : "global";
+}
+
+/* ---- which one ---- */
+
+static struct live *find_live(struct call *c)
+{
+	json_int_t version = json_integer_value(json_object_get(c->params, "version"));
+	struct live *l;
+
+	if (version < 0 || (!version && json_object_get(c->params, "version"))) {
+		control_error(c, 5, "not-found", "`gbpf policy list` shows the versions",
+			      "there is no version %lld", (long long)version);
+		return NULL;
+	}
+	version = version ? version : (json_int_t)policy_first_active(c->d);
+	for (l = policy_next_active(c->d, NULL); l; l = policy_next_active(c->d, l)) {
+		if (l->version == (uint64_t)version) {
+			return l;
+		}
+	}
+	if (version) {
+		control_error(
+			c, 5, "not-active",
+			"Only versions that are active have maps; `gbpf policy list` shows them",
+			"version %lld is not active", (long long)version);
+	} else {
+		control_error(c, 5, "not-found", "`gbpf policy load` makes one active",
+			      "no policy is active");
+	}
+	return NULL;
+}
+
+static void no_such_map(struct call *c, const struct live *l, const char *name)
+{
+	const struct ebpf_object *o = &l->built->object;
+	struct buf names;
+
+	buf_init(&names);
+	for (uint32_t i = 0; i < o->n_maps; i++) {
+		buf_printf(&names, "%s%s", i ? ", " : "It has ", o->maps[i].name);
+	}
+	control_error(c, 5, "not-found", names.len ? buf_text(&names) : "It has no maps",
+		      "policy '%s' (version %llu) has no map '%.64s'", l->run.name,
+		      (unsigned long long)l->version, name);
+	buf_finish(&names);
+}
+
+bool maps_find(struct call *c, struct maps_view *v)
+{
+	const char *name = json_string_value(json_object_get(c->params, "map"));
+	struct live *l = name ? find_live(c) : NULL;
+	const struct ebpf_object *o;
+
+	if (!name) {
+		control_error(c, 2, "usage", "`gbpf map list` shows them",
+			      "a map's name is missing");
+		return false;
+	}
+	if (!l) {
+		return false;
+	}
+	o = &l->built->object;
+	for (uint32_t i = 0; i < o->n_maps; i++) {
+		if (strcmp(o->maps[i].name, name) == 0) {
+			*v = (struct maps_view){ l, o, &o->maps[i], ebpf_object_btf(o), i };
+			return true;
+		}
+	}
+	no_such_map(c, l, name);
+	return false;
+}
+
+bool maps_tenant(struct call *c, const struct maps_view *v, int *ret)
+{
+	const json_t *j = json_object_get(c->params, "tenant");
+	json_int_t n = json_integer_value(j);
+
+	*ret = MAPS_NO_TENANT;
+	if (!j || json_is_null(j) || !maps_per_tenant(v)) {
+		return true;
+	}
+	if (!json_is_integer(j) || n < 0 || n >= SCHED_MAX_TENANTS || !v->live->region[n].map) {
+		control_error(c, 5, "not-found", "`gbpf ps` lists them",
+			      "there is no tenant %lld that has an instance of map '%s'",
+			      (long long)n, v->def->name);
+		return false;
+	}
+	*ret = (int)n;
+	return true;
+}
+
+const struct ebpf_map *maps_instance(const struct maps_view *v, int tenant, struct ebpf_map *room)
+{
+	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+	const struct page *p;
+
+	if (!maps_per_tenant(v)) {
+		return m->data || m->type == GBPF_MAP_PROG_ARRAY ? m : NULL;
+	}
+	p = tenant >= 0 && tenant < (int)SCHED_MAX_TENANTS ? &v->live->region[tenant] : NULL;
+	if (!p || !p->map) {
+		return NULL;
+	}
+	ebpf_map_at(room, m, p->map);
+	return room;
+}
+
+/* ---- entries ---- */
+
+uint32_t maps_positions(const struct ebpf_map *m)
+{
+	return m->type == GBPF_MAP_PROG_ARRAY ? m->max_entries : ebpf_map_slots(m);
+}
+
+int maps_entry_at(const struct ebpf_map *m, uint32_t position, void *key, void *value)
+{
+	if (m->key_bytes == 0 || m->type == GBPF_MAP_PROG_ARRAY) {
+		memcpy(key, &position, 4);
+		memset(value, 0, m->value_bytes);
+	}
+	return m->type == GBPF_MAP_PROG_ARRAY ? position < m->max_entries
+					      : ebpf_map_slot(m, position, key, value);
+}
+
+int maps_entry_of(const struct ebpf_map *m, void *key, void *value)
+{
+	if (m->type == GBPF_MAP_PROG_ARRAY) {
+		return ebpf_map_index(key) < m->max_entries ? 0 : -ENOENT;
+	}
+	return ebpf_map_read(m, key, value);
+}
+
+/* ---- saying ---- */
+
+static json_t *type_text(const struct maps_view *v, uint32_t type)
+{
+	struct buf b;
+	json_t *j;
+
+	buf_init(&b);
+	if (type && v->btf) {
+		ebpf_typed_describe(&b, v->btf, type);
+	}
+	j = json_string(buf_text(&b));
+	buf_finish(&b);
+	return j ? j : json_string("");
+}
+
+static void add_kind(json_t *j, const struct maps_view *v)
+{
+	json_object_set_new(j, "map", json_string(v->def->name));
+	json_object_set_new(j, "type", json_string(map_type_name(v->def->type)));
+	json_object_set_new(j, "scope", json_string(map_scope_name(v->def->flags)));
+	json_object_set_new(j, "key", type_text(v, v->object->key_type[v->index]));
+	json_object_set_new(j, "value", type_text(v, v->object->value_type[v->index]));
+}
+
+void maps_put_head(struct buf *out, const struct maps_view *v)
+{
+	json_t *j = json_pack("{s:I,s:s}", "version", (json_int_t)v->live->version, "policy",
+			      v->live->run.name);
+	char *text;
+
+	if (j) {
+		add_kind(j, v);
+	}
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	if (text) {
+		buf_add(out, text, strlen(text) - 1);
+	} else {
+		out->failed = 1;
+	}
+	free(text);
+	json_decref(j);
+}
+
+static json_t *describe(const struct maps_view *v)
+{
+	const struct ebpf_map *m = &v->live->run.env.maps[v->index];
+	int instances = 1;
+	json_t *j;
+
+	if (maps_per_tenant(v)) {
+		instances = 0;
+		for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+			instances += v->live->region[i].map != NULL;
+		}
+	}
+	j = json_pack("{s:i,s:i,s:I,s:I,s:b,s:b,s:I,s:i}", "key_bytes", (int)v->def->key_bytes,
+		      "value_bytes", (int)v->def->value_bytes, "max_entries",
+		      (json_int_t)v->def->max_entries, "flags", (json_int_t)v->def->flags, "data",
+		      (int)!!v->def->is_data, "epoch", (int)!!(v->def->flags & GBPF_F_EPOCH),
+		      "bytes", (json_int_t)m->bytes, "instances", instances);
+	if (j) {
+		add_kind(j, v);
+	}
+	return j;
+}
+
+void method_map_list(struct call *c)
+{
+	struct live *l = find_live(c);
+	json_t *maps;
+
+	if (!l) {
+		return;
+	}
+	maps = json_array();
+	for (uint32_t i = 0; i < l->built->object.n_maps; i++) {
+		const struct ebpf_object *o = &l->built->object;
+		struct maps_view v = { l, o, &o->maps[i], ebpf_object_btf(o), i };
+
+		json_array_append_new(maps, describe(&v));
+	}
+	control_result(c, json_pack("{s:I,s:s,s:o}", "version", (json_int_t)l->version, "policy",
+				    l->run.name, "maps", maps));
+}

@@ -1,0 +1,310 @@
+/* Running admit and tick. The tick runs on the loop: its programs are bounded by the verifier (a
+ * million instructions at worst, about a millisecond), and overruns are counted. While nobody does
+ * anything there is no tick; as processes do not tell gbpfd when they begin again, it then looks at
+ * their pages every 10 ms. */
+#include "daemon/policy/daemon_hooks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policy_failures.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/hw/mps_crash.h"
+#include "daemon/session/peer.h"
+#include "daemon/policy/policies.h"
+#include "daemon/hw/preempt.h"
+#include "daemon/hw/hw_control.h"
+
+#define TICK_NS 1000000u
+#define IDLE_USEC 10000u
+#define ACTIVE_NS 100000000u /* after the last sign of life */
+
+struct ticker {
+	struct daemon *d;
+	sd_event_source *source;
+	uint64_t last_active_ns, due_usec;
+	bool on;
+};
+
+/* ---- admit ---- */
+
+static void count_tenants(const struct daemon *d, const struct session *but, uint32_t gpu,
+			  struct ctx_admit *ctx)
+{
+	session_each(d, s)
+	{
+		bool there = s->state == SESSION_READY || s->state == SESSION_WELCOMED;
+
+		if (s != but && there && !s->dying && (!s->gpu_mask || s->gpu_mask & 1u << gpu)) {
+			ctx->tenants++;
+			ctx->latency_tenants += s->class_id == GBPF_CLASS_LATENCY;
+			ctx->batch_tenants += s->class_id == GBPF_CLASS_BATCH;
+		}
+	}
+}
+
+static bool verdict_is_sane(const struct ctx_admit *ctx, uint64_t verdict)
+{
+	return verdict <= GBPF_REJECT && ctx->class_id <= GBPF_CLASS_BATCH && ctx->weight &&
+	       ctx->weight <= DAEMON_MAX_WEIGHT && ctx->lane <= GBPF_LANE_SHARED &&
+	       ctx->slice_us <= LANE_MAX_SLICE_US && ctx->sm_percent >= 1 &&
+	       ctx->sm_percent <= 100 && ctx->priority >= 0 && ctx->priority <= 1 &&
+	       ctx->restart <= NEIGHBOUR_RESTARTS && ctx->rhythm <= 1 &&
+	       ctx->lead_us <= DAEMON_MAX_LEAD_US;
+}
+
+/* A lane that cannot be had is not an error: policies say what they would like. */
+static void take_verdict(struct session *s, const struct ctx_admit *ctx, uint64_t version)
+{
+	s->class_id = ctx->class_id;
+	s->weight = ctx->weight;
+	s->slice_us = ctx->slice_us;
+	s->slice_version = version;
+	s->restart = ctx->restart;
+	s->rhythm = ctx->rhythm;
+	s->lead_us = ctx->lead_us;
+	if (s->lanes & 1u << ctx->lane) {
+		s->lane = ctx->lane;
+	}
+	s->sm_percent = s->lane == ctx->lane ? ctx->sm_percent : 100;
+	s->priority = s->lane == GBPF_LANE_SHARED ? ctx->priority : 0;
+}
+
+static int admit_on(struct session *s, uint32_t gpu, const struct peer_share *share)
+{
+	struct daemon *d = s->d;
+	struct live *l = policy_on(d, gpu);
+	uint64_t now = clock_now_ns(), verdict;
+	struct ctx_admit ctx = { .now_ns = now,
+				 .waited_ns = s->told_queued ? now - s->connected_ns : 0,
+				 .tenant = (uint32_t)s->tenant,
+				 .uid = s->peer.uid,
+				 .pid = (uint32_t)s->peer.pid,
+				 .gpu = gpu,
+				 .class_id = s->class_id,
+				 .weight = s->weight,
+				 .lanes = s->lanes,
+				 .lane = s->lane,
+				 .slice_us = s->slice_us,
+				 .sm_percent = s->sm_percent,
+				 .nice = share->nice,
+				 .cpu_weight = share->cpu_weight,
+				 .priority = s->priority,
+				 .restart = s->restart,
+				 .rhythm = s->rhythm,
+				 .lead_us = s->lead_us,
+				 .command = share->command };
+
+	if (!l || !live_has(l, HOOK_admit) || live_add_tenant(l, (uint32_t)s->tenant) < 0) {
+		return GBPF_ADMIT;
+	}
+	count_tenants(d, s, gpu, &ctx);
+	verdict = live_run(l, HOOK_admit, &ctx);
+	if (!verdict_is_sane(&ctx, verdict)) {
+		d->counters.verdict_errors++;
+		failures_count(l, HOOK_admit, SCHED_FAILED_VERDICT);
+		session_event(s, "verdict",
+			      "admit of policy version %llu gave verdict %llu, class %u, weight "
+			      "%u, lane %u, slice %u us, SMs %u %%, priority %d, restart %u, "
+			      "rhythm %u, lead %u us: the built-in answer is used",
+			      (unsigned long long)l->version, (unsigned long long)verdict,
+			      ctx.class_id, ctx.weight, ctx.lane, ctx.slice_us, ctx.sm_percent,
+			      ctx.priority, ctx.restart, ctx.rhythm, ctx.lead_us);
+		return GBPF_ADMIT;
+	}
+	take_verdict(s, &ctx, l->version);
+	return (int)verdict;
+}
+
+/* An early hello does not say yet which GPUs it is about: the first one's policy is asked; those of
+ * others when it says so. */
+int hook_admit(struct session *s)
+{
+	uint32_t mask = s->gpu_mask ? s->gpu_mask : 1u << devices_first(&s->d->devices);
+	struct peer_share share = peer_share_of(s->peer.pid, s->pidfd);
+	int strictest = GBPF_ADMIT;
+
+	if (s->early && s->has_devices) {
+		mask &= ~s->asked_mask;
+	}
+	for (uint32_t gpu = 0; gpu < SCHED_MAX_GPUS && strictest != GBPF_REJECT; gpu++) {
+		if (mask & 1u << gpu) {
+			int verdict = admit_on(s, gpu, &share);
+
+			strictest = MAX(strictest, verdict);
+		}
+	}
+	if (strictest == GBPF_ADMIT) {
+		s->asked_mask |= mask;
+	}
+	return strictest;
+}
+
+/* It runs already, so nothing of the answer counts but the slice, which ended with the gbpfd
+ * before; and the policy, which has begun anew, hears of it. */
+void hook_readmit(struct session *s)
+{
+	uint32_t class_id = s->class_id, weight = s->weight;
+
+	(void)hook_admit(s);
+	s->class_id = class_id;
+	s->weight = weight;
+	s->sm_percent = 100;
+	s->priority = 0;
+}
+
+/* ---- tick ---- */
+
+static bool does_something(struct session *s, uint64_t now)
+{
+	struct sched_stats *st = s->stats.map;
+	struct sched_board *b = s->board.map;
+	uint64_t launches;
+
+	if (s->state != SESSION_READY || s->dying) {
+		return false;
+	}
+	launches = load_relaxed(&st->launches) + load_relaxed(&st->copies);
+	if (launches != s->last_progress || load_relaxed(&st->inflight)) {
+		s->last_progress = launches;
+		return true;
+	}
+	for (uint32_t i = 0; i < SCHED_MAX_GPUS; i++) {
+		if ((s->gpu_mask ? s->gpu_mask & 1u << i : i == 0) && sched_board_open(b, i, now)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool anybody_active(struct daemon *d, uint64_t now)
+{
+	struct ticker *t = d->ticker;
+	bool any = false;
+
+	session_each(d, s)
+	{
+		any |= does_something(s, now);
+	}
+	t->last_active_ns = any ? now : t->last_active_ns;
+	return now - t->last_active_ns < ACTIVE_NS;
+}
+
+static void tick(struct daemon *d, struct live *l, uint64_t now)
+{
+	struct ctx_tick ctx = { .now_ns = now,
+				.period_ns = l->last_tick_ns ? now - l->last_tick_ns : TICK_NS,
+				.epoch = l->epoch };
+	uint64_t took;
+
+	for (uint32_t i = 0; i < SCHED_MAX_TENANTS; i++) {
+		if (d->tenant[i]) {
+			ctx.tenants = i + 1;
+			ctx.active++;
+		}
+	}
+	live_run(l, HOOK_tick, &ctx);
+	l->last_tick_ns = now;
+	l->epoch++;
+	took = clock_now_ns() - now;
+	d->counters.ticks++;
+	d->counters.tick_overruns += took > TICK_NS;
+	d->counters.tick_max_ns = MAX(d->counters.tick_max_ns, took);
+}
+
+/* Also for the sake of latency tenants alone: whether they live (sessions_look). */
+static bool wanted(struct daemon *d)
+{
+	bool any = lc_any(d);
+
+	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+		any |= live_has(l, HOOK_tick) || live_has(l, HOOK_preempt);
+	}
+	if (!any || !policy_next_active(d, NULL) || policy_off(d)) {
+		return false;
+	}
+	session_each(d, s)
+	{
+		if (s->state == SESSION_READY && !s->dying) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int on_tick(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+	struct ticker *t = d->ticker;
+	uint64_t now = clock_now_ns(), now_usec;
+
+	(void)usec;
+	if (!wanted(d)) {
+		t->on = false;
+		steer_release(d);
+		return 0;
+	}
+	sessions_look(d);
+	if (steer_tick(d, now) || anybody_active(d, now)) {
+		for (struct live *l = policy_next_active(d, NULL); l;
+		     l = policy_next_active(d, l)) {
+			if (live_has(l, HOOK_tick) && !l->copying) {
+				tick(d, l, now);
+			}
+		}
+		preempt_tick(d, now);
+		t->due_usec += TICK_NS / 1000;
+	} else {
+		t->due_usec += IDLE_USEC;
+	}
+	now_usec = clock_now_ns() / 1000;
+	if (t->due_usec <=
+	    now_usec) { /* missed ticks are not made up for: period_ns tells the policy */
+		t->due_usec = now_usec + TICK_NS / 1000;
+	}
+	sd_event_source_set_time(src, t->due_usec);
+	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+void ticker_wake(struct daemon *d)
+{
+	struct ticker *t = d->ticker;
+
+	if (t && !t->on && wanted(d)) {
+		t->on = true;
+		t->last_active_ns = clock_now_ns();
+		t->due_usec = t->last_active_ns / 1000 + TICK_NS / 1000;
+		sd_event_source_set_time(t->source, t->due_usec);
+		sd_event_source_set_enabled(t->source, SD_EVENT_ONESHOT);
+	}
+}
+
+int ticker_open(struct daemon *d)
+{
+	int err;
+
+	d->ticker = calloc(1, sizeof(*d->ticker));
+	if (!d->ticker) {
+		return -ENOMEM;
+	}
+	d->ticker->d = d;
+	err = sd_event_add_time(d->loop, &d->ticker->source, CLOCK_MONOTONIC, UINT64_MAX, 1,
+				on_tick, d);
+	if (err >= 0) {
+		err = sd_event_source_set_enabled(d->ticker->source, SD_EVENT_OFF);
+	}
+	return err < 0 ? err : 0;
+}
+
+void ticker_close(struct daemon *d)
+{
+	if (d->ticker) {
+		sd_event_source_disable_unref(d->ticker->source);
+		free(d->ticker);
+		d->ticker = NULL;
+	}
+}

@@ -1,0 +1,96 @@
+/* init and exit: the hooks at the beginning and the end of a version. Both run on the loop; the
+ * verifier bounds them to about a millisecond. */
+#include "daemon/policy/daemon_hooks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/point.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policy_failures.h"
+#include "daemon/policy/policies.h"
+
+/* Of processor time, so that a busy machine refuses nothing: ten times what the worst program that
+ * the verifier lets through takes. */
+#define INIT_LIMIT_NS 10000000u
+#define SLOW_NS 1000000u /* of processor time: a tick's period */
+
+void live_publish(struct live *l)
+{
+	(void)ebpf_maps_publish(l->run.env.maps, l->run.env.n_maps);
+}
+
+uint64_t live_run(struct live *l, unsigned hook, void *ctx)
+{
+	uint64_t errors = load_relaxed(&l->run.env.helper_errors), begin = clock_cpu_ns(), verdict;
+
+	verdict = ebpf_policy_run(&l->run, hook, ctx);
+	live_publish(l);
+	if (load_relaxed(&l->run.env.helper_errors) != errors) {
+		failures_count(l, hook, SCHED_FAILED_HELPER);
+	}
+	/* A program of bounded cost takes about the same each time; once may be the machine's fault
+	 * (the time that a hypervisor takes away counts as ours). */
+	if (clock_cpu_ns() - begin <= SLOW_NS) {
+		l->slow &= ~(UINT64_C(1) << hook);
+	} else if (l->slow & UINT64_C(1) << hook) {
+		failures_count(l, hook, SCHED_FAILED_SLOW);
+	} else {
+		l->slow |= UINT64_C(1) << hook;
+	}
+	return verdict;
+}
+
+int hook_init(struct live *l, uint32_t gpu_mask, uint32_t kept_maps, const char *name,
+	      struct report *r)
+{
+	struct ctx_init ctx = { .now_ns = clock_now_ns(),
+				.version = l->version,
+				.gpu = (uint32_t)__builtin_ctz(gpu_mask | 1u << 31),
+				.kept_maps = kept_maps };
+	uint64_t begin = clock_cpu_ns(), took;
+	const char *word;
+	int verdict;
+
+	l->gpu = ctx.gpu;
+	if (!live_has(l, HOOK_init)) {
+		return 0;
+	}
+	verdict = (int)(uint32_t)live_run(l, HOOK_init, &ctx);
+	took = clock_cpu_ns() - begin;
+	if (took > INIT_LIMIT_NS) {
+		report_hint(r, "Let init do less; tick can go on with the rest");
+		return report_set(r, -ETIME, "init",
+				  "init of policy '%s' took %llu us, more than %u us", name,
+				  (unsigned long long)took / 1000, INIT_LIMIT_NS / 1000);
+	}
+	if (!verdict) {
+		return 0;
+	}
+	word = verdict < 0 && verdict >= -4095 ? strerrorname_np(-verdict) : NULL;
+	report_hint(r, "The policy itself refuses to start; what ran before goes on");
+	if (!word) {
+		return report_set(r, -EINVAL, "init",
+				  "init of policy '%s' returned %d, which is no errno", name,
+				  verdict);
+	}
+	return report_set(r, verdict, "init", "init of policy '%s' returned -%s (%d): %s", name,
+			  word, verdict, strerror(-verdict));
+}
+
+void live_end(struct live *l, uint32_t reason)
+{
+	struct ctx_exit ctx = {
+		.now_ns = clock_now_ns(), .version = l->version, .gpu = l->gpu, .reason = reason
+	};
+
+	if (l->activated && live_has(l, HOOK_exit)) {
+		live_run(l, HOOK_exit, &ctx);
+		POINT("daemon.exit.ran");
+	}
+	l->activated = false;
+}

@@ -1,0 +1,188 @@
+/* The worker's part: reading, verifying, compiling and storing an object. Works on the request
+ * alone. */
+#include "daemon/policy/policies_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/point.h"
+#include "base/shm.h"
+#include "base/strmap.h"
+#include "daemon/consts.h"
+#include "daemon/maps/policy_maps.h"
+#include "daemon/clean_text.h"
+
+static const char *const hook_names[EBPF_MAX_HOOKS] = {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
+#include "gbpf/hooks.def"
+};
+
+/* A private copy: whoever passed the memfd may still write to it. */
+static int read_object(struct request *q, struct buf *object)
+{
+	long size;
+	ssize_t n;
+
+	if (q->o.op == POLICY_ACTIVATE) {
+		int err = store_read_object(q->dir, q->o.version, object);
+
+		return err ? report_set(&q->report, err, "store",
+					"its stored object cannot be read: %s", strerror(-err))
+			   : 0;
+	}
+	if (q->o.object_fd < 0) {
+		buf_finish(object);
+		*object = q->o.object;
+		buf_init(&q->o.object);
+		return object->len ? 0
+				   : report_set(&q->report, -EINVAL, "elf", "the object is empty");
+	}
+	size = shm_checked_size(q->o.object_fd, STORE_OBJECT_MAX);
+	if (size < 0) {
+		return report_set(&q->report, size == -EFBIG ? -E2BIG : -EINVAL,
+				  size == -EFBIG ? "limit" : "usage",
+				  size == -EFBIG ? "the object has more than 16 MiB"
+						 : "the descriptor passed is not a memfd sealed in "
+						   "size, or is empty");
+	}
+	object->data = malloc((size_t)size + 1);
+	if (!object->data) {
+		return report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	}
+	object->cap = (size_t)size + 1;
+	while (object->len < (size_t)size) {
+		n = pread(q->o.object_fd, object->data + object->len, (size_t)size - object->len,
+			  (off_t)object->len);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			return report_set(&q->report, -EIO, "read", "the object cannot be read");
+		}
+		object->len += (size_t)n;
+	}
+	object->data[object->len] = 0;
+	return 0;
+}
+
+static json_t *hooks_json(const struct ebpf_built *b)
+{
+	json_t *hooks = json_array();
+
+	for (uint32_t i = 0; i < b->object.n_progs; i++) {
+		const struct ebpf_prog *p = &b->object.progs[i];
+		const struct ebpf_verify_stats *v = &b->stats[p->hook];
+		char name[sizeof(p->name)];
+
+		text_copy(name, sizeof(name), p->name, sizeof(p->name));
+		json_array_append_new(hooks,
+				      json_pack("{s:s,s:s,s:i,s:i,s:i,s:i}", "hook",
+						hook_names[p->hook] ? hook_names[p->hook] : "?",
+						"program", name, "insns", (int)p->n_insns, "cost",
+						(int)v->cost, "visited", (int)v->visited,
+						"stack_bytes", (int)v->stack_bytes));
+	}
+	return hooks;
+}
+
+static json_t *maps_json(const struct ebpf_built *b)
+{
+	json_t *maps = json_array();
+
+	for (uint32_t i = 0; i < b->object.n_maps; i++) {
+		const struct ebpf_map_def *m = &b->object.maps[i];
+		char name[sizeof(m->name)];
+
+		text_copy(name, sizeof(name), m->name, sizeof(m->name));
+		json_array_append_new(
+			maps, json_pack("{s:s,s:s,s:i,s:i,s:i,s:s,s:b}", "name", name, "type",
+					map_type_name(m->type), "key_bytes", (int)m->key_bytes,
+					"value_bytes", (int)m->value_bytes, "max_entries",
+					(int)m->max_entries, "scope", map_scope_name(m->flags),
+					"data", (int)!!m->is_data));
+	}
+	return maps;
+}
+
+json_t *built_meta(const struct request *q, const struct buf *object)
+{
+	const struct ebpf_built *b = q->built;
+	char hash[24], license[64], author[sizeof(b->object.version)];
+
+	snprintf(hash, sizeof(hash), "%016llx",
+		 (unsigned long long)hash_bytes(object->data, object->len));
+	text_copy(license, sizeof(license), b->object.license, sizeof(b->object.license));
+	text_copy(author, sizeof(author), b->object.version, sizeof(b->object.version));
+	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:I,s:b,s:s,s:I,s:o,s:o,s:I,s:I,s:I,s:I,s:I}",
+			 "version", (json_int_t)q->o.version, "name", q->name, "license", license,
+			 "author_version", author, "loaded_wall_ns", (json_int_t)clock_wall_ns(),
+			 "uid", (json_int_t)q->o.uid, "by_default", (int)q->o.by_default, "hash",
+			 hash, "object_bytes", (json_int_t)object->len, "hooks", hooks_json(b),
+			 "maps", maps_json(b), "code_bytes", (json_int_t)b->code_bytes, "verify_ns",
+			 (json_int_t)b->verify_ns, "jit_ns", (json_int_t)b->jit_ns, "global_bytes",
+			 (json_int_t)b->region_bytes[EBPF_REGION_GLOBAL], "tenant_bytes",
+			 (json_int_t)b->region_bytes[EBPF_REGION_TENANT]);
+}
+
+static int store(struct request *q, const struct buf *object)
+{
+	char *text = q->meta ? json_dumps(q->meta, JSON_COMPACT) : NULL;
+	int err = text ? store_write_object(q->dir, q->o.version, object->data, object->len, text)
+		       : -ENOMEM;
+
+	free(text);
+	return err;
+}
+
+void request_build(struct job *j)
+{
+	struct request *q = (struct request *)j;
+	struct buf object;
+
+	buf_init(&object);
+	q->err = read_object(q, &object);
+	POINT("daemon.load.object_read");
+	q->built = q->err ? NULL : calloc(1, sizeof(*q->built));
+	if (!q->err && !q->built) {
+		q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+	}
+	if (!q->err) {
+		q->err = ebpf_policy_build(q->built, object.data, object.len, q->name, q->o.version,
+					   0, &q->report);
+		if (q->err) {
+			free(q->built);
+			q->built = NULL;
+		}
+	}
+	if (!q->err) {
+		q->meta = q->o.op == POLICY_LOAD ? built_meta(q, &object) : NULL;
+		q->err = live_create(&q->live, q->d, q->built, q->o.version, &q->report);
+		POINT("daemon.swap.regions_made");
+	}
+	if (!q->err) {
+		q->built = NULL;
+	}
+	if (!q->err && q->o.op == POLICY_LOAD) {
+		q->store_err = store(q, &object);
+		if (!q->meta) {
+			q->err = report_set(&q->report, -ENOMEM, "memory", "out of memory");
+		}
+	}
+	buf_finish(&object);
+}
+
+void request_save_state(struct job *j)
+{
+	struct request *q = (struct request *)j;
+
+	int err = q->state_text ? store_write_state(q->dir, q->state_text) : -ENOMEM;
+
+	POINT("daemon.state.written");
+	q->store_err = q->store_err ? q->store_err : err;
+	if (q->removed) {
+		store_delete(q->dir, q->removed);
+	}
+}

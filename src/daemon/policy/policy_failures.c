@@ -1,0 +1,205 @@
+/* Adding up and telling. The pages of tenants are theirs to write: each word is read once, and what
+ * it says is a number to show, nothing else. */
+#include "daemon/policy/policy_failures.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/policy/policies.h"
+
+#define LOOK_USEC 1000000u
+#define TELL_NS 10000000000u
+
+static const char *const hook_names[SCHED_HOOKS] = {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) [id] = #name,
+#include "gbpf/hooks.def"
+};
+
+/* Adds what a page says of this version. Sums wrap around, as a program's own do. */
+static void add_page(const struct sched_stats *st, uint64_t version, struct live_tally *sum)
+{
+	struct live_tally t;
+
+	if (load_acquire(&st->notes_version) != version) {
+		return;
+	}
+	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+		t.notes[i] = load_relaxed(&st->notes[i]);
+	}
+	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+		for (unsigned k = 0; k < SCHED_FAILURES; k++) {
+			t.failures[i][k] = load_relaxed(&st->failures[i][k]);
+		}
+	}
+	fence_acquire();
+	if (load_relaxed(&st->notes_version) != version) {
+		return; /* another version's came meanwhile */
+	}
+	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+		sum->notes[i] += t.notes[i];
+	}
+	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+		for (unsigned k = 0; k < SCHED_FAILURES; k++) {
+			sum->failures[i][k] += t.failures[i][k];
+		}
+	}
+}
+
+void failures_sum(struct daemon *d, const struct live *l, struct live_tally *ret)
+{
+	*ret = l->tally;
+	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+		ret->notes[i] += load_relaxed(&l->run.env.notes[i]);
+	}
+	session_each(d, s)
+	{
+		if (s->stats.map && s->state == SESSION_READY && !s->tallied) {
+			add_page(s->stats.map, l->version, ret);
+		}
+	}
+}
+
+uint64_t failures_total(const struct live_tally *t, enum sched_failure what)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+		sum += t->failures[i][what];
+	}
+	return sum;
+}
+
+static json_int_t shown(uint64_t v)
+{
+	return (json_int_t)MIN(v, (uint64_t)INT64_MAX);
+}
+
+json_t *failures_json(const struct live_tally *t)
+{
+	json_t *hooks = json_array();
+
+	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+		const uint64_t *f = t->failures[i];
+
+		if (hook_names[i] && (f[0] | f[1] | f[2] | f[3])) {
+			json_array_append_new(
+				hooks, json_pack("{s:s,s:I,s:I,s:I,s:I}", "hook", hook_names[i],
+						 "helper_errors", shown(f[SCHED_FAILED_HELPER]),
+						 "verdict_errors", shown(f[SCHED_FAILED_VERDICT]),
+						 "stale_epochs", shown(f[SCHED_FAILED_EPOCH]),
+						 "slow", shown(f[SCHED_FAILED_SLOW])));
+		}
+	}
+	return hooks;
+}
+
+void failures_keep(struct session *s)
+{
+	uint64_t version =
+		s->stats.map && s->state == SESSION_READY && !s->tallied
+			? load_relaxed(&((struct sched_stats *)s->stats.map)->notes_version)
+			: 0;
+	struct live *l = s->d->policies ? policy_live_find(s->d, version) : NULL;
+
+	s->tallied = true;
+	if (l) {
+		add_page(s->stats.map, version, &l->tally);
+	}
+}
+
+void failures_count(struct live *l, unsigned hook, enum sched_failure what)
+{
+	l->tally.failures[hook][what]++;
+	failures_wake(l->d);
+}
+
+/* ---- telling ---- */
+
+static void tell_hook(struct daemon *d, const struct live *l, unsigned hook, const uint64_t now[],
+		      const uint64_t before[])
+{
+	static const char *const what[SCHED_FAILURES] = {
+		[SCHED_FAILED_HELPER] = "calls in which a helper refused",
+		[SCHED_FAILED_VERDICT] = "verdicts out of range",
+		[SCHED_FAILED_EPOCH] = "calls that outlived three publications",
+		[SCHED_FAILED_SLOW] =
+			"calls that took more than 1 ms of processor time, as the one before",
+	};
+	char text[300] = "";
+	size_t len = 0;
+
+	for (unsigned i = 0; i < SCHED_FAILURES; i++) {
+		uint64_t n = now[i] - before[i];
+
+		if (n && len < sizeof(text)) {
+			len += (size_t)snprintf(text + len, sizeof(text) - len,
+						"%s%llu %s (%llu in all)", len ? ", " : "",
+						(unsigned long long)n, what[i],
+						(unsigned long long)now[i]);
+		}
+	}
+	if (len) {
+		history_add(&d->history, "policy-error", -1, -1, "policy '%s' version %llu, %s: %s",
+			    l->run.name, (unsigned long long)l->version, hook_names[hook], text);
+	}
+}
+
+static void look(struct daemon *d, struct live *l)
+{
+	uint64_t now = clock_now_ns();
+	struct live_tally t;
+
+	if (l->told_ns && now - l->told_ns < TELL_NS) {
+		return;
+	}
+	failures_sum(d, l, &t);
+	if (memcmp(t.failures, l->told.failures, sizeof(t.failures)) == 0) {
+		return;
+	}
+	for (unsigned i = 0; i < SCHED_HOOKS; i++) {
+		if (hook_names[i]) {
+			tell_hook(d, l, i, t.failures[i], l->told.failures[i]);
+		}
+	}
+	l->told = t;
+	l->told_ns = now;
+}
+
+static int on_look(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+
+	for (struct live *l = policy_next_active(d, NULL); l; l = policy_next_active(d, l)) {
+		look(d, l);
+	}
+	if (d->sessions) {
+		sd_event_source_set_time(src, usec + LOOK_USEC);
+		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	}
+	return 0;
+}
+
+void failures_wake(struct daemon *d)
+{
+	int on = SD_EVENT_OFF;
+	uint64_t now;
+
+	if (d->failure_timer && sd_event_source_get_enabled(d->failure_timer, &on) >= 0 && on) {
+		return;
+	}
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (!d->failure_timer) {
+		sd_event_add_time(d->loop, &d->failure_timer, CLOCK_MONOTONIC, now + LOOK_USEC / 2,
+				  LOOK_USEC / 4, on_look, d);
+	} else {
+		sd_event_source_set_time(d->failure_timer, now + LOOK_USEC / 2);
+		sd_event_source_set_enabled(d->failure_timer, SD_EVENT_ONESHOT);
+	}
+}
+
+void failures_close(struct daemon *d)
+{
+	d->failure_timer = sd_event_source_disable_unref(d->failure_timer);
+}

@@ -1,0 +1,131 @@
+/* What policy.list and policy.show answer. */
+#include "daemon/policy/policies_int.h"
+
+#include "base/atomic.h"
+#include "daemon/policy/policy_failures.h"
+
+/* The GPUs that are known and on which it is active. */
+static json_t *gpus_json(struct daemon *d, uint64_t version)
+{
+	json_t *gpus = json_array();
+
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (d->devices.d[i].used && policy_active_version(d, i) == version) {
+			json_array_append_new(gpus, json_integer(i));
+		}
+	}
+	return gpus;
+}
+
+static const char *state_of(struct daemon *d, uint64_t version)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i) == version) {
+			return "active";
+		}
+	}
+	return "kept";
+}
+
+static json_t *brief(struct daemon *d, const struct stored *v)
+{
+	json_t *gpus = gpus_json(d, v->version), *hooks = json_array(), *maps = json_array(), *h;
+	size_t i;
+
+	json_array_foreach(json_object_get(v->meta, "hooks"), i, h)
+	{
+		json_array_append(hooks, json_object_get(h, "hook"));
+	}
+	json_array_foreach(json_object_get(v->meta, "maps"), i, h)
+	{
+		json_array_append(maps, json_object_get(h, "name"));
+	}
+	return json_pack("{s:I,s:s,s:s,s:O?,s:o,s:o,s:O?,s:O?,s:b,s:o,s:s}", "version",
+			 (json_int_t)v->version, "name", v->name, "state", state_of(d, v->version),
+			 "loaded_wall_ns", json_object_get(v->meta, "loaded_wall_ns"), "hooks",
+			 hooks, "maps", maps, "license", json_object_get(v->meta, "license"),
+			 "author_version", json_object_get(v->meta, "author_version"), "by_default",
+			 (int)v->by_default, "gpus", gpus, "ended", v->ended);
+}
+
+uint64_t policy_first_active(struct daemon *d)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i)) {
+			return policy_active_version(d, i);
+		}
+	}
+	return 0;
+}
+
+const char *policy_active_name(struct daemon *d, unsigned gpu)
+{
+	const struct stored *v = store_find(&d->policies->store, policy_active_version(d, gpu));
+
+	return v ? v->name : "";
+}
+
+json_t *policy_list_json(struct daemon *d)
+{
+	struct store *st = &d->policies->store;
+	json_t *versions = json_array();
+
+	for (unsigned i = 0; i < st->n; i++) {
+		json_array_append_new(versions, brief(d, &st->v[i]));
+	}
+	return json_pack("{s:I,s:o}", "active", (json_int_t)policy_first_active(d), "versions",
+			 versions);
+}
+
+json_t *policy_counters_json(struct daemon *d, const struct live *l)
+{
+	json_t *notes = json_array();
+	unsigned users = 0;
+	struct live_tally t;
+
+	failures_sum(d, l, &t);
+	for (unsigned i = 0; i < SCHED_NOTES; i++) {
+		json_array_append_new(notes, json_integer((json_int_t)t.notes[i]));
+	}
+	session_each(d, s)
+	{
+		const struct sched_stats *st = s->stats.map;
+
+		users += st && s->state == SESSION_READY &&
+			 load_relaxed(&st->version_in_use) == l->version;
+	}
+	return json_pack(
+		"{s:o,s:I,s:I,s:I,s:I,s:o,s:I,s:i}", "notes", notes, "helper_errors",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_HELPER), "verdict_errors",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_VERDICT), "stale_epochs",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_EPOCH), "slow",
+		(json_int_t)(int64_t)failures_total(&t, SCHED_FAILED_SLOW), "failures",
+		failures_json(&t), "ticks", (json_int_t)l->epoch, "tenants", (int)users);
+}
+
+json_t *policy_show_json(struct daemon *d, uint64_t version)
+{
+	const struct stored *v;
+	const struct live *live;
+	json_t *j;
+
+	version = version ? version : policy_first_active(d);
+	v = store_find(&d->policies->store, version);
+	if (!v) {
+		return NULL;
+	}
+	j = json_copy(v->meta);
+	if (!j) {
+		return NULL;
+	}
+	json_object_set_new(j, "gpus", gpus_json(d, version));
+	json_object_set_new(j, "state", json_string(state_of(d, version)));
+	live = policy_live_find(d, version);
+	if (live) {
+		json_object_set_new(j, "counters", policy_counters_json(d, live));
+	} else if (v->counters) {
+		json_object_set(j, "counters", v->counters);
+	}
+	json_object_set_new(j, "ended", json_string(v->ended));
+	return j;
+}

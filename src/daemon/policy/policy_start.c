@@ -1,0 +1,241 @@
+/* What is loaded at start: what the command line asks for; else what was active when gbpfd ended;
+ * else, in an empty store, the default policy. And the switch that makes shims pass everything
+ * through, which outlives a restart too. */
+#include "daemon/policy/policies_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/log.h"
+#include "base/paths.h"
+#include "base/strmap.h"
+#include "daemon/control_socket.h"
+#include "daemon/policy/daemon_hooks.h"
+
+#define DEFAULT_POLICY "fair"
+
+static int read_policy_file(const char *name_or_path, struct buf *object, char *path, size_t cap)
+{
+	char leaf[512];
+	int err;
+
+	if (strchr(name_or_path, '/')) {
+		err = snprintf(path, cap, "%s", name_or_path) < (int)cap ? 0 : -ENAMETOOLONG;
+	} else {
+		snprintf(leaf, sizeof(leaf), "policies/%s.bpf.o", name_or_path);
+		err = path_lib(path, cap, leaf);
+	}
+	return err ? err : buf_read_file(object, path, STORE_OBJECT_MAX);
+}
+
+static void order(struct daemon *d, struct policy_order *o)
+{
+	int err = policy_order(d, o);
+
+	if (err) {
+		log_error("cannot load the policy: %s", strerror(-err));
+	}
+}
+
+static void order_activate(struct daemon *d, uint64_t version, uint32_t mask)
+{
+	struct policy_order o = {
+		.op = POLICY_ACTIVATE, .gpu_mask = mask, .object_fd = -1, .version = version
+	};
+
+	order(d, &o);
+}
+
+/* The newest stored version of that name, when it has these bytes. */
+static const struct stored *same_in_store(struct daemon *d, const char *name,
+					  const struct buf *object)
+{
+	struct store *st = &d->policies->store;
+	const struct stored *found = NULL;
+
+	for (unsigned i = 0; i < st->n; i++) {
+		if (strcmp(st->v[i].name, name) == 0) {
+			found = &st->v[i];
+		}
+	}
+	return found && found->hash == hash_bytes(object->data, object->len) ? found : NULL;
+}
+
+/* Who names a policy on the command line wants that one or none. */
+static void on_first(struct daemon *d, uint64_t conn, json_int_t id, const json_t *result,
+		     const struct report *r, int exit_code)
+{
+	struct buf text;
+
+	if (!result && !d->first_failed) {
+		buf_init(&text);
+		report_text(r, &text);
+		d->first_failed = buf_steal(&text);
+	}
+}
+
+/* Loads from a file, unless the store has just that. 0 or -errno of reading. */
+static int load_file(struct daemon *d, const char *name_or_path, bool by_default)
+{
+	char path[DAEMON_PATH], name[EBPF_NAME_BYTES];
+	const char *slash = strrchr(name_or_path, '/');
+	const struct stored *same;
+	struct buf object;
+	int err;
+
+	snprintf(name, sizeof(name), "%s", slash ? slash + 1 : name_or_path);
+	name[strcspn(name, ".")] = 0;
+	buf_init(&object);
+	err = read_policy_file(name_or_path, &object, path, sizeof(path));
+	if (!err && !object.len) {
+		err = -ENODATA;
+	}
+	if (err) {
+		buf_finish(&object);
+		return err;
+	}
+	same = same_in_store(d, name, &object);
+	if (same) {
+		order_activate(d, same->version, POLICY_ALL_GPUS);
+		buf_finish(&object);
+	} else {
+		struct policy_order o = { .op = POLICY_LOAD,
+					  .gpu_mask = POLICY_ALL_GPUS,
+					  .swap = true,
+					  .by_default = by_default,
+					  .name = name,
+					  .object_fd = -1,
+					  .object = object,
+					  .uid = d->uid,
+					  .reply = by_default ? NULL : on_first };
+		order(d, &o);
+	}
+	return 0;
+}
+
+static void load_default(struct daemon *d)
+{
+	int err = load_file(d, DEFAULT_POLICY, true);
+
+	if (err) {
+		history_add(&d->history, "policy", -1, -1,
+			    "no policy is active: the default '%s' cannot be read: %s",
+			    DEFAULT_POLICY, strerror(-err));
+	}
+}
+
+/* Each version once, with all the GPUs that it was active on. */
+static bool restore(struct daemon *d)
+{
+	struct store *st = &d->policies->store;
+	uint64_t active[SCHED_MAX_GPUS];
+	bool any_by_default = false;
+
+	memcpy(active, st->active, sizeof(active));
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		const struct stored *v = store_find(st, active[i]);
+		uint32_t mask = 0;
+
+		for (unsigned k = i; k < SCHED_MAX_GPUS && v; k++) {
+			if (active[k] == v->version) {
+				mask |= 1u << k;
+				active[k] = 0;
+			}
+		}
+		if (mask == POLICY_ALL_GPUS && v->by_default) {
+			any_by_default = true; /* a newer default may have been installed since */
+		} else if (mask) {
+			order_activate(d, v->version, mask);
+		}
+	}
+	if (any_by_default && load_file(d, DEFAULT_POLICY, true) < 0) {
+		order_activate(d, st->active[0], POLICY_ALL_GPUS);
+	}
+	return st->has_state;
+}
+
+int policies_begin(struct daemon *d)
+{
+	if (d->opt.policy[0]) {
+		return load_file(d, d->opt.policy, false);
+	}
+	if (!restore(d)) {
+		load_default(d);
+	}
+	return 0;
+}
+
+/* ---- off ---- */
+
+struct off_job {
+	struct job job; /* first */
+	struct daemon *d;
+	char dir[DAEMON_PATH];
+	char *text; /* owned */
+	uint64_t conn;
+	json_int_t id;
+};
+
+static void off_work(struct job *j)
+{
+	struct off_job *o = (struct off_job *)j;
+
+	if (o->text) {
+		store_write_state(
+			o->dir,
+			o->text); /* a full disk must not keep the operator from switching off */
+	}
+}
+
+static void off_drop(struct job *j)
+{
+	struct off_job *o = (struct off_job *)j;
+
+	free(o->text);
+	free(o);
+}
+
+/* The switch has worked already; the answer says that it will outlive a restart too. */
+static void off_done(struct job *j)
+{
+	struct off_job *o = (struct off_job *)j;
+	json_t *result = json_pack("{s:b}", "off", (int)policy_off(o->d));
+
+	control_answer(o->d, o->conn, o->id, result, NULL, 1);
+	json_decref(result);
+	off_drop(j);
+}
+
+bool policy_off(const struct daemon *d)
+{
+	return d->policies->store.off;
+}
+
+int policy_set_off(struct daemon *d, bool off, uint64_t conn, json_int_t id)
+{
+	struct store *st = &d->policies->store;
+	struct off_job *o;
+
+	store_seqcst(&daemon_directory(d)->off, (uint32_t)off);
+	if (st->off != off) {
+		st->off = off;
+		ticker_wake(d);
+		history_add(&d->history, off ? "off" : "on", -1, -1, "%s",
+			    off ? "switched off: every call passes through" : "switched on again");
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		return -ENOMEM;
+	}
+	*o = (struct off_job){ .job = { .work = off_work, .done = off_done, .drop = off_drop },
+			       .d = d,
+			       .conn = conn,
+			       .id = id,
+			       .text = store_state_text(st) };
+	snprintf(o->dir, sizeof(o->dir), "%s", st->dir);
+	worker_submit(&d->worker, &o->job);
+	return 0;
+}

@@ -1,0 +1,396 @@
+/* Files: <dir>/<number>.bpf.o, <number>.json, and state.json with the active versions. */
+#include "daemon/policy/policy_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/paths.h"
+#include "base/point.h"
+#include "daemon/clean_text.h"
+
+#define META_MAX (1u << 20)
+#define MAX_NUMBER (UINT64_C(1) << 53)
+
+static void file_path(char out[4200], const char *dir, uint64_t version, const char *ending)
+{
+	snprintf(out, 4200, "%s/%llu%s", dir, (unsigned long long)version, ending);
+}
+
+struct stored *store_find(struct store *s, uint64_t version)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->v[i].version == version) {
+			return &s->v[i];
+		}
+	}
+	return NULL;
+}
+
+static bool in_use(const struct store *s, uint64_t version)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (s->active[i] == version) {
+			return true;
+		}
+	}
+	return version == s->previous;
+}
+
+void store_remove(struct store *s, uint64_t version)
+{
+	struct stored *v = store_find(s, version);
+
+	if (v) {
+		json_decref(v->meta);
+		json_decref(v->counters);
+		s->n--;
+		memmove(v, v + 1, (size_t)((char *)&s->v[s->n] - (char *)v));
+	}
+}
+
+void store_ended(struct store *s, uint64_t version, const char *why)
+{
+	struct stored *v = store_find(s, version);
+
+	if (v) {
+		text_copy(v->ended, sizeof(v->ended), why, strlen(why));
+	}
+}
+
+int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed)
+{
+	const char *name = json_string_value(json_object_get(meta, "name"));
+	const char *hash = json_string_value(json_object_get(meta, "hash"));
+	struct stored *v;
+
+	*ret_removed = 0;
+	if (s->n == STORE_VERSIONS) {
+		for (unsigned i = 0; i < s->n && !*ret_removed; i++) {
+			if (!in_use(s, s->v[i].version)) {
+				*ret_removed = s->v[i].version;
+			}
+		}
+		if (!*ret_removed) {
+			json_decref(meta);
+			return -ENOSPC;
+		}
+		store_remove(s, *ret_removed);
+	}
+	v = &s->v[s->n];
+	while (v > s->v && v[-1].version > version) {
+		v[0] = v[-1];
+		v--;
+	}
+	s->n++;
+	*v = (struct stored){ .version = version,
+			      .meta = meta,
+			      .by_default = json_is_true(json_object_get(meta, "by_default")),
+			      .hash = hash ? strtoull(hash, NULL, 16) : 0 };
+	text_copy(v->name, sizeof(v->name), name ? name : "", name ? strlen(name) : 0);
+	if (version >= s->next) {
+		s->next = version + 1;
+	}
+	return 0;
+}
+
+/* Whoever put a pipe there would make gbpfd wait for its writer. */
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static json_t *read_json(const char *path)
+{
+	struct buf b;
+	json_t *j = NULL;
+
+	buf_init(&b);
+	if (is_file(path) && buf_read_file(&b, path, META_MAX) == 0 && b.len) {
+		j = json_loadb(b.data, b.len, 0, NULL);
+	}
+	buf_finish(&b);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
+/* What is in use is known before the versions are read, so that it is kept when there are too many.
+ * Returns the file's content, or NULL. */
+static json_t *read_state(struct store *s)
+{
+	char path[4200];
+	json_t *j, *active;
+
+	snprintf(path, sizeof(path), "%s/state.json", s->dir);
+	j = read_json(path);
+	if (!j) {
+		return NULL;
+	}
+	s->has_state = true;
+	s->off = json_is_true(json_object_get(j, "off"));
+	s->previous = (uint64_t)json_integer_value(json_object_get(j, "previous"));
+	s->next = MAX(s->next, (uint64_t)MAX(json_integer_value(json_object_get(j, "next")), 1));
+	s->next = MIN(s->next, MAX_NUMBER);
+	active = json_object_get(j, "active");
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		s->active[i] = (uint64_t)json_integer_value(json_array_get(active, i));
+	}
+	return j;
+}
+
+/* After the versions: none that is not there is named, and those that are know how they ended. */
+static void check_state(struct store *s, const json_t *state)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		s->active[i] = store_find(s, s->active[i]) ? s->active[i] : 0;
+	}
+	s->previous = store_find(s, s->previous) ? s->previous : 0;
+	for (unsigned i = 0; i < s->n; i++) {
+		char number[24];
+		const char *why;
+
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)s->v[i].version);
+		why = json_string_value(json_object_get(json_object_get(state, "ended"), number));
+		store_ended(s, s->v[i].version, why ? why : "");
+	}
+}
+
+/* A gbpfd that was killed may leave one version more than are kept. */
+static bool has_room(const struct store *s, uint64_t version)
+{
+	if (s->n < STORE_VERSIONS || in_use(s, version)) {
+		return true;
+	}
+	for (unsigned i = 0; i < s->n; i++) {
+		if (!in_use(s, s->v[i].version)) {
+			return s->v[i].version < version;
+		}
+	}
+	return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), e = strlen(end);
+
+	return n > e && strcmp(text + n - e, end) == 0;
+}
+
+/* What a gbpfd that was killed had not finished writing. */
+static bool remove_remains(struct store *s, const char *file)
+{
+	char path[4200 + 256], meta[4200];
+	unsigned long long n = strtoull(file, NULL, 10);
+
+	file_path(meta, s->dir, n, ".json");
+	if (!ends_with(file, ".part") &&
+	    !(n && ends_with(file, ".bpf.o") && access(meta, F_OK) < 0 && errno == ENOENT)) {
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s/%s", s->dir, file);
+	unlink(path);
+	return true;
+}
+
+static void read_version(struct store *s, const char *file)
+{
+	char *end, path[4200];
+	unsigned long long n = strtoull(file, &end, 10);
+	uint64_t removed;
+	json_t *meta;
+
+	if (n == 0 || n >= MAX_NUMBER || strcmp(end, ".json") != 0) {
+		return;
+	}
+	file_path(path, s->dir, n, ".bpf.o");
+	if (!is_file(path) || access(path, R_OK) < 0) {
+		return;
+	}
+	if (!has_room(s, n)) {
+		store_delete(s->dir, n);
+		return;
+	}
+	file_path(path, s->dir, n, ".json");
+	meta = read_json(path);
+	if (meta && store_add(s, n, meta, &removed) == 0 && removed) {
+		store_delete(s->dir, removed);
+	}
+}
+
+int store_open(struct store *s, const char *state_dir)
+{
+	struct dirent *e;
+	json_t *state;
+	DIR *dir;
+	int err;
+
+	memset(s, 0, sizeof(*s));
+	s->next = 1;
+	if (snprintf(s->dir, sizeof(s->dir), "%s/policies", state_dir) >= (int)sizeof(s->dir)) {
+		return -ENAMETOOLONG;
+	}
+	err = path_make_private(s->dir, 0700);
+	if (err) {
+		return err;
+	}
+	dir = opendir(s->dir);
+	if (!dir) {
+		return -errno;
+	}
+	state = read_state(s);
+	while ((e = readdir(dir))) {
+		if (!remove_remains(s, e->d_name)) {
+			read_version(s, e->d_name);
+		}
+	}
+	closedir(dir);
+	check_state(s, state);
+	json_decref(state);
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	while (s->n) {
+		store_remove(s, s->v[0].version);
+	}
+}
+
+char *store_state_text(const struct store *s)
+{
+	json_t *active = json_array(), *ended = json_object(), *j;
+	char *text;
+
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		json_array_append_new(active, json_integer((json_int_t)s->active[i]));
+	}
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->v[i].ended[0]) {
+			char number[24];
+
+			snprintf(number, sizeof(number), "%llu",
+				 (unsigned long long)s->v[i].version);
+			json_object_set_new(ended, number, json_string(s->v[i].ended));
+		}
+	}
+	j = json_pack("{s:I,s:I,s:b,s:o,s:o}", "next", (json_int_t)s->next, "previous",
+		      (json_int_t)s->previous, "off", (int)s->off, "active", active, "ended",
+		      ended);
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	return text;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+		if (n > 0) {
+			data += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int sync_dir(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int err = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+
+	fd_close(fd);
+	return err;
+}
+
+/* The old file or the new one is there after a crash, never a part of one. */
+static int replace(const char *path, const void *data, size_t len)
+{
+	char part[4200];
+	int fd, err;
+
+	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part)) {
+		return -ENAMETOOLONG;
+	}
+	fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) {
+		return -errno;
+	}
+	err = write_all(fd, data, len);
+	if (!err && fsync(fd) < 0) {
+		err = -errno;
+	}
+	fd_close(fd);
+	POINT("daemon.store.part_written");
+	if (!err && rename(part, path) < 0) {
+		err = -errno;
+	}
+	if (err) {
+		unlink(part);
+	}
+	return err;
+}
+
+int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+		       const char *meta)
+{
+	char path[4200];
+	int err;
+
+	file_path(path, dir, version, ".bpf.o");
+	err = replace(path, object, bytes);
+	POINT("daemon.store.object_written");
+	if (!err) { /* the description last: without it the object counts for nothing */
+		file_path(path, dir, version, ".json");
+		err = replace(path, meta, strlen(meta));
+	}
+	if (err) {
+		store_delete(dir, version);
+		return err;
+	}
+	POINT("daemon.store.meta_written");
+	return sync_dir(dir);
+}
+
+int store_write_state(const char *dir, const char *text)
+{
+	char path[4200];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/state.json", dir);
+	err = replace(path, text, strlen(text));
+	POINT("daemon.state.renamed");
+	return err ? err : sync_dir(dir);
+}
+
+int store_read_object(const char *dir, uint64_t version, struct buf *object)
+{
+	char path[4200];
+
+	file_path(path, dir, version, ".bpf.o");
+	return buf_read_file(object, path, STORE_OBJECT_MAX);
+}
+
+void store_delete(const char *dir, uint64_t version)
+{
+	char path[4200];
+
+	file_path(path, dir, version, ".json");
+	unlink(path);
+	file_path(path, dir, version, ".bpf.o");
+	unlink(path);
+}

@@ -1,0 +1,55 @@
+/* The policy store: objects and what is known of them, kept on disk over restarts. Numbers grow
+ * from 1 and are not used twice. Reading happens at start, on the main thread; writing on the
+ * worker, with copies of what it needs. */
+#ifndef GBPF_DAEMON_POLICY_POLICY_STORE_H
+#define GBPF_DAEMON_POLICY_POLICY_STORE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "proto/pages.h"
+
+#define STORE_VERSIONS 64u
+#define STORE_OBJECT_MAX (16u << 20)
+
+struct stored {
+	uint64_t version;
+	char name[32];
+	bool by_default;  /* gbpfd chose it itself */
+	uint64_t hash;	  /* of the object's bytes */
+	json_t *meta;	  /* owned: what policy.show prints */
+	json_t *counters; /* owned: what it had counted when it ended; NULL: nothing known */
+	char ended[12];	  /* why it is no longer active: "swap" ...; empty: it is, or never was */
+};
+
+struct store {
+	char dir[4096];			 /* <state>/policies */
+	struct stored v[STORE_VERSIONS]; /* by number, rising */
+	unsigned n;
+	uint64_t next;
+	uint64_t active[SCHED_MAX_GPUS]; /* as flipped last; 0: none */
+	uint64_t previous;
+	bool off, has_state;
+};
+
+/* 0, or -errno when the directory cannot be made. Unreadable entries are left out. */
+int store_open(struct store *s, const char *state_dir);
+void store_close(struct store *s);
+struct stored *store_find(struct store *s, uint64_t version);
+/* Adds; meta is taken. When full, the oldest that is not in use gives way: *ret_removed is its
+ * number, or 0. -ENOSPC: all are in use. */
+int store_add(struct store *s, uint64_t version, json_t *meta, uint64_t *ret_removed);
+void store_remove(struct store *s, uint64_t version);
+void store_ended(struct store *s, uint64_t version, const char *why);
+char *store_state_text(const struct store *s); /* caller frees */
+
+/* For the worker. All write a new file, sync it, and rename it over the old one. 0 or -errno. */
+int store_write_object(const char *dir, uint64_t version, const void *object, size_t bytes,
+		       const char *meta);
+int store_write_state(const char *dir, const char *text);
+int store_read_object(const char *dir, uint64_t version, struct buf *object);
+void store_delete(const char *dir, uint64_t version);
+
+#endif

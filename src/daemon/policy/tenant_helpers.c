@@ -1,0 +1,130 @@
+/* What programs that run in gbpfd can ask of tenants and do to them: the functions behind the
+ * gbpf_tenant_* helpers. Statistics come from pages that the tenant writes: each word is read once,
+ * and decides nothing but what the policy makes of that tenant. */
+#include "daemon/policy/version.h"
+
+#include <errno.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/hw/hw_control.h"
+
+static struct session *find(struct live *l, uint32_t tenant)
+{
+	struct session *s = tenant < SCHED_MAX_TENANTS ? l->d->tenant[tenant] : NULL;
+
+	return s && !s->dying ? s : NULL;
+}
+
+static void *region(void *ctx, uint32_t tenant)
+{
+	struct live *l = ctx;
+
+	return tenant < SCHED_MAX_TENANTS ? l->region[tenant].map : NULL;
+}
+
+static int class_id(void *ctx, uint32_t tenant)
+{
+	const struct session *s = find(ctx, tenant);
+
+	return s ? (int)s->class_id : -ENOENT;
+}
+
+static int weight(void *ctx, uint32_t tenant)
+{
+	const struct session *s = find(ctx, tenant);
+
+	return s ? (int)s->weight : -ENOENT;
+}
+
+/* Over its GPUs: whether one is open, the earliest that is announced, the earliest deadline. */
+static uint64_t board_stat(const struct session *s, uint32_t what)
+{
+	const struct sched_board *b = s->board.map;
+	uint64_t min = 0, now = clock_now_ns();
+
+	for (uint32_t i = 0; b && i < SCHED_MAX_GPUS; i++) {
+		uint64_t v;
+
+		if (s->gpu_mask && !(s->gpu_mask & 1u << i)) {
+			continue;
+		}
+		if (what == GBPF_STAT_OPEN) {
+			min |= sched_board_open(b, i, now) != 0;
+			continue;
+		}
+		v = what == GBPF_STAT_NEXT_NS ? load_relaxed(&b->gpu[i].next_ns)
+					      : load_relaxed(&b->gpu[i].deadline_ns);
+		min = v && (!min || v < min) ? v : min;
+	}
+	return min;
+}
+
+static uint64_t stat(void *ctx, uint32_t tenant, uint32_t what)
+{
+	const struct session *s = find(ctx, tenant);
+	const struct sched_stats *st = s ? s->stats.map : NULL;
+
+	if (!st) {
+		return 0;
+	}
+	switch (what) {
+	case GBPF_STAT_BUSY_NS:
+		return load_relaxed(&st->busy_ns);
+	case GBPF_STAT_INFLIGHT_NS:
+		return load_relaxed(&st->inflight_ns);
+	case GBPF_STAT_LAUNCHES:
+		return load_relaxed(&st->launches);
+	case GBPF_STAT_BLOCK_LAUNCHES:
+		return load_relaxed(&st->block_launches);
+	case GBPF_STAT_HELD_NS:
+		return load_relaxed(&st->held_ns);
+	case GBPF_STAT_REQUESTS:
+		return load_relaxed(&st->requests);
+	case GBPF_STAT_REQUEST_NS:
+		return load_relaxed(&st->request_ns);
+	case GBPF_STAT_OPEN:
+	case GBPF_STAT_NEXT_NS:
+	case GBPF_STAT_DEADLINE_NS:
+		return board_stat(s, what);
+	case GBPF_STAT_LANE:
+		return s->lane;
+	case GBPF_STAT_SYNCS:
+		return load_relaxed(&st->syncs);
+	case GBPF_STAT_BYTES:
+		return load_relaxed(&st->bytes);
+	case GBPF_STAT_THREADS:
+		return load_relaxed(&st->threads);
+	default:
+		return 0;
+	}
+}
+
+static int slice_set(void *ctx, uint32_t tenant, uint32_t slice_us)
+{
+	struct live *l = ctx;
+	struct session *s = find(l, tenant);
+
+	return s ? steer_slice(s, slice_us, l->version) : -ENOENT;
+}
+
+static int preempt_now(void *ctx, uint32_t tenant, uint32_t level)
+{
+	struct live *l = ctx;
+	struct session *s = find(l, tenant);
+
+	return s ? steer_level(s, level, STEER_ALL_GPUS, l->version, NULL) : -ENOENT;
+}
+
+void live_tenant_ops(struct live *l)
+{
+	l->ops = (struct ebpf_tenant_ops){ .region = region,
+					   .class_id = class_id,
+					   .weight = weight,
+					   .stat = stat,
+					   .slice_set = slice_set,
+					   .preempt_now = preempt_now,
+					   .ctx = l };
+	l->run.env.tenants = &l->ops;
+}

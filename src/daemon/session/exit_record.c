@@ -1,0 +1,274 @@
+/* How a process ended, for the history. gbpfd is not its parent, so the exit code is there only
+ * while it is a zombie, or afterwards from the pidfd where the kernel keeps it (PIDFD_GET_INFO,
+ * Linux 6.15). A socket closes a moment before its process is dead: wait that moment, on the side.
+ */
+#include "daemon/session/tenant_session.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/buf.h"
+#include "base/point.h"
+#include "daemon/consts.h"
+#include "daemon/hw/sharing_mode.h"
+#include "daemon/hw/mps_crash.h"
+
+#define FIRST_LOOK_USEC 20000u
+#define NEXT_LOOK_USEC 200000u
+#define DYING_LOOKS 50u /* a process that dies: the driver may take its time */
+#define MAX_OBITUARIES 1024u
+#define MAX_OF_A_USER 256u /* so that nobody's deaths are misjudged for another's many */
+
+struct pidfd_info_1 { /* linux/pidfd.h, first version of struct pidfd_info */
+	uint64_t mask, cgroupid;
+	uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+	int32_t exit_code;
+};
+#define PIDFD_GET_INFO_1 _IOWR(0xFF, 11, struct pidfd_info_1)
+#define PIDFD_INFO_EXIT_1 8u
+
+struct obituary {
+	struct obituary *next;
+	struct daemon *d;
+	sd_event_source *timer, *death;
+	int pidfd, tenant, pid;
+	uid_t uid;
+	bool dead;
+	unsigned looks;
+	char name[WIRE_NAME];
+	bool shared; /* it was in the shared lane, */
+	bool busy;   /* and had work on the device */
+	uint32_t restart;
+	char hurt[NEIGHBOUR_WHY];
+	char neighbours[200]; /* in the shared lane, which its end may have harmed; empty: none */
+};
+
+/* Wait status of a zombie from its /proc/<pid>/stat: state is the first word behind the command,
+ * exit_code the last. */
+static bool zombie_status(int pid, int *ret)
+{
+	char path[64];
+	const char *p;
+	struct buf b;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	buf_init(&b);
+	if (buf_read_file(&b, path, 4096) == 0) {
+		p = strrchr(buf_text(&b), ')');
+		if (p && p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) {
+			p = strrchr(p, ' ');
+			*ret = (int)strtol(p, NULL, 10);
+			found = true;
+		}
+	}
+	buf_finish(&b);
+	return found;
+}
+
+static bool pidfd_status(int pidfd, int *ret)
+{
+	struct pidfd_info_1 info = { .mask = PIDFD_INFO_EXIT_1 };
+
+	if (ioctl(pidfd, PIDFD_GET_INFO_1, &info) < 0 || !(info.mask & PIDFD_INFO_EXIT_1)) {
+		return false;
+	}
+	*ret = info.exit_code;
+	return true;
+}
+
+static void finish(struct obituary *o)
+{
+	struct obituary **link = &o->d->obituaries;
+
+	while (*link != o) {
+		link = &(*link)->next;
+	}
+	*link = o->next;
+	o->d->n_obituaries--;
+	sd_event_source_disable_unref(o->timer);
+	sd_event_source_disable_unref(o->death);
+	fd_close(o->pidfd);
+	free(o);
+}
+
+/* Those that are about to be written up have felt it too. */
+static void blame(const struct obituary *o)
+{
+	char why[NEIGHBOUR_WHY];
+
+	snprintf(why, sizeof(why), "%s (pid %d) has failed in its shared lane", o->name, o->pid);
+	neighbours_hurt(o->d, why);
+	for (struct obituary *p = o->d->obituaries; p; p = p->next) {
+		if (p != o && p->shared && !p->hurt[0]) {
+			memcpy(p->hurt, why, sizeof(why));
+		}
+	}
+}
+
+/* Its parent may have been faster with the status; who ends by himself has drained before. */
+static bool has_failed(const struct obituary *o, const int *status)
+{
+	return o->dead && (status ? *status != 0 : o->busy);
+}
+
+static void record(const struct obituary *o, const int *status)
+{
+	struct history *h = &o->d->history;
+	bool killed = o->dead && status && WIFSIGNALED(*status);
+
+	o->d->counters.deaths += killed;
+	if (o->dead && o->shared) {
+		if (has_failed(o, status) && !o->hurt[0]) {
+			blame(o);
+		}
+		neighbour_ended(o->d, o->pid, o->uid, o->restart, o->hurt);
+	}
+	if (!session_event_allowed(o->d, o->uid)) {
+		return;
+	}
+	if (!o->dead) {
+		history_add(h, "detach", o->tenant, o->pid, "%s (pid %d) left its session", o->name,
+			    o->pid);
+	} else if (killed) {
+		history_add(h, "kill", o->tenant, o->pid,
+			    "%s (pid %d) was killed by signal %d (%s)", o->name, o->pid,
+			    WTERMSIG(*status), strsignal(WTERMSIG(*status)));
+	} else if (status) {
+		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended with exit code %d",
+			    o->name, o->pid, WEXITSTATUS(*status));
+	} else {
+		history_add(h, "exit", o->tenant, o->pid, "%s (pid %d) ended", o->name, o->pid);
+	}
+	/* Whoever wonders why his program fails at that moment finds it here. */
+	if (o->neighbours[0] && has_failed(o, status)) {
+		history_add(h, "lane", o->tenant, o->pid,
+			    "%s (pid %d) failed in the shared lane beside %s", o->name, o->pid,
+			    o->neighbours);
+	}
+}
+
+static bool look(struct obituary *o, bool last)
+{
+	int status;
+	bool known = o->dead && (zombie_status(o->pid, &status) || pidfd_status(o->pidfd, &status));
+
+	if (!known && !last) {
+		return false;
+	}
+	record(o, known ? &status : NULL);
+	POINT("daemon.obituary.recorded");
+	finish(o);
+	return true;
+}
+
+/* Its page said that it dies; if it lives all the same it has become another program. */
+static bool is_last(struct obituary *o)
+{
+	struct pollfd p = { .fd = o->pidfd, .events = POLLIN };
+	bool ended = poll(&p, 1, 0) > 0;
+
+	if (!o->looks || (o->dead && !ended && o->looks < DYING_LOOKS)) {
+		return false;
+	}
+	o->dead &= ended;
+	return true;
+}
+
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct obituary *o = arg;
+
+	if (!look(o, is_last(o))) {
+		o->looks++;
+		sd_event_source_set_time(src, usec + NEXT_LOOK_USEC);
+		sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	}
+	return 0;
+}
+
+static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct obituary *o = arg;
+
+	(void)fd;
+	(void)revents;
+	o->dead = true;
+	sd_event_source_set_enabled(src, SD_EVENT_OFF);
+	look(o, false);
+	return 0;
+}
+
+static bool has_room(const struct daemon *d, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+		n += o->uid == uid;
+	}
+	return d->n_obituaries < MAX_OBITUARIES && n < MAX_OF_A_USER;
+}
+
+void obituary_write(struct session *s)
+{
+	const struct sched_stats *st = s->stats.map;
+	struct daemon *d = s->d;
+	struct obituary now_at_once = { .d = d,
+					.pidfd = -1,
+					.tenant = s->tenant,
+					.pid = s->peer.pid,
+					.uid = s->peer.uid,
+					.dead = true },
+			*o;
+	uint64_t now;
+
+	memcpy(now_at_once.name, s->name, sizeof(now_at_once.name));
+	now_at_once.shared = s->lane == GBPF_LANE_SHARED;
+	now_at_once.busy = st && load_relaxed(&st->inflight);
+	now_at_once.restart = s->restart;
+	memcpy(now_at_once.hurt, s->hurt, sizeof(now_at_once.hurt));
+	lane_neighbours(s, now_at_once.neighbours, sizeof(now_at_once.neighbours));
+	o = s->pidfd >= 0 && has_room(d, now_at_once.uid) ? calloc(1, sizeof(*o)) : NULL;
+	if (!o) {
+		record(&now_at_once, NULL);
+		return;
+	}
+	*o = now_at_once;
+	o->dead = s->dead;
+	o->pidfd = s->pidfd;
+	o->next = d->obituaries;
+	s->death = sd_event_source_disable_unref(s->death);
+	s->pidfd = -1;
+	d->obituaries = o;
+	d->n_obituaries++;
+	POINT("daemon.obituary.begun");
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (sd_event_add_io(d->loop, &o->death, o->pidfd, EPOLLIN, on_death, o) < 0 ||
+	    sd_event_add_time(d->loop, &o->timer, CLOCK_MONOTONIC, now + FIRST_LOOK_USEC, 1000,
+			      on_timer, o) < 0) {
+		look(o, true);
+	}
+}
+
+bool obituary_awaited(const struct daemon *d, int pid)
+{
+	for (const struct obituary *o = d->obituaries; o; o = o->next) {
+		if (o->pid == pid) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void obituaries_close(struct daemon *d)
+{
+	while (d->obituaries) {
+		look(d->obituaries, true);
+	}
+}

@@ -1,0 +1,144 @@
+/* The queue in front of a session's socket. What others do must not fill it: the coming and going
+ * of a board or a flag page cancel each other
+ * here. */
+#include "daemon/session/outbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "base/fd.h"
+
+struct outbox_entry {
+	struct outbox_entry *next;
+	union wire_message m;
+	enum wire_type type;
+	int fds[OUTBOX_FDS]; /* owned */
+	unsigned nfds;
+};
+
+static void entry_free(struct outbox_entry *e)
+{
+	for (unsigned i = 0; i < e->nfds; i++) {
+		fd_close(e->fds[i]);
+	}
+	free(e);
+}
+
+static void take_out(struct outbox *o, struct outbox_entry *e, struct outbox_entry *before)
+{
+	*(before ? &before->next : &o->first) = e->next;
+	if (o->last == e) {
+		o->last = before;
+	}
+	o->n--;
+	entry_free(e);
+}
+
+static bool is_coming(const struct outbox_entry *e, const union wire_message *going,
+		      enum wire_type type)
+{
+	if (type == WIRE_BOARD_REMOVE) {
+		return e->type == WIRE_BOARD_ADD && e->m.board.slot == going->board.slot;
+	}
+	return type == WIRE_FLAG_REMOVE && e->type == WIRE_FLAG_ADD &&
+	       e->m.flag.number == going->flag.number;
+}
+
+/* True when the board or flag page that goes has not been told of yet. */
+static bool cancels(struct outbox *o, const union wire_message *m, enum wire_type type)
+{
+	struct outbox_entry *before = NULL;
+
+	for (struct outbox_entry *e = o->first; e; e = e->next) {
+		if (is_coming(e, m, type)) {
+			take_out(o, e, before);
+			return true;
+		}
+		before = e;
+	}
+	return false;
+}
+
+static int keep(struct outbox *o, const union wire_message *m, enum wire_type type, const int *fds,
+		unsigned nfds)
+{
+	struct outbox_entry *e;
+
+	if (cancels(o, m, type)) {
+		return 0;
+	}
+	if (o->n >= OUTBOX_MESSAGES) {
+		return -ENOBUFS;
+	}
+	e = calloc(1, sizeof(*e));
+	if (!e) {
+		return -ENOMEM;
+	}
+	e->m = *m;
+	e->type = type;
+	for (; e->nfds < nfds && e->nfds < OUTBOX_FDS; e->nfds++) {
+		int fd = fcntl(fds[e->nfds], F_DUPFD_CLOEXEC, 0);
+
+		if (fd < 0) {
+			int err = -errno;
+
+			entry_free(e);
+			return err;
+		}
+		e->fds[e->nfds] = fd;
+	}
+	if (o->last) {
+		o->last->next = e;
+	} else {
+		o->first = e;
+	}
+	o->last = e;
+	o->n++;
+	return 1;
+}
+
+int outbox_send(struct outbox *o, int sock, union wire_message *m, enum wire_type type,
+		const int *fds, unsigned nfds)
+{
+	int err;
+
+	if (o->first) {
+		return keep(o, m, type, fds, nfds);
+	}
+	err = wire_send(sock, m, type, fds, nfds);
+	return err == -EAGAIN ? keep(o, m, type, fds, nfds) : err;
+}
+
+int outbox_flush(struct outbox *o, int sock)
+{
+	while (o->first) {
+		struct outbox_entry *e = o->first;
+		int err = wire_send(sock, &e->m, e->type, e->fds, e->nfds);
+
+		if (err) {
+			return err == -EAGAIN ? 1 : err;
+		}
+		o->first = e->next;
+		if (!o->first) {
+			o->last = NULL;
+		}
+		o->n--;
+		entry_free(e);
+	}
+	return 0;
+}
+
+void outbox_finish(struct outbox *o)
+{
+	while (o->first) {
+		struct outbox_entry *e = o->first;
+
+		o->first = e->next;
+		entry_free(e);
+	}
+	o->last = NULL;
+	o->n = 0;
+}

@@ -1,0 +1,304 @@
+/* The life of sessions: accepting, watching the process, ending, and gbpfd's own end when nobody is
+ * left. */
+#include "daemon/session/tenant_session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/point.h"
+#include "daemon/policy/policy_failures.h"
+#include "daemon/policy/policies.h"
+#include "daemon/hw/hw_control.h"
+#include "daemon/watch/watch.h"
+
+#define MAX_SESSIONS (SCHED_MAX_TENANTS + 64u)
+#define OWN_SESSIONS 64u /* that other users leave to root and the daemon's user */
+#define MAX_FOREIGN 256u /* sessions of one user that is neither root nor the daemon's */
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+static int on_death(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct session *s = arg;
+
+	(void)src;
+	(void)fd;
+	(void)revents;
+	s->dead = true;
+	session_end(s, END_CLOSED);
+	return 0;
+}
+
+/* A child that was forked may keep the socket open after its parent died; the pidfd tells the
+ * truth. Without one (another pid namespace) the socket has to do. */
+static void watch_process(struct session *s)
+{
+	socklen_t len = sizeof(s->pidfd);
+
+	if (getsockopt(s->sock, SOL_SOCKET, SO_PEERPIDFD, &s->pidfd, &len) < 0) {
+		s->pidfd = s->peer.pid > 0 ? (int)syscall(SYS_pidfd_open, s->peer.pid, 0) : -1;
+	}
+	if (s->pidfd >= 0) {
+		fcntl(s->pidfd, F_SETFD, FD_CLOEXEC);
+		sd_event_add_io(s->d->loop, &s->death, s->pidfd, EPOLLIN, on_death, s);
+	}
+}
+
+/* The driver may need tens of milliseconds to end a process, and its descriptor and socket say
+ * nothing before that; but none of its threads comes back. */
+void sessions_look(struct daemon *d)
+{
+	session_each(d, s)
+	{
+		if (s->state == SESSION_READY && !s->dying && sched_board_dead(s->board.map)) {
+			s->dead = true;
+			session_end(s, END_CLOSED);
+		}
+	}
+}
+
+static void unlink_session(struct session *s)
+{
+	struct session **link = &s->d->sessions;
+
+	while (*link != s) {
+		link = &(*link)->next;
+	}
+	*link = s->next;
+	if (s->d->sessions_end == &s->next) {
+		s->d->sessions_end = link;
+	}
+	s->d->n_sessions--;
+}
+
+static void destroy(struct session *s)
+{
+	struct daemon *d = s->d;
+	bool was_tenant = s->tenant >= 0;
+
+	unlink_session(s);
+	watch_forget(s);
+	if (was_tenant) {
+		if (s->end == END_CLOSED) { /* first: others may be waiting for it */
+			board_clear(&s->board);
+			POINT("daemon.death.board_cleared");
+		}
+		d->tenant[s->tenant] = NULL;
+		flags_forget(s);
+		lc_withdraw(s);
+		steer_forget(s);
+		failures_keep(s);
+		policy_forget_tenant(d, (uint32_t)s->tenant);
+		POINT("daemon.death.forgotten");
+		for (uint32_t i = 0; i < s->gpus; i++) {
+			devices_put(&d->devices, s->gpu_index[i]);
+		}
+	}
+	if (was_tenant && s->end == END_CLOSED) {
+		obituary_write(s); /* takes the pidfd */
+	}
+	sd_event_source_disable_unref(s->io);
+	sd_event_source_disable_unref(s->timer);
+	sd_event_source_disable_unref(s->death);
+	outbox_finish(&s->out);
+	page_destroy(&s->board);
+	page_destroy(&s->stats);
+	fd_close(s->pidfd);
+	fd_close_peer(s->sock);
+	free(s);
+	if (was_tenant) {
+		sd_event_source_set_enabled(d->requeue, SD_EVENT_ONESHOT);
+	}
+}
+
+static void arm_idle_exit(struct daemon *d)
+{
+	uint64_t now;
+
+	if (d->idle_timer) {
+		sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+		sd_event_source_set_time(d->idle_timer,
+					 now + (uint64_t)d->opt.idle_exit_s * 1000000u);
+		sd_event_source_set_enabled(d->idle_timer,
+					    d->n_sessions ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+	}
+}
+
+static int on_reaper(sd_event_source *src, void *arg)
+{
+	struct daemon *d = arg;
+	bool again = true;
+
+	(void)src;
+	while (again) { /* the end of one may break another, which is then dying too */
+		again = false;
+		session_each(d, s)
+		{
+			if (s->dying) {
+				destroy(s);
+				again = true;
+				break;
+			}
+		}
+	}
+	arm_idle_exit(d);
+	policy_check_acks(d);
+	return 0;
+}
+
+static int on_requeue(sd_event_source *src, void *arg)
+{
+	(void)src;
+	session_readmit(arg);
+	return 0;
+}
+
+static int on_idle(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)src;
+	(void)usec;
+	log_info("no session for %u s, leaving", d->opt.idle_exit_s);
+	return sd_event_exit(d->loop, 0);
+}
+
+static unsigned sessions_of(const struct daemon *d, uid_t uid)
+{
+	unsigned n = 0;
+
+	session_each(d, s)
+	{
+		n += s->peer.uid == uid;
+	}
+	return n;
+}
+
+static void turn_away(int fd, int err, const char *text)
+{
+	union wire_message m = { 0 };
+
+	m.refused.error = -err;
+	snprintf(m.refused.text, sizeof(m.refused.text), "%s", text);
+	wire_send(fd, &m, WIRE_REFUSED, NULL, 0); /* a failure only means that it is gone already */
+	fd_close_peer(fd);
+}
+
+static void welcome_connection(struct daemon *d, int fd)
+{
+	struct session *s;
+	struct peer peer;
+	bool foreign;
+
+	if (fd_peer(fd, &peer) < 0) {
+		fd_close_peer(fd);
+		return;
+	}
+	if (d->uid != 0 && peer.uid != d->uid && peer.uid != 0) {
+		turn_away(fd, -EPERM, "this gbpfd belongs to another user");
+		return;
+	}
+	foreign = peer.uid != 0 && peer.uid != d->uid;
+	if (d->n_sessions >= MAX_SESSIONS ||
+	    (foreign && (d->n_sessions >= SCHED_MAX_TENANTS - OWN_SESSIONS ||
+			 sessions_of(d, peer.uid) >= MAX_FOREIGN))) {
+		d->counters.refused_sessions++;
+		turn_away(fd, -EUSERS, "too many sessions");
+		return;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		fd_close_peer(fd);
+		return;
+	}
+	*s = (struct session){ .d = d,
+			       .sock = fd,
+			       .pidfd = -1,
+			       .peer = peer,
+			       .tenant = -1,
+			       .lc_slot = -1,
+			       .board = PAGE_NONE,
+			       .stats = PAGE_NONE,
+			       .connected_ns = clock_now_ns() };
+	if (session_listen(s) < 0) {
+		fd_close_peer(fd);
+		free(s);
+		return;
+	}
+	*d->sessions_end = s;
+	d->sessions_end = &s->next;
+	d->n_sessions++;
+	watch_process(s);
+	arm_idle_exit(d);
+}
+
+static int on_accept(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct daemon *d = arg;
+
+	(void)src;
+	(void)revents;
+	for (int i = 0; i < 16; i++) {
+		int c = daemon_accept(d, fd);
+
+		if (c < 0) {
+			break;
+		}
+		welcome_connection(d, c);
+	}
+	return 0;
+}
+
+int sessions_open(struct daemon *d, const char *path)
+{
+	int err;
+
+	d->sessions_end = &d->sessions;
+	d->session_fd = unix_listen(path, SOCK_SEQPACKET, d->uid == 0 ? 0666 : 0600);
+	if (d->session_fd < 0) {
+		return d->session_fd;
+	}
+	err = sd_event_add_io(d->loop, &d->session_io, d->session_fd, EPOLLIN, on_accept, d);
+	if (err >= 0) {
+		err = sd_event_add_defer(d->loop, &d->reaper, on_reaper, d);
+	}
+	if (err >= 0) {
+		err = sd_event_add_defer(d->loop, &d->requeue, on_requeue, d);
+	}
+	if (err < 0) {
+		return err;
+	}
+	sd_event_source_set_priority(d->reaper, SD_EVENT_PRIORITY_IMPORTANT);
+	sd_event_source_set_enabled(d->reaper, SD_EVENT_OFF);
+	sd_event_source_set_enabled(d->requeue, SD_EVENT_OFF);
+	if (d->opt.idle_exit_s) {
+		err = sd_event_add_time(d->loop, &d->idle_timer, CLOCK_MONOTONIC, UINT64_MAX,
+					100000, on_idle, d);
+		arm_idle_exit(d);
+	}
+	return err < 0 ? err : 0;
+}
+
+void sessions_close(struct daemon *d)
+{
+	d->session_io = sd_event_source_disable_unref(d->session_io);
+	d->session_fd = fd_close(d->session_fd);
+	while (d->sessions) {
+		d->sessions->dying = true;
+		d->sessions->end = END_SHUTDOWN;
+		destroy(d->sessions);
+	}
+	obituaries_close(d);
+	d->reaper = sd_event_source_disable_unref(d->reaper);
+	d->requeue = sd_event_source_disable_unref(d->requeue);
+	d->idle_timer = sd_event_source_disable_unref(d->idle_timer);
+}

@@ -1,0 +1,347 @@
+/* A session's socket: reading, sending, giving up. What a message means is decided in hello.c and
+ * policy_live.c. gbpfd waits for no process: what cannot be sent is queued, and who never reads is
+ * dropped. */
+#include "daemon/session/tenant_session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/consts.h"
+#include "daemon/policy/policies.h"
+#include "daemon/hw/preempt.h"
+#include "daemon/hw/hw_control.h"
+
+#define HELLO_USEC 30000000u
+#define STALL_USEC 10000000u
+#define DRIVER_USEC 300000000u /* between an early hello and its end: the driver starts */
+#define READS_PER_WAKE 32
+#define NOTES_PER_SECOND 20u
+#define OFFERS_PER_SECOND 200u
+#define FOREIGN_EVENTS_PER_SECOND 50u /* of all users that are neither root nor the daemon's */
+
+bool session_event_allowed(struct daemon *d, uid_t uid)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
+
+	if (uid == 0 || uid == d->uid) {
+		return true;
+	}
+	if (second != d->foreign_second) {
+		d->foreign_second = second;
+		d->foreign_events = 0;
+	}
+	if (d->foreign_events++ < FOREIGN_EVENTS_PER_SECOND) {
+		return true;
+	}
+	d->counters.events_left_out++;
+	return false;
+}
+
+void session_event(struct session *s, const char *kind, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	if (session_event_allowed(s->d, s->peer.uid)) {
+		va_start(ap, fmt);
+		vsnprintf(text, sizeof(text), fmt, ap);
+		va_end(ap);
+		history_add(&s->d->history, kind, s->tenant, s->peer.pid, "%s", text);
+	}
+}
+
+void session_end(struct session *s, enum session_end end)
+{
+	if (!s->dying) {
+		s->dying = true;
+		s->end = end;
+		sd_event_source_set_enabled(s->d->reaper, SD_EVENT_ONESHOT);
+	}
+}
+
+void session_drop(struct session *s, const char *fmt, ...)
+{
+	char why[256];
+	va_list ap;
+
+	if (s->dying) {
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	session_event(s, "dropped", "session of pid %d dropped: %s", (int)s->peer.pid, why);
+	s->d->counters.dropped_sessions++;
+	session_end(s, END_DROPPED);
+}
+
+static int on_timer(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct session *s = arg;
+
+	(void)src;
+	(void)usec;
+	if (s->state == SESSION_QUEUED) {
+		session_refuse(s, -ETIMEDOUT, "the policy kept this process waiting for 30 s");
+	} else if (s->out.n) {
+		session_drop(s, "it did not read its messages for 10 s");
+	} else if (s->state != SESSION_READY) {
+		session_drop(s, "it did not finish its hello in time");
+	}
+	return 0;
+}
+
+static void arm_timer(struct session *s, uint64_t usec)
+{
+	uint64_t now;
+
+	sd_event_now(s->d->loop, CLOCK_MONOTONIC, &now);
+	if (!s->timer) {
+		sd_event_add_time(s->d->loop, &s->timer, CLOCK_MONOTONIC, now + usec, 100000,
+				  on_timer, s);
+	} else {
+		sd_event_source_set_time(s->timer, now + usec);
+		sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+	}
+}
+
+void session_send(struct session *s, union wire_message *m, enum wire_type type, const int *fds,
+		  unsigned nfds)
+{
+	int r;
+
+	if (s->dying) {
+		return;
+	}
+	r = outbox_send(&s->out, s->sock, m, type, fds, nfds);
+	if (r == 1 && s->out.n == 1) {
+		sd_event_source_set_io_events(s->io, EPOLLIN | EPOLLOUT);
+		arm_timer(s, STALL_USEC);
+	} else if (r == -ENOBUFS) {
+		session_drop(s, "it does not read: %u messages wait for it", OUTBOX_MESSAGES);
+	} else if (r == -EPIPE || r == -ECONNRESET) {
+		session_end(s, END_CLOSED);
+	} else if (r < 0) {
+		session_drop(s, "cannot send to it: %s", strerror(-r));
+	}
+}
+
+void session_refuse(struct session *s, int err, const char *fmt, ...)
+{
+	union wire_message m = { 0 };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(m.refused.text, sizeof(m.refused.text), fmt, ap);
+	va_end(ap);
+	m.refused.error = -err;
+	m.head.version = s->peer_version;
+	session_event(s, "refused", "pid %d refused: %s", (int)s->peer.pid, m.refused.text);
+	s->d->counters.refused_sessions++;
+	session_send(s, &m, WIRE_REFUSED, NULL, 0);
+	session_end(s, END_REFUSED);
+}
+
+void session_tell(struct session *s)
+{
+	union wire_message m = { 0 };
+
+	m.set.class_id = s->told_class = s->class_id;
+	m.set.weight = s->told_weight = s->weight;
+	m.set.min_share_ppm = DAEMON_MIN_SHARE_PPM;
+	m.set.tell_requests = s->tells;
+	m.set.hold_limit_ns = DAEMON_HOLD_LIMIT_NS;
+	session_send(s, &m, WIRE_SET, NULL, 0);
+}
+
+void session_set(struct session *s, uint32_t class_id, uint32_t weight)
+{
+	s->class_id = class_id;
+	s->weight = weight;
+	if (s->state != SESSION_READY) {
+		return; /* it hears of it in WELCOME, or when it has mapped its pages */
+	}
+	session_tell(s);
+	if (class_id == GBPF_CLASS_LATENCY && s->lc_slot < 0) {
+		lc_publish(s);
+	} else if (class_id != GBPF_CLASS_LATENCY && s->lc_slot >= 0) {
+		lc_withdraw(s);
+	}
+}
+
+bool session_may_change_class(struct session *s)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
+
+	if (second != s->change_second) {
+		s->change_second = second;
+		s->change_count = 0;
+	}
+	return s->change_count++ < SESSION_CHANGES_PER_SECOND;
+}
+
+/* A tenant's own words for the history: cleaned, and few enough that they do not push out everybody
+ * else's. */
+static void take_note(struct session *s, const struct wire_note *n)
+{
+	uint64_t now = clock_now_ns(), second = now / 1000000000u;
+	char what[sizeof(n->what)];
+
+	if (second != s->note_second) {
+		s->note_second = second;
+		s->note_count = 0;
+	}
+	if (s->note_count++ < NOTES_PER_SECOND && session_event_allowed(s->d, s->peer.uid)) {
+		snprintf(what, sizeof(what), "%s", n->what[0] ? n->what : "note");
+		history_repeat(&s->d->history, now, what, s->tenant, s->peer.pid, "%s", n->text);
+	}
+}
+
+/* Contexts come and go slowly; a page that goes round is told to every latency tenant. */
+static bool may_offer(struct session *s)
+{
+	uint64_t second = clock_now_ns() / 1000000000u;
+
+	if (second != s->offer_second) {
+		s->offer_second = second;
+		s->offer_count = 0;
+	}
+	return s->offer_count++ < OFFERS_PER_SECOND;
+}
+
+static void take_message(struct session *s, const union wire_message *m, int *fds, unsigned nfds)
+{
+	switch (m->head.type) {
+	case WIRE_HELLO:
+		if (s->state == SESSION_NEW && s->tenant < 0) {
+			session_hello(s, &m->hello, fds, nfds);
+			return;
+		}
+		break;
+	case WIRE_BOARD_MAPPED:
+		if (s->state == SESSION_WELCOMED && s->has_devices) {
+			session_mapped(s);
+			return;
+		}
+		break;
+	case WIRE_DEVICES:
+		if (s->early && !s->has_devices && s->state == SESSION_WELCOMED) {
+			session_devices(s, &m->devices);
+			return;
+		}
+		break;
+	case WIRE_CONTROL:
+		if (s->state == SESSION_READY && may_offer(s)) {
+			steer_take(s, &m->control, nfds ? fds[0] : -1);
+			return;
+		}
+		break;
+	case WIRE_FLAG:
+		if (s->state == SESSION_READY && may_offer(s)) {
+			flags_take(s, &m->flag, nfds ? fds[0] : -1);
+			return;
+		}
+		break;
+	case WIRE_PREPARED:
+		if (s->state == SESSION_READY && s->prepares_acked < s->prepares_sent) {
+			policy_prepared(s, m->version.version, m->version.status);
+			return;
+		}
+		break;
+	case WIRE_REQUEST:
+		if (s->state == SESSION_READY) {
+			preempt_told(s);
+			return;
+		}
+		break;
+	case WIRE_NOTE:
+		if (s->tenant >= 0) {
+			take_note(s, &m->note);
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	while (nfds) {
+		fd_close_foreign(fds[--nfds]);
+	}
+	s->d->counters.garbage++;
+	session_drop(s, "message %u does not belong here", m->head.type);
+}
+
+static void read_messages(struct session *s)
+{
+	for (int i = 0; i < READS_PER_WAKE && !s->dying; i++) {
+		union wire_message m;
+		int fds[8], r;
+		unsigned nfds;
+
+		r = wire_recv(s->sock, &m, fds, &nfds);
+		if (r == -EAGAIN) {
+			return;
+		}
+		if (r == 1) {
+			take_message(s, &m, fds, nfds);
+		} else if (r == 0) {
+			session_end(s, END_CLOSED);
+		} else if (r == -EPROTONOSUPPORT) {
+			s->peer_version = m.head.version;
+			session_refuse(s, -EPROTONOSUPPORT,
+				       "gbpfd speaks session protocol %u and this program's gBPF "
+				       "speaks %u: start the program with the gBPF that gbpfd "
+				       "belongs to, or gbpfd anew (gbpf shutdown)",
+				       WIRE_VERSION, m.head.version);
+		} else {
+			s->d->counters.garbage++;
+			session_drop(s, "it sent what is no message of gBPF");
+		}
+	}
+}
+
+static int on_io(sd_event_source *src, int fd, uint32_t revents, void *arg)
+{
+	struct session *s = arg;
+
+	(void)src;
+	(void)fd;
+	if (s->dying) {
+		return 0;
+	}
+	if (revents & EPOLLOUT) {
+		int r = outbox_flush(&s->out, s->sock);
+
+		if (r < 0) {
+			session_end(s, END_CLOSED);
+		} else if (r == 0) {
+			sd_event_source_set_io_events(s->io, EPOLLIN);
+			arm_timer(s, s->state == SESSION_READY	   ? STALL_USEC
+				     : s->early && !s->has_devices ? DRIVER_USEC
+								   : HELLO_USEC);
+		} else {
+			arm_timer(s, STALL_USEC);
+		}
+	}
+	if (revents & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+		read_messages(s);
+	}
+	return 0;
+}
+
+void session_driver_starts(struct session *s)
+{
+	arm_timer(s, DRIVER_USEC);
+}
+
+int session_listen(struct session *s)
+{
+	int err = sd_event_add_io(s->d->loop, &s->io, s->sock, EPOLLIN, on_io, s);
+
+	if (err >= 0) {
+		arm_timer(s, HELLO_USEC);
+	}
+	return err;
+}

@@ -1,0 +1,195 @@
+/* A tenant's statistics page as JSON. The tenant writes that page: each word is read once, texts
+ * are copied and cleaned, nothing in it is used as an index or a size. */
+#include "daemon/control_socket.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "daemon/session/tenant_session.h"
+#include "daemon/clean_text.h"
+#include "ptx/block.h"
+
+#define SHOWN_KERNELS 16u
+
+/* JSON's integers are signed; a tenant may write anything. */
+static json_t *number(uint64_t v)
+{
+	return json_integer((json_int_t)MIN(v, (uint64_t)INT64_MAX));
+}
+
+static const char *why_name(uint32_t why)
+{
+	switch (why) {
+	case SCHED_WHY_LATENCY:
+		return "latency";
+	case SCHED_WHY_INFLIGHT:
+		return "inflight";
+	case SCHED_WHY_SHARE:
+		return "share";
+	case SCHED_WHY_LIMIT:
+		return "limit";
+	case SCHED_WHY_NO_POLICY:
+		return "no-policy";
+	case SCHED_WHY_COLLECTIVE:
+		return "collective";
+	default:
+		return "";
+	}
+}
+
+/* Lower bound of the bucket in which the part-th of all requests lies. */
+static uint64_t percentile(const uint64_t *hist, uint64_t total, double part)
+{
+	uint64_t want = (uint64_t)((double)total * part), seen = 0;
+
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		seen += hist[i];
+		if (seen > want) {
+			return sched_hist_floor(i);
+		}
+	}
+	return 0;
+}
+
+/* Streams that keep to the tenant's share of the multiprocessors, and those that do not. */
+static void caps(const struct sched_stats *st, json_t *j)
+{
+	static const char *const names[SCHED_CAPS] = {
+		[SCHED_CAP_DONE] = "capped",
+		[SCHED_CAP_BLOCKING] = "uncapped_blocking",
+		[SCHED_CAP_CONTEXT] = "uncapped_context",
+		[SCHED_CAP_DRIVER] = "uncapped_driver",
+	};
+	uint32_t percent = load_relaxed(&st->sm_percent);
+
+	if (percent == 0) {
+		return;
+	}
+	json_object_set_new(j, "sm_percent", number(percent));
+	for (unsigned i = 0; i < SCHED_CAPS; i++) {
+		json_object_set_new(j, names[i], number(load_relaxed(&st->caps[i])));
+	}
+}
+
+static void requests(const struct sched_stats *st, json_t *j)
+{
+	uint64_t hist[SCHED_HIST_BUCKETS], total = 0, max = 0;
+
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		uint64_t n = load_relaxed(&st->request_hist[i]);
+
+		hist[i] = MIN(n, UINT64_C(1) << 48); /* so that the sum cannot overflow */
+		total += hist[i];
+		max = hist[i] ? sched_hist_floor(i) : max;
+	}
+	json_object_set_new(j, "requests", number(load_relaxed(&st->requests)));
+	json_object_set_new(j, "request_p50_ns", number(percentile(hist, total, 0.50)));
+	json_object_set_new(j, "request_p99_ns", number(percentile(hist, total, 0.99)));
+	json_object_set_new(j, "request_max_ns", number(max));
+}
+
+static int by_count(const void *a, const void *b)
+{
+	const struct sched_stats_kernel *x = a, *y = b;
+
+	return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
+}
+
+struct kernel_copy {
+	struct sched_stats_kernel k; /* first: by_count */
+	uint64_t block_ns;
+	uint8_t block; /* enum ptx_block_why, or anything */
+};
+
+/* Why it cannot be stopped between blocks, or "": it can. */
+static const char *block_text(uint8_t why)
+{
+	if (why == PTX_BLOCK_OK) {
+		return "";
+	}
+	return ptx_block_why_text(why < PTX_BLOCK_WHYS ? (enum ptx_block_why)why
+						       : PTX_BLOCK_UNKNOWN);
+}
+
+static json_t *kernel_json(const struct kernel_copy *c)
+{
+	char name[SCHED_KERNEL_NAME + 1];
+
+	text_copy(name, sizeof(name), c->k.name, sizeof(c->k.name));
+	return json_pack("{s:s,s:o,s:o,s:b,s:s,s:o}", "name", name, "count", number(c->k.count),
+			 "est_ns", number(c->k.est_ns), "block", c->block == PTX_BLOCK_OK,
+			 "block_why", block_text(c->block), "block_ns", number(c->block_ns));
+}
+
+static json_t *kernels(const struct sched_stats *st, uint64_t why_hash, json_t *tenant)
+{
+	struct kernel_copy k[SCHED_KERNELS];
+	json_t *all = json_array();
+	char name[SCHED_KERNEL_NAME + 1];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SCHED_KERNELS; i++) {
+		k[n].k.hash = load_relaxed(&st->kernel[i].hash);
+		k[n].k.count = load_relaxed(&st->kernel[i].count);
+		k[n].k.est_ns = load_relaxed(&st->kernel[i].est_ns);
+		memcpy(k[n].k.name, st->kernel[i].name, sizeof(k[n].k.name));
+		k[n].block = load_relaxed(&st->kernel_block[i]);
+		k[n].block_ns = load_relaxed(&st->kernel_block_ns[i]);
+		if (k[n].k.hash && k[n].k.hash == why_hash) {
+			text_copy(name, sizeof(name), k[n].k.name, sizeof(k[n].k.name));
+			json_object_set_new(tenant, "why_kernel", json_string(name));
+		}
+		n += k[n].k.count > 0;
+	}
+	qsort(k, n, sizeof(k[0]), by_count);
+	for (unsigned i = 0; i < MIN(n, SHOWN_KERNELS); i++) {
+		json_array_append_new(all, kernel_json(&k[i]));
+	}
+	return all;
+}
+
+void stats_json(const struct session *s, json_t *tenant)
+{
+	const struct sched_stats *st = s->stats.map;
+	json_t *j = json_object();
+	uint64_t why_hash = load_relaxed(&st->why_kernel);
+	char hex[24];
+
+#define COUNTER(name) json_object_set_new(j, #name, number(load_relaxed(&st->name)))
+	COUNTER(launches);
+	COUNTER(copies);
+	COUNTER(memsets);
+	COUNTER(graphs);
+	COUNTER(holds);
+	COUNTER(held_ns);
+	COUNTER(max_held_ns);
+	COUNTER(deferred);
+	COUNTER(limit_hits);
+	COUNTER(submit_calls);
+	COUNTER(busy_ns);
+	COUNTER(inflight);
+	COUNTER(inflight_ns);
+	COUNTER(swap_stall_ns);
+	COUNTER(verdict_errors);
+	COUNTER(helper_errors);
+	COUNTER(queues);
+	COUNTER(block_launches);
+	COUNTER(interruptions);
+	COUNTER(forced);
+	COUNTER(hints);
+	COUNTER(wrong_hints);
+	COUNTER(syncs);
+	COUNTER(requests_cut);
+#undef COUNTER
+	requests(st, j);
+	caps(st, j);
+	json_object_set_new(tenant, "stats", j);
+	json_object_set_new(tenant, "why", json_string(why_name(load_relaxed(&st->why))));
+	snprintf(hex, sizeof(hex), "0x%016" PRIx64, why_hash);
+	json_object_set_new(tenant, "why_kernel", json_string(why_hash ? hex : ""));
+	json_object_set_new(tenant, "policy_version", number(load_relaxed(&st->version_in_use)));
+	json_object_set_new(tenant, "kernels", kernels(st, why_hash, tenant));
+}

@@ -1,0 +1,324 @@
+/* The life of watches: begin at the flip, a look every 100 ms, and the end: the time is over
+ * (kept), the condition held (rolled back), or somebody else has replaced the version (ended). The
+ * pages are the tenants': words are read once, and only differences count. */
+#include "daemon/watch/watch.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/policy/policies_int.h"
+#include "daemon/watch/watch_int.h"
+
+#define LOOK_USEC 100000u
+
+int watch_order(struct watch_order **ret, uint64_t ns, const char *text, struct report *r)
+{
+	struct watch_order *o;
+	int err;
+
+	if (ns < WATCH_MIN_NS || ns > WATCH_MAX_NS) {
+		report_hint(r, "Write for example --watch 60s");
+		return report_set(r, -EINVAL, "usage", "a watch takes from 100 ms to a day");
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		return report_set(r, -ENOMEM, "memory", "out of memory");
+	}
+	o->ns = ns;
+	err = watch_parse(&o->expr, text, r);
+	if (err) {
+		free(o);
+		return err;
+	}
+	snprintf(o->text, sizeof(o->text), "%s", text);
+	*ret = o;
+	return 0;
+}
+
+static void let_go(struct watch *w)
+{
+	w->timer = sd_event_source_disable_unref(w->timer);
+	window_finish(&w->window);
+}
+
+static void end(struct watch *w, enum watch_state state, const char *reason)
+{
+	w->state = state;
+	w->ended_ns = clock_now_ns();
+	snprintf(w->reason, sizeof(w->reason), "%s", reason);
+	let_go(w);
+}
+
+static bool is_active(struct daemon *d, const struct watch *w)
+{
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i) == w->version) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- rolling back ---- */
+
+/* One order for all GPUs that had the same version before; only where the watched one still is. */
+static void go_back(struct watch *w)
+{
+	struct daemon *d = w->d;
+	uint32_t left = w->gpu_mask;
+
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		if (policy_active_version(d, i) != w->version) {
+			left &= ~(1u << i);
+		}
+	}
+	while (left) {
+		uint64_t version = w->old[__builtin_ctz(left)];
+		struct policy_order o = { .op = version ? POLICY_ACTIVATE : POLICY_UNLOAD,
+					  .object_fd = -1,
+					  .version = version,
+					  .by_watch = true,
+					  .keep_maps = w->order.keep_maps,
+					  .uid = d->uid };
+
+		for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+			o.gpu_mask |= (left & 1u << i) && w->old[i] == version ? 1u << i : 0;
+		}
+		left &= ~o.gpu_mask;
+		if (policy_order(d, &o) < 0) {
+			history_add(&d->history, "watch", -1, -1,
+				    "version %llu could not be rolled back: too many policy "
+				    "operations are waiting",
+				    (unsigned long long)w->version);
+		}
+	}
+}
+
+/* What made the condition true, in words. */
+static void reasons(const struct watch *w, char *out, size_t cap)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (unsigned i = 0; i < w->order.expr.n_terms && n < cap; i++) {
+		const struct watch_term *t = &w->order.expr.term[i];
+		char value[48];
+
+		if (watch_term_holds(t, w->value[i])) {
+			watch_value_text(t, w->value[i], value, sizeof(value));
+			n += (size_t)snprintf(out + n, cap - n, "%s%s: it was %s", n ? "; " : "",
+					      t->text, value);
+		}
+	}
+}
+
+static void roll_back(struct watch *w)
+{
+	double after = (double)(clock_now_ns() - w->begin_ns) / 1e9;
+	char why[WATCH_REASON - 48], reason[WATCH_REASON];
+
+	reasons(w, why, sizeof(why));
+	snprintf(reason, sizeof(reason), "%s, %.1f s after the swap", why, after);
+	history_add(&w->d->history, "watch", -1, -1, "'%s' version %llu is rolled back to %llu: %s",
+		    w->name, (unsigned long long)w->version, (unsigned long long)w->before, reason);
+	log_warn("policy '%s' version %llu is rolled back to %llu: %s", w->name,
+		 (unsigned long long)w->version, (unsigned long long)w->before, reason);
+	w->d->counters.watch_rollbacks++;
+	end(w, WATCH_ROLLED_BACK, reason);
+	go_back(w);
+}
+
+/* What was never known, so that its not happening says nothing. "": all was known. */
+static void unknowns(const struct watch *w, char *out, size_t cap)
+{
+	size_t n = 0;
+
+	out[0] = 0;
+	for (unsigned i = 0; i < w->order.expr.n_terms && n < cap; i++) {
+		if (isnan(w->value[i])) {
+			n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? ", " : "; not known: ",
+					      w->order.expr.term[i].metric_text);
+		}
+	}
+}
+
+/* ---- looking ---- */
+
+static int on_look(sd_event_source *src, uint64_t usec, void *arg)
+{
+	struct watch *w = arg;
+	uint64_t now = clock_now_ns();
+
+	if (!is_active(w->d, w)) {
+		watch_check(w->d);
+		return 0;
+	}
+	window_look(&w->window, &w->order.expr, w->version, now, w->value);
+	if (watch_holds(&w->order.expr, w->value)) {
+		roll_back(w);
+		return 0;
+	}
+	if (now - w->begin_ns >= w->order.ns) {
+		char open[WATCH_REASON];
+
+		unknowns(w, open, sizeof(open));
+		history_add(&w->d->history, "watch", -1, -1,
+			    "'%s' version %llu stays: %s did not happen in %.0f s%s", w->name,
+			    (unsigned long long)w->version, w->order.text,
+			    (double)w->order.ns / 1e9, open);
+		end(w, WATCH_STAYS, "");
+		return 0;
+	}
+	sd_event_source_set_time(src, usec + LOOK_USEC);
+	sd_event_source_set_enabled(src, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+/* A place: a new one, or that of the watch that ended first. */
+static struct watch *place(struct daemon *d)
+{
+	struct watch **link = &d->watches, *w;
+	unsigned n = 0;
+
+	for (w = d->watches; w; w = w->next) {
+		n++;
+	}
+	while (n >= WATCH_KEPT && *link) {
+		w = *link;
+		if (w->state == WATCH_LOOKS) {
+			link = &w->next;
+			continue;
+		}
+		*link = w->next;
+		free(w);
+		n--;
+	}
+	w = n < WATCH_KEPT + SCHED_MAX_GPUS ? calloc(1, sizeof(*w)) : NULL;
+	if (w) {
+		while (*link) {
+			link = &(*link)->next;
+		}
+		*link = w; /* the newest last */
+	}
+	return w;
+}
+
+void watch_begin(struct daemon *d, const struct watch_order *o, uint64_t version, uint32_t gpu_mask,
+		 const uint64_t old[SCHED_MAX_GPUS])
+{
+	struct watch *w = place(d);
+	const struct stored *v = store_find(&d->policies->store, version);
+	uint64_t now;
+
+	if (!w) {
+		history_add(&d->history, "watch", -1, -1, "version %llu is not watched: no memory",
+			    (unsigned long long)version);
+		return;
+	}
+	w->d = d;
+	w->version = version;
+	w->gpu_mask = gpu_mask;
+	w->order = *o;
+	w->begin_ns = clock_now_ns();
+	memcpy(w->old, old, sizeof(w->old));
+	w->before = old[__builtin_ctz(gpu_mask)];
+	snprintf(w->name, sizeof(w->name), "%s", v ? v->name : "");
+	for (unsigned i = 0; i < WATCH_TERMS; i++) {
+		w->value[i] = NAN;
+	}
+	window_begin(&w->window, d, gpu_mask, w->begin_ns);
+	sd_event_now(d->loop, CLOCK_MONOTONIC, &now);
+	if (sd_event_add_time(d->loop, &w->timer, CLOCK_MONOTONIC, now + LOOK_USEC, 1000, on_look,
+			      w) < 0) {
+		end(w, WATCH_ENDED, "gbpfd has no memory for it");
+	}
+}
+
+void watch_check(struct daemon *d)
+{
+	for (struct watch *w = d->watches; w; w = w->next) {
+		if (w->state == WATCH_LOOKS && !is_active(d, w)) {
+			char reason[80];
+			uint64_t now_active =
+				policy_active_version(d, (unsigned)__builtin_ctz(w->gpu_mask));
+
+			snprintf(reason, sizeof(reason),
+				 now_active ? "version %llu has taken its place"
+					    : "it was unloaded",
+				 (unsigned long long)now_active);
+			history_add(&d->history, "watch", -1, -1,
+				    "the watch of '%s' version %llu ends: %s", w->name,
+				    (unsigned long long)w->version, reason);
+			end(w, WATCH_ENDED, reason);
+		}
+	}
+}
+
+void watch_forget(struct session *s)
+{
+	for (struct watch *w = s->d->watches; w; w = w->next) {
+		if (w->state == WATCH_LOOKS) {
+			window_forget(&w->window, s);
+		}
+	}
+}
+
+void watches_close(struct daemon *d)
+{
+	while (d->watches) {
+		struct watch *w = d->watches;
+
+		d->watches = w->next;
+		let_go(w);
+		free(w);
+	}
+}
+
+/* ---- telling ---- */
+
+static json_t *values_json(const struct watch *w)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < w->order.expr.n_terms; i++) {
+		const struct watch_term *t = &w->order.expr.term[i];
+		char text[48];
+
+		watch_value_text(t, w->value[i], text, sizeof(text));
+		json_array_append_new(
+			all, json_pack("{s:s,s:s,s:s,s:o,s:b}", "metric", t->metric_text,
+				       "condition", t->text, "text", text, "value",
+				       isfinite(w->value[i]) ? json_real(w->value[i]) : json_null(),
+				       "holds", (int)watch_term_holds(t, w->value[i])));
+	}
+	return all;
+}
+
+json_t *watch_json(struct daemon *d, uint64_t version)
+{
+	static const char *const states[] = { [WATCH_LOOKS] = "watching",
+					      [WATCH_STAYS] = "kept",
+					      [WATCH_ROLLED_BACK] = "rolled-back",
+					      [WATCH_ENDED] = "ended" };
+	const struct watch *w = NULL;
+	uint64_t passed;
+
+	for (const struct watch *i = d->watches; i; i = i->next) {
+		w = !version || i->version == version ? i : w;
+	}
+	if (!w) {
+		return NULL;
+	}
+	passed = (w->state == WATCH_LOOKS ? clock_now_ns() : w->ended_ns) - w->begin_ns;
+	return json_pack("{s:I,s:s,s:s,s:s,s:I,s:s,s:I,s:I,s:o}", "version", (json_int_t)w->version,
+			 "name", w->name, "state", states[w->state], "condition", w->order.text,
+			 "before", (json_int_t)w->before, "reason", w->reason, "passed_ns",
+			 (json_int_t)passed, "watch_ns", (json_int_t)w->order.ns, "values",
+			 values_json(w));
+}

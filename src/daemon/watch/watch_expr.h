@@ -1,0 +1,77 @@
+/* Conditions of `--rollback-if`: comparisons of named metrics with limits, joined by and, or and
+ * parentheses. Knows the language, not where the numbers come from. */
+#ifndef GBPF_DAEMON_WATCH_WATCH_EXPR_H
+#define GBPF_DAEMON_WATCH_WATCH_EXPR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/report.h"
+
+#define WATCH_TERMS 8u
+#define WATCH_TEXT 512u
+#define WATCH_NAME 64u
+#define WATCH_STEPS (2u * WATCH_TERMS)
+#define WATCH_ANY UINT32_MAX
+
+/* name, what its limit is: a time, a time or a percentage of the window, a number, a number a
+ * second */
+#define WATCH_METRICS(X)                                                                           \
+	X(max, TIME)                                                                               \
+	X(held, PART)                                                                              \
+	X(busy, PART)                                                                              \
+	X(requests, COUNT)                                                                         \
+	X(launches, COUNT)                                                                         \
+	X(copies, COUNT)                                                                           \
+	X(holds, COUNT)                                                                            \
+	X(deferred, COUNT)                                                                         \
+	X(limit_hits, COUNT)                                                                       \
+	X(helper_errors, COUNT)                                                                    \
+	X(verdict_errors, COUNT)                                                                   \
+	X(tick_overruns, COUNT)                                                                    \
+	X(late, COUNT)                                                                             \
+	X(failed_prepares, COUNT)
+
+enum watch_metric {
+	WATCH_quantile, /* p50, p99.9 ... of request time */
+	WATCH_note,	/* notes[3] */
+#define X(name, unit) WATCH_##name,
+	WATCH_METRICS(X)
+#undef X
+};
+
+enum watch_unit { WATCH_TIME, WATCH_PART, WATCH_COUNT };
+enum watch_op { WATCH_GT, WATCH_GE, WATCH_LT, WATCH_LE };
+
+struct watch_term {
+	enum watch_metric metric;
+	enum watch_op op;
+	bool per_second, percent;
+	double quantile; /* 0 to 1 */
+	uint32_t note;
+	uint32_t class_id;	 /* or WATCH_ANY */
+	char tenant[WATCH_NAME]; /* name or number; "": all */
+	double limit;		 /* ns, a number, or 0 to 1 when percent */
+	char metric_text[WATCH_NAME], text[2 * WATCH_NAME]; /* as written */
+};
+
+struct watch_expr {
+	unsigned n_terms, n_steps;
+	struct watch_term term[WATCH_TERMS];
+	/* Postfix: a term's number, or one of the two below. */
+	uint8_t step[WATCH_STEPS];
+};
+#define WATCH_AND 0xfeu
+#define WATCH_OR 0xffu
+
+/* 0, or -EINVAL with a report whose place is the column and whose detail has a caret. */
+int watch_parse(struct watch_expr *e, const char *text, struct report *r);
+
+/* value[i] of each term; NAN: not known (yet), which makes its comparison false. */
+bool watch_holds(const struct watch_expr *e, const double *value);
+bool watch_term_holds(const struct watch_term *t, double value);
+
+/* "7.2 ms", "3.1 %", "412", in the term's unit. */
+void watch_value_text(const struct watch_term *t, double value, char *out, unsigned cap);
+
+#endif

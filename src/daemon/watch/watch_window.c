@@ -1,0 +1,297 @@
+/* What has happened since a moment, from the tenants' statistics pages: each page is compared with
+ * what it had when the window began, or when its tenant came. Tenants that leave are added to a
+ * sum. A page that runs backwards counts as nothing; a tenant can only spoil its own numbers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "daemon/policy/policies_int.h"
+#include "daemon/watch/watch_int.h"
+
+#define WORD_MAX (UINT64_C(1) << 48) /* so that no sum overflows */
+#define RATE_FROM_NS 1000000000u     /* a rate is known after a second */
+#define QUANTILE_LEAST 10u	     /* requests, or as many as make one beyond the quantile */
+
+static void read_page(const struct session *s, struct window_sum *at)
+{
+	const struct sched_stats *st = s->stats.map;
+
+#define READ(name) at->counter[WINDOW_##name] = MIN(load_relaxed(&st->name), WORD_MAX)
+	READ(requests);
+	READ(launches);
+	READ(copies);
+	READ(holds);
+	READ(deferred);
+	READ(limit_hits);
+	READ(helper_errors);
+	READ(verdict_errors);
+	READ(held_ns);
+	READ(busy_ns);
+#undef READ
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		at->hist[i] = MIN(load_relaxed(&st->request_hist[i]), WORD_MAX);
+	}
+}
+
+static bool counts(const struct window *w, const struct session *s)
+{
+	return s->state == SESSION_READY && s->tenant >= 0 && s->stats.map &&
+	       (s->gpu_mask & w->gpu_mask);
+}
+
+/* Pages of tenants that came after the beginning began with zeros; those of tenants that came back
+ * did not. */
+static struct window_base *base_of(struct window *w, const struct session *s, uint64_t now)
+{
+	struct window_base **b = &w->base[s->tenant];
+
+	if (*b && (*b)->connected_ns == s->connected_ns) {
+		return *b;
+	}
+	free(*b);
+	*b = calloc(1, sizeof(**b));
+	if (*b) {
+		(*b)->connected_ns = s->connected_ns;
+		(*b)->since_ns = MAX(s->connected_ns, w->begin_ns);
+		if (s->connected_ns <= w->begin_ns || s->reattached) {
+			read_page(s, &(*b)->at);
+			(*b)->since_ns = now;
+		}
+	}
+	return *b;
+}
+
+static void add_since(struct window_sum *sum, const struct session *s, const struct window_base *b,
+		      uint64_t now)
+{
+	struct window_sum at;
+
+	read_page(s, &at);
+	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
+		sum->counter[i] +=
+			at.counter[i] > b->at.counter[i] ? at.counter[i] - b->at.counter[i] : 0;
+	}
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		sum->hist[i] += at.hist[i] > b->at.hist[i] ? at.hist[i] - b->at.hist[i] : 0;
+	}
+	sum->present_ns += now > b->since_ns ? now - b->since_ns : 0;
+}
+
+static void add_sum(struct window_sum *to, const struct window_sum *from)
+{
+	for (unsigned i = 0; i < WINDOW_COUNTERS; i++) {
+		to->counter[i] += from->counter[i];
+	}
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		to->hist[i] += from->hist[i];
+	}
+	to->present_ns += from->present_ns;
+}
+
+void window_begin(struct window *w, struct daemon *d, uint32_t gpu_mask, uint64_t now)
+{
+	*w = (struct window){ .d = d,
+			      .gpu_mask = gpu_mask,
+			      .begin_ns = now,
+			      .tick_overruns = d->counters.tick_overruns,
+			      .late = d->counters.late,
+			      .failed_prepares = d->counters.failed_prepares,
+			      .verdict_errors = d->counters.verdict_errors };
+	session_each(d, s)
+	{
+		if (counts(w, s)) {
+			base_of(w, s, now);
+		}
+	}
+}
+
+void window_finish(struct window *w)
+{
+	for (unsigned i = 0; i < SCHED_MAX_TENANTS; i++) {
+		free(w->base[i]);
+		w->base[i] = NULL;
+	}
+}
+
+void window_forget(struct window *w, const struct session *s)
+{
+	if (counts(w, s)) {
+		uint64_t now = clock_now_ns();
+		const struct window_base *b = base_of(w, s, now);
+
+		if (b) {
+			add_since(&w->gone[MIN(s->class_id, WATCH_CLASSES - 1)], s, b, now);
+		}
+	}
+	if (s->tenant >= 0) {
+		free(w->base[s->tenant]);
+		w->base[s->tenant] = NULL;
+	}
+}
+
+/* ---- what a term asks for ---- */
+
+static bool is_tenant(const struct session *s, const char *name)
+{
+	char *end;
+	unsigned long n = strtoul(name, &end, 10);
+
+	return strcmp(s->name, name) == 0 || (!*end && (int)n == s->tenant);
+}
+
+static bool chosen(const struct window *w, const struct watch_term *t, const struct session *s)
+{
+	return counts(w, s) && (t->class_id == WATCH_ANY || s->class_id == t->class_id) &&
+	       (!t->tenant[0] || is_tenant(s, t->tenant));
+}
+
+static void sum_of(struct window *w, const struct watch_term *t, uint64_t now,
+		   struct window_sum *sum)
+{
+	memset(sum, 0, sizeof(*sum));
+	session_each(w->d, s)
+	{
+		const struct window_base *b = chosen(w, t, s) ? base_of(w, s, now) : NULL;
+
+		if (b) {
+			add_since(sum, s, b, now);
+		}
+	}
+	for (unsigned c = 0; c < WATCH_CLASSES && !t->tenant[0]; c++) {
+		if (t->class_id == WATCH_ANY || t->class_id == c) {
+			add_sum(sum, &w->gone[c]);
+		}
+	}
+}
+
+/* Between the bounds of the bucket in which it lies, as if its requests were evenly spread. While
+ * there are too few requests for it (a bad policy may let few end), the highest one that is known
+ * is a lower bound of it: enough to find that it is too large, not that it is small. */
+static double quantile(const struct window_sum *sum, const struct watch_term *t)
+{
+	bool max = t->metric == WATCH_max, above = t->op == WATCH_GT || t->op == WATCH_GE;
+	uint64_t total = 0, seen = 0;
+	double want, q = t->quantile;
+
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		total += sum->hist[i];
+	}
+	if ((double)total < (max ? 1 : QUANTILE_LEAST)) {
+		return NAN;
+	}
+	if (!max && (double)total < ceil(1 / (1 - q) - 1e-9)) {
+		if (!above) {
+			return NAN;
+		}
+		q = 1 - 1 / (double)total;
+	}
+	want = max ? (double)total : q * (double)total;
+	for (unsigned i = 0; i < SCHED_HIST_BUCKETS; i++) {
+		uint64_t n = sum->hist[i];
+
+		if (n && (double)(seen + n) >= want) {
+			double low = (double)sched_hist_floor(i);
+			double high = (double)sched_hist_floor(i + 1);
+			double part = (want - (double)seen) / (double)n;
+
+			return max ? low : low + (high - low) * MAX(part, 0.0);
+		}
+		seen += n;
+	}
+	return NAN;
+}
+
+static double note_of(struct window *w, const struct watch_term *t, uint64_t version)
+{
+	const struct live *l = policy_live_find(w->d, version);
+	uint64_t n = 0;
+
+	if (!l) {
+		return NAN;
+	}
+	if (t->class_id == WATCH_ANY && !t->tenant[0]) {
+		n = load_relaxed(&l->run.env.notes[t->note]);
+	}
+	session_each(w->d, s)
+	{
+		const struct sched_stats *st = s->stats.map;
+
+		if (chosen(w, t, s) && load_acquire(&st->notes_version) == version) {
+			n += load_relaxed(&st->notes[t->note]);
+		}
+	}
+	return (double)n;
+}
+
+static enum window_counter counter_of(enum watch_metric m)
+{
+	switch (m) {
+	case WATCH_requests:
+		return WINDOW_requests;
+	case WATCH_copies:
+		return WINDOW_copies;
+	case WATCH_holds:
+		return WINDOW_holds;
+	case WATCH_deferred:
+		return WINDOW_deferred;
+	case WATCH_limit_hits:
+		return WINDOW_limit_hits;
+	case WATCH_helper_errors:
+		return WINDOW_helper_errors;
+	case WATCH_verdict_errors:
+		return WINDOW_verdict_errors;
+	case WATCH_held:
+		return WINDOW_held_ns;
+	case WATCH_busy:
+		return WINDOW_busy_ns;
+	default:
+		return WINDOW_launches;
+	}
+}
+
+static double value_of(struct window *w, const struct watch_term *t, uint64_t version, uint64_t now)
+{
+	const struct counters *c = &w->d->counters;
+	struct window_sum sum;
+	double v;
+
+	switch (t->metric) {
+	case WATCH_note:
+		return note_of(w, t, version);
+	case WATCH_tick_overruns:
+		return (double)(c->tick_overruns - w->tick_overruns);
+	case WATCH_late:
+		return (double)(c->late - w->late);
+	case WATCH_failed_prepares:
+		return (double)(c->failed_prepares - w->failed_prepares);
+	default:
+		break;
+	}
+	sum_of(w, t, now, &sum);
+	if (t->metric == WATCH_quantile || t->metric == WATCH_max) {
+		return quantile(&sum, t);
+	}
+	v = (double)sum.counter[counter_of(t->metric)];
+	if (t->metric == WATCH_verdict_errors && t->class_id == WATCH_ANY && !t->tenant[0]) {
+		v += (double)(c->verdict_errors - w->verdict_errors);
+	}
+	if (t->percent) {
+		return sum.present_ns ? v / (double)sum.present_ns : NAN;
+	}
+	return v;
+}
+
+void window_look(struct window *w, const struct watch_expr *e, uint64_t version, uint64_t now,
+		 double value[WATCH_TERMS])
+{
+	double seconds = (double)(now - w->begin_ns) / 1e9;
+
+	for (unsigned i = 0; i < e->n_terms; i++) {
+		value[i] = value_of(w, &e->term[i], version, now);
+		if (e->term[i].per_second) {
+			value[i] = now - w->begin_ns >= RATE_FROM_NS ? value[i] / seconds : NAN;
+		}
+	}
+}

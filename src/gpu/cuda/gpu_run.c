@@ -1,0 +1,595 @@
+/* A chain: taking launches, noticing that one was interrupted, going on. Why order is kept and why
+ * nothing can lock up is argued in docs/PREEMPTION.md; this file must never make the GPU wait for
+ * the host, and never wait itself for something that only the host can bring about. */
+#include "gpu/gpu_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "gpu/cuda/gpu_run_submit_int.h"
+
+#define NEAR_NS 5000u  /* looks near the expected end */
+#define READ_NS 4000u  /* until a counter has come */
+#define QUERY_NS 8000u /* the driver is asked no more often */
+#define WAIT_NS 20000u /* halted, or for room */
+#define LOOK_MOST_NS 1000000u
+/* Without the scheduler, or where it sees no request: by force after so long. */
+#define WAIT_FORCE_NS 200000000u
+#define MAX_PARAMS 65536u
+
+static struct gpu_chain *chain_of(const struct gpu_queue *q)
+{
+	return load_acquire(&q->chain);
+}
+
+static CUresult create(struct gpu_device *d, struct gpu_queue *q, struct gpu_chain **ret)
+{
+	struct gpu_chain *c = calloc(1, sizeof(*c));
+	CUresult e;
+
+	if (!c) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	c->d = d;
+	c->home = chain_context_of(d, q->ctx);
+	e = c->home ? chain_line_take(c) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (e) {
+		free(c);
+		return e;
+	}
+	c->newest = *c->done; /* of the chain that had the line before */
+	pthread_mutex_init(&c->lock, NULL);
+	store_release(&q->chain, c);
+	*ret = c;
+	return CUDA_SUCCESS;
+}
+
+/* ---- looking ---- */
+
+static bool busy(const struct gpu_chain *c)
+{
+	if (load_acquire(&c->dead)) {
+		return false;
+	}
+	/* First what was not put: whoever finds 0 here finds the number of the last piece below. */
+	return load_acquire(&c->unput) ||
+	       __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE) !=
+		       load_acquire(&c->newest);
+}
+
+int gpu_chain_busy(void *dev, void *dev_queue)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+
+	(void)dev;
+	return c && busy(c);
+}
+
+/* Who waits for a launch sees it end without anybody else's look. */
+static void see_progress(struct gpu_chain *c)
+{
+	if (load_acquire(&c->finished) != load_acquire(&c->launched) &&
+	    pthread_mutex_trylock(&c->lock) == 0) {
+		chain_retire(c, clock_now_ns());
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+int gpu_chain_look(void *dev, void *dev_queue, struct sched_chain *ret)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint32_t state;
+
+	(void)dev;
+	memset(ret, 0, sizeof(*ret));
+	if (!c) {
+		return 0;
+	}
+	see_progress(c);
+	state = load_relaxed(&c->state);
+	ret->done = load_acquire(&c->finished);
+	ret->launched = load_acquire(&c->launched);
+	if (!busy(c)) { /* looked at after the number of launches, so these are through */
+		ret->done = ret->launched;
+	}
+	ret->end_ns = load_relaxed(&c->end_ns);
+	ret->interruptions = load_relaxed(&c->interruptions);
+	ret->stopped = state == CHAIN_HALT || state == CHAIN_READ;
+	ret->waiting = state == CHAIN_HALT;
+	ret->feeding = load_acquire(&c->unput) != 0;
+	/* And a launch of any size fits. */
+	ret->full = ret->launched - ret->done >= GPU_CHAIN_DEPTH ||
+		    (ret->done != ret->launched && load_relaxed(&c->span) > CHAIN_SPAN / 2);
+	return (int)(load_relaxed(&c->error) ? xchg_acqrel(&c->error, 0u) : 0);
+}
+
+uint64_t gpu_chain_took(void *dev, void *dev_queue, uint64_t launch)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint64_t word = c ? load_relaxed(&c->took[launch % GPU_CHAIN_DEPTH]) : 0;
+
+	(void)dev;
+	return (word & 0xffff) == (launch & 0xffff) ? word >> 16 : 0;
+}
+
+void gpu_chain_counts(const struct gpu_device *d, struct gpu_chain_counts *ret)
+{
+	const struct gpu_chains *all = load_acquire(&d->chains);
+
+	memset(ret, 0, sizeof(*ret));
+	if (all) {
+		ret->launches = load_relaxed(&all->counts.launches);
+		ret->interruptions = load_relaxed(&all->counts.interruptions);
+		ret->resumed_blocks = load_relaxed(&all->counts.resumed_blocks);
+		ret->forced = load_relaxed(&all->counts.forced);
+		ret->hung = load_relaxed(&all->counts.hung);
+	}
+}
+
+/* ---- going on; the lock is held and the context current ---- */
+
+/* The stream ran empty although the last pieces have not said that they are through: their blocks
+ * have left. */
+static bool ran_empty(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now)
+{
+	CUresult r;
+
+	if (c->p_head == c->p_tail || now - c->query_ns < QUERY_NS) {
+		return false;
+	}
+	c->empty_ns = chain_between(MAX(c->query_ns, c->front_ns), now);
+	c->query_ns = now;
+	r = c->d->real->cuStreamQuery(q->stream);
+	if (r == CUDA_ERROR_NOT_READY) {
+		return false;
+	}
+	if (r != CUDA_SUCCESS) {
+		chain_die(c, r);
+		return false;
+	}
+	chain_retire(c, now); /* what ended before the query answered is visible after it */
+	return c->p_head != c->p_tail;
+}
+
+static void read_counter(struct gpu_chain *c)
+{
+	CUresult r = c->d->real->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)(c->done + 1), c->counter,
+						      sizeof(uint32_t), c->home->io);
+
+	if (r) {
+		chain_die(c, r);
+		return;
+	}
+	(void)add_relaxed(&c->interruptions, 1u);
+	(void)add_relaxed(&c->d->chains->counts.interruptions, 1u);
+	store_relaxed(&c->state, (uint32_t)CHAIN_READ);
+}
+
+/* Where every try is in vain (a lease that no board shows) they become rarer. */
+static uint64_t patience(const struct gpu_chain *c)
+{
+	return c->fruitless < 2 ? 0 : MIN(UINT64_C(10000) << MIN(c->fruitless, 7u), LOOK_MOST_NS);
+}
+
+static void counter_came(struct gpu_chain *c, uint64_t now)
+{
+	CUresult r = c->d->real->cuStreamQuery(c->home->io);
+	uint32_t counter;
+
+	if (r == CUDA_ERROR_NOT_READY) {
+		return;
+	}
+	counter = __atomic_load_n((const uint32_t *)(c->done + 1), __ATOMIC_ACQUIRE);
+	if (!r) {
+		chain_learn_stopped(c, counter);
+	}
+	/* Nothing is missing, but the last number did not come: nor can that be. */
+	if (r || counter == c->ticket || !chain_rewind(c, counter)) {
+		chain_die(c, r ? r : CUDA_ERROR_ILLEGAL_STATE);
+		return;
+	}
+	if (counter != c->stopped_at) {
+		c->fruitless = 0;
+	} else if (!c->fruitless++) {
+		c->vain_ns = now;
+	}
+	c->stopped_at = counter;
+	c->halt_ns = now;
+	store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
+}
+
+static void feed(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced)
+{
+	uint32_t refused;
+	CUresult e;
+
+	do {
+		e = chain_pump(c, q, most, forced, &refused);
+		if (e) {
+			store_relaxed(&c->error, (uint32_t)e);
+		}
+	} while (e && refused != UINT32_MAX);
+}
+
+static void resume(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+		   uint64_t now)
+{
+	/* Who may write leases may leave words there that no board shows and that do not run out.
+	 */
+	if (may_run && !force && c->fruitless && now - c->vain_ns > WAIT_FORCE_NS) {
+		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+		c->vain_ns = now;
+		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+		feed(c, q, 1, true);
+		return;
+	}
+	if (force) {
+		(void)add_relaxed(&c->d->chains->counts.forced, 1u);
+	} else if (now - c->halt_ns < patience(c)) {
+		return;
+	}
+	if (may_run) {
+		store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+		feed(c, q, UINT32_MAX, false);
+	} else {
+		store_relaxed(&c->state, (uint32_t)CHAIN_FORCED);
+		feed(c, q, 1, true);
+	}
+}
+
+static void advance(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force,
+		    uint64_t now)
+{
+	uint32_t state = load_relaxed(&c->state);
+
+	if (state >= CHAIN_TAKE) {
+		chain_beside_step(c, q, now);
+		return;
+	}
+	if (state == CHAIN_RUN || state == CHAIN_FORCED) {
+		c->stop_ns = may_run ? 0 : c->stop_ns > c->front_ns ? c->stop_ns : now;
+		if (ran_empty(c, q, now)) {
+			c->probing = false;
+			read_counter(c);
+		} else if (c->p_head == c->p_tail && (!may_run || state == CHAIN_FORCED)) {
+			c->halt_ns = now;
+			store_relaxed(&c->state, (uint32_t)CHAIN_HALT);
+		} else {
+			if (may_run) {
+				store_relaxed(&c->state, (uint32_t)CHAIN_RUN);
+				feed(c, q, UINT32_MAX, false);
+			}
+			chain_beside_watch(c, may_run, now);
+		}
+	}
+	if (load_relaxed(&c->state) == CHAIN_READ) {
+		counter_came(c, now);
+	}
+	if (load_relaxed(&c->state) == CHAIN_HALT && (may_run || force)) {
+		resume(c, q, may_run, force, now);
+	}
+}
+
+/* Something waits for room. While the device has enough to do for the time that this thread may
+ * take, and for errors, one look for several ends will do; ends of long pieces are looked at, to
+ * know when the next one's time has come. */
+static uint64_t until_room(const struct gpu_chain *c, uint64_t front_ns, uint64_t end, uint64_t now)
+{
+	uint64_t left = end - now, reserve = CHAIN_RESERVE_NS + left / 16;
+	uint64_t at = end - MIN(reserve, end), front = c->front_ns + front_ns + front_ns / 64;
+
+	if (c->p_head - c->p_tail > 1 && front_ns >= CHAIN_LONG_NS && front < at) {
+		at = front;
+	}
+	return at > now ? at - now : MAX(left / 8, NEAR_NS);
+}
+
+/* Until there is room for the next piece, or the end, as far as durations are known. */
+static uint64_t until_news(struct gpu_chain *c, uint64_t now)
+{
+	uint32_t state = load_relaxed(&c->state);
+	uint64_t front, end, ns;
+
+	if (!chain_unfinished(c)) {
+		return UINT64_MAX;
+	}
+	if (state == CHAIN_READ || state == CHAIN_TAKE) {
+		return READ_NS;
+	}
+	if (state > CHAIN_TAKE) {
+		return state == CHAIN_WATCH ? LOOK_MOST_NS / 2 : WAIT_NS;
+	}
+	if (state == CHAIN_HALT || c->p_head == c->p_tail) {
+		return MAX(WAIT_NS, patience(c));
+	}
+	front = c->piece[c->p_tail % CHAIN_PIECES].est_ns;
+	if (!front) {
+		return WAIT_NS;
+	}
+	end = c->front_ns + c->out_ns;
+	if (end <= now) { /* late: it takes longer than thought */
+		return MIN(MAX((now - end) / 8, NEAR_NS), 50000u);
+	}
+	if (load_relaxed(&c->unput) || c->head - c->tail == GPU_CHAIN_DEPTH) {
+		ns = until_room(c, front, end, now);
+	} else {
+		ns = (end - now) - (end - now) / 8;
+	}
+	return MIN(MAX(ns, NEAR_NS), LOOK_MOST_NS);
+}
+
+static bool capturing(const struct gpu_chain *c, const struct gpu_queue *q)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return c->d->real->cuStreamIsCapturing(q->stream, &status) != CUDA_SUCCESS ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static uint64_t step(struct gpu_chain *c, const struct gpu_queue *q, bool may_run, bool force)
+{
+	uint64_t now = clock_now_ns();
+	struct gpu_scope scope;
+
+	chain_retire(c, now);
+	if (!chain_unfinished(c)) {
+		/* Numbers of launches that were refused after they had been interrupted. */
+		store_release(&c->newest,
+			      __atomic_load_n((const uint32_t *)c->done, __ATOMIC_ACQUIRE));
+		return UINT64_MAX;
+	}
+	if (gpu_begin(c->d, q->ctx, &scope)) {
+		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		return UINT64_MAX;
+	}
+	if (capturing(c, q)) {
+		gpu_end(c->d, &scope);
+		return LOOK_MOST_NS;
+	}
+	c->force_all = may_run && force;
+	advance(c, q, may_run, force, now);
+	gpu_end(c->d, &scope);
+	return until_news(c, clock_now_ns());
+}
+
+uint64_t gpu_chain_step(void *dev, void *dev_queue, bool may_run, bool force)
+{
+	struct gpu_chain *c = chain_of(dev_queue);
+	uint64_t ns;
+
+	(void)dev;
+	if (!c) {
+		return UINT64_MAX;
+	}
+	pthread_mutex_lock(&c->lock);
+	ns = step(c, dev_queue, may_run, force);
+	pthread_mutex_unlock(&c->lock);
+	return ns;
+}
+
+/* ---- launching ---- */
+
+/* The scheduler sees to it that there is room, and decides when an interrupted chain goes on; this
+ * is for who comes without it. The lock is held. */
+static void wait_for_room(struct gpu_chain *c, const struct gpu_queue *q, uint32_t blocks)
+{
+	uint64_t begin = clock_now_ns();
+
+	while (c->head - c->tail == GPU_CHAIN_DEPTH ||
+	       (chain_unfinished(c) &&
+		c->ticket - c->launch[c->tail % GPU_CHAIN_DEPTH].first + blocks > CHAIN_SPAN)) {
+		uint64_t ns = step(c, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
+
+		if (ns == UINT64_MAX) {
+			break;
+		}
+		pthread_mutex_unlock(&c->lock);
+		clock_sleep_ns(MIN(ns, WAIT_NS));
+		pthread_mutex_lock(&c->lock);
+	}
+}
+
+/* False: no memory. */
+static bool keep_params(struct chain_launch *l, const struct gpu_block_launch *b)
+{
+	struct ptx_block_arg arg = { .grid_x = b->grid[0],
+				     .grid_y = b->grid[1],
+				     .grid_z = b->grid[2] };
+	uint32_t bytes = b->params_bytes + (uint32_t)sizeof(arg);
+
+	if (bytes > l->room) {
+		uint8_t *p = realloc(l->params, ROUND_UP(bytes, 64));
+
+		if (!p) {
+			return false;
+		}
+		l->params = p;
+		l->room = ROUND_UP(bytes, 64);
+	}
+	if (b->params_bytes) {
+		memcpy(l->params, b->params, b->params_bytes);
+	}
+	memcpy(l->params + b->params_bytes, &arg, sizeof(arg));
+	l->params_bytes = b->params_bytes;
+	return true;
+}
+
+static uint64_t guess_ps(const struct gpu_chain *c, const struct gpu_block_launch *b)
+{
+	if (c->learned == b->id && c->block_ps) {
+		return c->block_ps;
+	}
+	return b->resident ? MIN(b->block_ns, UINT64_C(1000000000000)) * 1000 / b->resident : 0;
+}
+
+/* The lock is held; there is room. */
+static CUresult append(struct gpu_chain *c, const struct gpu_queue *q,
+		       const struct gpu_block_launch *b, uint32_t blocks)
+{
+	struct chain_launch *l = &c->launch[c->head % GPU_CHAIN_DEPTH];
+	uint32_t refused, mine = c->head;
+	CUresult e = CUDA_SUCCESS;
+
+	if (load_relaxed(&c->dead)) {
+		return (CUresult)load_relaxed(&c->dead);
+	}
+	if (!keep_params(l, b)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	l->twin = b->twin;
+	l->id = b->id;
+	l->event = NULL;
+	memcpy(l->block, b->block, sizeof(l->block));
+	l->smem = PTX_BLOCK_SMEM(b->smem);
+	l->total = blocks;
+	l->first = c->ticket;
+	l->covered = l->out = l->ran = 0;
+	l->used_ns = 0;
+	l->piece = b->piece_blocks;
+	l->resident = b->resident;
+	l->block_ps = guess_ps(c, b);
+	c->ticket += blocks;
+	if (!chain_unfinished(c)) {
+		c->next = c->head;
+		store_relaxed(&c->end_ns, UINT64_C(0));
+	}
+	(void)add_acqrel(&c->unput, blocks);
+	c->head++;
+	chain_note_span(c);
+	store_release(&c->launched, c->launched + 1);
+	if (load_relaxed(&c->state) == CHAIN_RUN) {
+		do {
+			e = chain_pump(c, q, UINT32_MAX, false, &refused);
+			if (e && refused != mine) {
+				store_relaxed(&c->error, (uint32_t)e);
+			}
+		} while (e && refused != UINT32_MAX && refused != mine);
+	}
+	if (e && refused == mine) {
+		c->head--;
+		store_release(&c->launched, c->launched - 1);
+		return e;
+	}
+	if (load_relaxed(&c->dead)) {
+		return e;
+	}
+	(void)add_relaxed(&c->d->chains->counts.launches, 1u);
+	return CUDA_SUCCESS;
+}
+
+CUresult gpu_chain_record(struct gpu_device *d, struct gpu_queue *q, CUevent event,
+			  uint64_t *ret_seq)
+{
+	struct gpu_chain *c = chain_of(q);
+	struct chain_launch *l;
+	CUresult e = CUDA_SUCCESS;
+
+	*ret_seq = 0;
+	if (!c || !gpu_chain_busy(d, q)) {
+		return d->real->cuEventRecord(event, q->stream);
+	}
+	pthread_mutex_lock(&c->lock);
+	wait_for_room(c, q, 0);
+	if (load_relaxed(&c->dead) || !chain_unfinished(c)) {
+		e = d->real->cuEventRecord(event, q->stream);
+	} else {
+		l = &c->launch[c->head % GPU_CHAIN_DEPTH];
+		l->twin = NULL;
+		l->event = event;
+		l->recorded = false;
+		l->total = l->covered = l->out = l->ran = 0;
+		l->first = c->ticket;
+		(void)add_acqrel(&c->unput, 1u);
+		c->head++;
+		*ret_seq = c->launched + 1;
+		store_release(&c->launched, *ret_seq);
+		if (load_relaxed(&c->state) == CHAIN_RUN) {
+			feed(c, q, UINT32_MAX, false);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return e;
+}
+
+static bool too_much(const struct gpu_block_launch *l, uint32_t *ret_blocks)
+{
+	uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1];
+
+	if (!blocks || blocks > CHAIN_SPAN / 2 || !l->grid[2] ||
+	    blocks * l->grid[2] > CHAIN_SPAN / 2 || l->params_bytes > MAX_PARAMS ||
+	    l->params_bytes % 8 || l->smem > INT32_MAX) {
+		return true;
+	}
+	*ret_blocks = (uint32_t)(blocks * l->grid[2]);
+	return false;
+}
+
+/* What cannot be a chain's goes to the stream by itself, behind what the chain has. */
+static CUresult finish_first(struct gpu_device *d, struct gpu_queue *q)
+{
+	uint64_t begin = clock_now_ns();
+
+	while (gpu_chain_busy(d, q)) {
+		uint64_t ns = gpu_chain_step(d, q, true, clock_now_ns() - begin > WAIT_FORCE_NS);
+
+		if (ns != UINT64_MAX) {
+			clock_sleep_ns(MIN(ns, WAIT_NS));
+		}
+	}
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult gpu_chain_launch(struct gpu_device *d, struct gpu_queue *q,
+			  const struct gpu_block_launch *l)
+{
+	struct gpu_chain *c = chain_of(q);
+	struct gpu_scope scope;
+	uint32_t blocks = 0;
+	CUresult e = CUDA_SUCCESS;
+
+	if (q->home || too_much(l, &blocks)) {
+		return finish_first(d, q);
+	}
+	if (gpu_begin(d, q->ctx, &scope)) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!c) {
+		e = create(d, q, &c);
+	}
+	if (e) {
+		gpu_end(d, &scope);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	pthread_mutex_lock(&c->lock);
+	wait_for_room(c, q, blocks);
+	chain_retire(c, clock_now_ns());
+	e = append(c, q, l, blocks);
+	pthread_mutex_unlock(&c->lock);
+	gpu_end(d, &scope);
+	return e;
+}
+
+void gpu_chain_close(struct gpu_device *d, struct gpu_queue *q)
+{
+	struct gpu_chain *c = q->chain;
+
+	if (!c) {
+		return;
+	}
+	(void)d;
+	if (!busy(c) && !load_relaxed(&c->dead)) {
+		chain_retire(c, clock_now_ns());
+		chain_line_return(c);
+	} else {
+		chain_die(c, CUDA_ERROR_CONTEXT_IS_DESTROYED); /* its line is not used again */
+	}
+	for (uint32_t i = 0; i < GPU_CHAIN_DEPTH; i++) {
+		free(c->launch[i].params);
+	}
+	pthread_mutex_destroy(&c->lock);
+	q->chain = NULL;
+	free(c);
+}

@@ -1,0 +1,309 @@
+/* Where chains have their words: for each context slabs of device memory (ticket counters, and
+ * behind all of them how far launches are: PTX_BLOCK_READY) and of pinned host memory (how far the
+ * chain is), a line of each for one chain. A line that comes back is used again where its counter
+ * stands, so nothing is ever reset. */
+#include "gpu/cuda/gpu_run_submit_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "gpu/flag.h"
+
+/* Soon before the counters wrap around, so that this is nothing rare. */
+#define FIRST_TICKET 0xffffe000u
+#define SLAB_BYTES (CHAIN_LINE * CHAIN_LINES)
+#define SET_NS 20000000u
+#define SET_POLL_NS 20000u
+_Static_assert(SLAB_BYTES == PTX_BLOCK_READY, "the second half of the device's memory");
+
+struct gpu_chains *chains_of(struct gpu_device *d)
+{
+	struct gpu_chains *all = load_acquire(&d->chains);
+
+	if (all) {
+		return all;
+	}
+	pthread_mutex_lock(&d->lock);
+	all = d->chains;
+	if (!all) {
+		all = calloc(1, sizeof(*all));
+		if (all) {
+			pthread_mutex_init(&all->lock, NULL);
+			store_release(&d->chains, all);
+		}
+	}
+	pthread_mutex_unlock(&d->lock);
+	return all;
+}
+
+/* all->lock is held. */
+static struct chain_context *find(struct gpu_chains *all, CUcontext ctx)
+{
+	struct chain_context *x;
+
+	for (x = all->contexts; x && x->ctx != ctx; x = x->next) {
+	}
+	return x;
+}
+
+struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx)
+{
+	struct gpu_chains *all = chains_of(d);
+	struct chain_context *x;
+
+	if (!all) {
+		return NULL;
+	}
+	pthread_mutex_lock(&all->lock);
+	x = find(all, ctx);
+	if (!x) {
+		x = find(all, NULL);
+		if (!x) {
+			x = calloc(1, sizeof(*x));
+			if (x) {
+				x->next = all->contexts;
+				all->contexts = x;
+			}
+		}
+		if (x) {
+			x->ctx = ctx;
+		}
+	}
+	pthread_mutex_unlock(&all->lock);
+	return x;
+}
+
+/* Words that the device sets in its turn. */
+static CUresult make_slab(struct gpu_device *d, CUstream stream, struct chain_slab *s)
+{
+	const struct cuabi_table *real = d->real;
+	void *host = NULL;
+	CUresult e;
+
+	e = real->cuMemHostAlloc(&host, SLAB_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
+	e = e ? e : real->cuMemHostGetDevicePointer_v2(&s->done, host, 0);
+	e = e ? e : real->cuMemAlloc_v2(&s->counters, 2 * SLAB_BYTES);
+	e = e ? e : real->cuMemsetD32Async(s->counters, FIRST_TICKET, 2 * SLAB_BYTES / 4, stream);
+	if (e) {
+		if (s->counters) {
+			(void)real->cuMemFree_v2(s->counters);
+		}
+		if (host) {
+			(void)real->cuMemFreeHost(host);
+		}
+		return e;
+	}
+	memset(host, 0, SLAB_BYTES);
+	for (unsigned i = 0; i < CHAIN_LINES; i++) {
+		s->last[i].ticket = FIRST_TICKET;
+	}
+	s->host = host;
+	return CUDA_SUCCESS;
+}
+
+static CUresult begin_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **ret)
+{
+	struct chain_slab *s = calloc(1, sizeof(*s));
+	CUresult e;
+
+	if (!s) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = x->io ? CUDA_SUCCESS : gpu_private_stream(d, &x->io);
+	e = e ? e : make_slab(d, x->io, s);
+	if (e) {
+		free(s);
+		return e;
+	}
+	chain_beside_prepare(d, x, s, FIRST_TICKET);
+	*ret = s;
+	return CUDA_SUCCESS;
+}
+
+/* The device has done what was begun. */
+static CUresult are_set(struct gpu_device *d, struct chain_context *x)
+{
+	CUresult e = d->real->cuStreamQuery(x->io), ran;
+
+	if (e || !x->taking) {
+		return e;
+	}
+	ran = d->real->cuStreamQuery(x->beside);
+	if (ran == CUDA_ERROR_NOT_READY) {
+		return ran;
+	}
+	x->take = ran ? NULL : x->taking;
+	x->taking = NULL;
+	return CUDA_SUCCESS;
+}
+
+/* For whom x->making is set, who holds no lock of ours: a kernel of the program's that stays may be
+ * in the way for as long as it likes. *s: one that was begun before, or NULL. */
+static CUresult set_slab(struct gpu_device *d, struct chain_context *x, struct chain_slab **s)
+{
+	uint64_t until = clock_now_ns() + SET_NS;
+	bool first = !*s;
+	CUresult e = first ? begin_slab(d, x, s) : CUDA_SUCCESS;
+
+	if (e) {
+		return e;
+	}
+	while ((e = are_set(d, x)) == CUDA_ERROR_NOT_READY && first && clock_now_ns() < until) {
+		clock_sleep_ns(SET_POLL_NS);
+	}
+	return e;
+}
+
+/* all->lock is held, but not while a slab is made. CUDA_ERROR_NOT_READY: there will be one. */
+static CUresult slab_with_room(struct gpu_device *d, struct chain_context *x,
+			       struct chain_slab **ret)
+{
+	CUcontext ctx = x->ctx;
+	struct chain_slab *s;
+	CUresult e;
+
+	for (s = x->slabs; s && !s->n_free && s->n == CHAIN_LINES; s = s->next) {
+	}
+	if (s) {
+		*ret = s;
+		return CUDA_SUCCESS;
+	}
+	if (x->making) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	x->making = true;
+	s = x->unset;
+	x->unset = NULL;
+	pthread_mutex_unlock(&d->chains->lock);
+	e = set_slab(d, x, &s);
+	pthread_mutex_lock(&d->chains->lock);
+	x->making = false;
+	if (x->ctx != ctx) {
+		free(s);
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	if (e) {
+		x->unset = s;
+		return e;
+	}
+	s->next = x->slabs;
+	x->slabs = s;
+	*ret = s;
+	return CUDA_SUCCESS;
+}
+
+void gpu_chain_prepare(struct gpu_device *d, const struct gpu_queue *q)
+{
+	struct chain_context *x = chain_context_of(d, q->ctx);
+	struct gpu_scope scope;
+	struct chain_slab *s;
+
+	if (!x || gpu_begin(d, q->ctx, &scope)) {
+		return;
+	}
+	pthread_mutex_lock(&d->chains->lock);
+	(void)slab_with_room(d, x, &s); /* the chain's launches say if it fails */
+	pthread_mutex_unlock(&d->chains->lock);
+	gpu_end(d, &scope);
+}
+
+CUresult chain_line_take(struct gpu_chain *c)
+{
+	struct gpu_chains *all = c->d->chains;
+	struct chain_slab *s = NULL;
+	CUresult e;
+
+	pthread_mutex_lock(&all->lock);
+	e = slab_with_room(c->d, c->home, &s);
+	if (!e) {
+		c->slab = s;
+		c->line = s->n_free ? s->free[--s->n_free] : s->n++;
+		c->counter = s->counters + (uint64_t)c->line * CHAIN_LINE;
+		c->done_device = s->done + (uint64_t)c->line * CHAIN_LINE;
+		c->done = (volatile uint32_t *)(void *)(s->host + (size_t)c->line * CHAIN_LINE);
+		c->ticket = s->last[c->line].ticket;
+		c->number = s->last[c->line].number;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return e;
+}
+
+void chain_line_return(struct gpu_chain *c)
+{
+	struct gpu_chains *all = c->d->chains;
+
+	pthread_mutex_lock(&all->lock);
+	c->slab->last[c->line].ticket = c->ticket;
+	c->slab->last[c->line].number = c->number;
+	c->slab->free[c->slab->n_free++] = (uint16_t)c->line;
+	pthread_mutex_unlock(&all->lock);
+}
+
+static void forget_context(struct chain_context *x)
+{
+	struct chain_slab *s;
+
+	while ((s = x->slabs)) { /* its memory goes with the context */
+		x->slabs = s->next;
+		free(s);
+	}
+	free(x->unset);
+	x->unset = NULL;
+	store_relaxed(&x->leases, UINT64_C(0));
+	store_relaxed(&x->groups, 0u);
+	store_relaxed(&x->out, 0u);
+	x->io = x->beside = NULL;
+	x->take = x->taking = NULL;
+	x->ctx = NULL;
+}
+
+void gpu_chains_gone(struct gpu_device *d, CUcontext ctx)
+{
+	struct gpu_chains *all = load_acquire(&d->chains);
+	struct chain_context *x;
+
+	if (!all || !ctx) {
+		return;
+	}
+	pthread_mutex_lock(&all->lock);
+	x = find(all, ctx);
+	if (x) {
+		forget_context(x);
+	}
+	pthread_mutex_unlock(&all->lock);
+}
+
+void gpu_chains_destroy(struct gpu_device *d)
+{
+	struct gpu_chains *all = d->chains;
+	struct chain_context *x;
+
+	if (!all) {
+		return;
+	}
+	while ((x = all->contexts)) {
+		all->contexts = x->next;
+		forget_context(x);
+		free(x);
+	}
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+	d->chains = NULL;
+}
+
+void gpu_chain_set_flag(struct gpu_device *d, CUcontext ctx, const struct gpu_flag *f,
+			uint32_t slots)
+{
+	struct chain_context *x = chain_context_of(d, ctx);
+
+	if (!x) {
+		return;
+	}
+	if (f) {
+		store_relaxed(&x->leases, gpu_flag_address(f));
+	}
+	store_release(&x->groups, f ? (MIN(slots, GPU_FLAG_SLOTS) + 3) / 4 : 0u);
+}

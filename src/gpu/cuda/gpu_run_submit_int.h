@@ -1,0 +1,225 @@
+/* What the files of chains share. One mutex a chain; it is held over driver calls, and whoever
+ * takes it already has the queue to himself (the scheduler's issue lock) or is about to wait. */
+#ifndef GBPF_GPU_CUDA_GPU_RUN_SUBMIT_INT_H
+#define GBPF_GPU_CUDA_GPU_RUN_SUBMIT_INT_H
+
+#include <pthread.h>
+
+#include "gpu/gpu_run.h"
+#include "gpu/gpu_int.h"
+
+/* How a large grid is cut, and how much of it is on the device. A piece costs its end: 1-2 us to
+ * the next, and a part of the time of a block, in which multiprocessors run dry. So it is
+ *  - whole waves (as many blocks as are resident): the 17th wave of 16384 blocks is half empty, 3
+ * %;
+ *  - at least 24 waves, and, up to 16384 blocks, 240 us: then the end is a few per cent of it;
+ *  - 5 ms at most, where 24 waves are less: the share that a stopped launch gets is made of pieces;
+ *  - as large as can be dropped in a quarter of a block's time: blocks that have not begun when a
+ *    lease comes must all begin and leave, 0.3 us a thousand (H200), and that much later than
+ *    needed a request begins.
+ * The next piece or launch comes when what is there will be done in 300 us (200 where pieces are
+ * long): the host takes 30 to 60 us to react and looks when 80 are left, so it looks some four
+ * times a millisecond; what comes earlier would only have to be dropped. Where durations are not
+ * known, and above that, a budget of blocks counts. */
+#define CHAIN_BUDGET 32768u /* blocks on the device that may not have begun yet */
+#define CHAIN_PIECE 16384u  /* of a large grid whose blocks are not known, at least */
+#define CHAIN_AHEAD_NS 300000u
+#define CHAIN_LONG_NS 400000u
+#define CHAIN_AHEAD_LONG_NS 200000u
+#define CHAIN_RESERVE_NS 80000u
+#define CHAIN_SMALL 4096u /* each chain may have so many, however many others there are */
+#define CHAIN_WAVES 24u
+#define CHAIN_PIECE_NS 240000u
+#define CHAIN_PIECE_LONG_NS 5000000u
+#define CHAIN_PIECE_MOST 65536u
+#define CHAIN_PIECES 128u     /* on the device */
+#define CHAIN_SPAN (1u << 30) /* tickets that unfinished launches may have: signed differences */
+#define CHAIN_LINE 64u
+#define CHAIN_LINES 512u /* of a slab */
+
+struct chain_launch {
+	CUfunction twin; /* NULL: an event is recorded here; total is 0 then */
+	uint64_t id;
+	CUevent event;
+	bool recorded;
+	uint32_t block[3], smem;
+	uint32_t total, first; /* tickets */
+	uint32_t covered;      /* blocks of it that were put on the device or have run */
+	uint32_t piece;
+	uint32_t resident; /* blocks at once, 0 unknown */
+	uint32_t out;	   /* pieces of it on the device */
+	uint32_t params_bytes, room;
+	uint64_t block_ps; /* picoseconds that one block takes of the whole device, 0 unknown */
+	uint64_t used_ns;  /* time in which blocks of it ran, as far as that was seen, */
+	uint32_t ran;	   /* and how many blocks those were */
+	uint8_t *params;   /* owned; struct ptx_block_arg at params_bytes */
+};
+
+/* When something happened: between two looks. */
+struct chain_span {
+	uint64_t from, to;
+};
+
+struct chain_piece {
+	uint32_t launch, number, blocks;
+	uint32_t start; /* blocks of its launch before it */
+	uint64_t est_ns;
+};
+
+/* Memory of chains in one context: a line of device memory and one of pinned host memory each. */
+struct chain_slab {
+	struct chain_slab *next;
+	CUdeviceptr counters, done; /* as kernels see them */
+	uint8_t *host;
+	uint32_t n; /* lines that were ever used */
+	uint32_t n_free;
+	uint16_t free[CHAIN_LINES];
+	struct {
+		uint32_t ticket, number;
+	} last[CHAIN_LINES]; /* where the next chain of a line goes on */
+};
+
+/* Never freed before the device; an entry is reused when its context is gone. */
+struct chain_context {
+	struct chain_context *next;
+	CUcontext ctx;	 /* NULL: free */
+	uint64_t leases; /* [atomic] address of the flag page */
+	uint32_t groups; /* [atomic] of its words */
+	uint32_t out;	 /* [atomic] blocks of all chains on the device */
+	CUstream io;	 /* for reading counters */
+	CUstream beside; /* and for blocks that a hung kernel waits for */
+	CUmodule module; /* of take; goes with the context */
+	CUfunction take; /* NULL: cannot be had */
+	struct chain_slab *slabs;
+	bool making; /* under gpu_chains.lock: somebody makes the next slab, and what follows */
+	struct chain_slab *unset; /* begun, but the device has not set its words yet */
+	CUfunction taking;	  /* take, which has not run once yet */
+};
+
+struct gpu_chains {
+	pthread_mutex_t lock; /* contexts, slabs; after a chain's */
+	struct chain_context *contexts;
+	struct gpu_chain_counts counts; /* [atomic] */
+	void (*on_hung)(void *arg, CUfunction twin);
+	void *on_hung_arg;
+};
+
+enum chain_state {
+	CHAIN_RUN,    /* pieces go to the device as there is room */
+	CHAIN_READ,   /* interrupted; the counter is being read */
+	CHAIN_HALT,   /* interrupted; it is known what is missing */
+	CHAIN_FORCED, /* one piece goes although the rest waits */
+	CHAIN_TAKE,   /* a kernel seems to wait for blocks that left: chain_beside.c */
+	CHAIN_WATCH,
+	CHAIN_BESIDE,
+	CHAIN_BACK,
+};
+
+struct gpu_chain {
+	pthread_mutex_t lock;
+	struct gpu_device *d;
+	struct chain_context *home;
+	struct chain_slab *slab;
+	uint32_t line;
+	CUdeviceptr counter, done_device;
+	volatile uint32_t *done; /* word; the counter's copy is in the next one */
+
+	uint32_t newest; /* [atomic] number of the last piece put */
+	uint32_t unput;	 /* [atomic] blocks of unfinished launches that were not put */
+	uint32_t dead;	 /* [atomic] the context's error: nothing goes any more */
+	/* [atomic] for chain_look */
+	uint64_t launched, finished, end_ns;
+	uint32_t interruptions, state, error;
+	uint32_t span; /* tickets of unfinished launches */
+
+	uint32_t number;	 /* of the last piece */
+	uint32_t ticket;	 /* the next launch's first */
+	uint32_t head, tail;	 /* launches */
+	uint32_t next;		 /* the first that has blocks to put */
+	uint32_t p_head, p_tail; /* pieces on the device */
+	uint32_t out;		 /* their blocks */
+	uint64_t out_ns;	 /* and how long those take, as far as is known */
+	bool force_all;
+	uint32_t stopped_at, fruitless; /* counter at the last interruption; how often it stayed */
+	uint64_t vain_ns;		/* since when it stayed */
+	uint64_t front_ns;		/* since when the oldest piece runs, about */
+	uint64_t query_ns, halt_ns;
+	bool fresh;		 /* that began on an empty stream */
+	bool first;		 /* nothing was through since the stream ran empty */
+	struct chain_span front; /* front_ns is between these */
+	struct chain_span
+		mark;	    /* of the pace that is being measured: since then, without a pause, */
+	uint64_t marked;    /* so many blocks, of the twin that is learned; to 0: none */
+	uint64_t looked_ns; /* nothing new then */
+	uint64_t empty_ns;  /* the stream ran empty before its time, about */
+	uint64_t stop_ns;   /* a request was first seen then; 0: there is none */
+	/* [atomic] of the launches that finished last, by number: ns << 16 | low bits of it */
+	uint64_t took[GPU_CHAIN_DEPTH];
+	uint64_t leased_ns;   /* a lease was seen then, */
+	uint32_t leased_upto; /* while the pieces up to here were on the device */
+	bool probing;
+	uint32_t probe, put_back;
+	uint32_t beats; /* of our own kernels while a suspect is watched */
+	uint64_t watch_ns, beat_ns;
+	uint64_t suspect; /* twin that was found hung, by its id, */
+	uint32_t strikes; /* so often in a row */
+	uint64_t probe_ns, probe_since_ns;
+	uint64_t learned;  /* the twin that ran last, by its id, */
+	uint64_t block_ps; /* and what was learned of it */
+	struct chain_launch launch[GPU_CHAIN_DEPTH];
+	struct chain_piece piece[CHAIN_PIECES];
+};
+
+/* ---- chain_memory.c ---- */
+
+/* The context is gone; the device ends. No driver is called. */
+void gpu_chains_gone(struct gpu_device *d, CUcontext ctx);
+void gpu_chains_destroy(struct gpu_device *d);
+struct gpu_chains *chains_of(struct gpu_device *d);
+struct chain_context *chain_context_of(struct gpu_device *d, CUcontext ctx);
+/* A line for the chain, with what goes with it. The context is current (gpu_begin). */
+CUresult chain_line_take(struct gpu_chain *c);
+void chain_line_return(struct gpu_chain *c);
+
+/* ---- chain_put.c; the lock is held and the context current ---- */
+
+/* Puts what there is room for; at most `most` pieces. CUDA_SUCCESS, or why a launch was refused;
+ * it is out of the chain then (*ret_refused: its index), or the chain is dead. */
+CUresult chain_pump(struct gpu_chain *c, const struct gpu_queue *q, uint32_t most, bool forced,
+		    uint32_t *ret_refused);
+/* Blocks of a piece where the policy does not say: resident at once (0: not known), picoseconds
+ * that one takes of the whole device (0: not known). */
+uint32_t chain_piece_blocks(uint32_t resident, uint64_t block_ps);
+/* Takes what has finished off the list. */
+void chain_note_span(struct gpu_chain *c);
+void chain_retire(struct gpu_chain *c, uint64_t now);
+void chain_die(struct gpu_chain *c, CUresult e);
+/* The stream is idle and the counter says how far the blocks came: what is missing is to be put
+ * again. False: that cannot be (somebody wrote to our memory). */
+bool chain_rewind(struct gpu_chain *c, uint32_t counter);
+/* The stream ran empty, and the counter says how far the blocks came: what they took. Before
+ * chain_rewind. */
+void chain_learn_stopped(struct gpu_chain *c, uint32_t counter);
+/* When what is seen now happened, about: after the last look that did not see it. */
+static inline uint64_t chain_between(uint64_t before, uint64_t now)
+{
+	return now > before ? now - (now - before) / 2 : now;
+}
+/* The launch to which the counter has come (c->head: past all), and how many blocks of it began. */
+bool chain_locate(const struct gpu_chain *c, uint32_t counter, uint32_t *ret_i, uint32_t *ret_ran);
+
+/* ---- chain_beside.c; likewise ---- */
+
+/* The kernel that takes counters: loaded, and put on a stream of our own for the first time, where
+ * it sets a counter of the slab to what it is. */
+void chain_beside_prepare(struct gpu_device *d, struct chain_context *x, const struct chain_slab *s,
+			  uint32_t ticket);
+void chain_beside_watch(struct gpu_chain *c, bool may_run, uint64_t now);
+void chain_beside_step(struct gpu_chain *c, const struct gpu_queue *q, uint64_t now);
+
+static inline bool chain_unfinished(const struct gpu_chain *c)
+{
+	return c->head != c->tail;
+}
+
+#endif

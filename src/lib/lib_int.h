@@ -1,0 +1,55 @@
+/* The handle of libgbpf, for the files of this room. */
+#ifndef GBPF_LIB_LIB_INT_H
+#define GBPF_LIB_LIB_INT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "gbpf/gbpf.h"
+
+#define CLIENT_MAX_ANSWER (64u << 20) /* bytes of one line from gbpfd */
+#define CLIENT_PATH 4096
+
+struct gbpf {
+	int fd; /* -1: not connected */
+	unsigned timeout_ms;
+	uint64_t next_id;
+	struct buf in;	/* received, not yet a line */
+	size_t scanned; /* of in: no newline before */
+	char dir[CLIENT_PATH], socket[CLIENT_PATH];
+	struct gbpf_error error;
+	struct buf code, message, hint, detail; /* owned texts of error */
+	struct gbpf_hello hello;
+	char version[64], device[32];
+};
+
+/* ---- error.c ---- */
+void client_ok(struct gbpf *g);
+/* Remembers and returns err; hint may be NULL. */
+int client_fail(struct gbpf *g, int err, int exit_code, const char *code, const char *hint,
+		const char *fmt, ...) PRINTF_LIKE(6, 7);
+/* Remembers what gbpfd answered. */
+int client_fail_json(struct gbpf *g, const json_t *error);
+int client_no_memory(struct gbpf *g);
+
+/* ---- line.c ---- */
+/* Absolute monotonic nanoseconds of a limit in milliseconds; UINT64_MAX for 0. */
+uint64_t client_deadline(unsigned timeout_ms);
+int client_send_line(struct gbpf *g, const char *line, size_t len, int fd, uint64_t deadline);
+/* The next line as JSON; *ret is the caller's. -EINTR only when interruptible. */
+int client_read_line(struct gbpf *g, uint64_t deadline, bool interruptible, json_t **ret);
+void client_disconnect(struct gbpf *g);
+
+/* ---- maps.c ---- */
+json_t *client_map_params(const struct gbpf_map *m);
+
+/* ---- client.c ---- */
+int client_connect(struct gbpf *g);
+int client_request(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+		   json_t **ret);
+/* The same, the result as text. */
+int client_text(struct gbpf *g, const char *method, json_t *params /* takes */, int fd,
+		char **ret_json);
+
+#endif

@@ -1,0 +1,36 @@
+/* The contexts and constants of hooks.def as the C side sees them: the layout that programs were
+ * verified against. */
+#ifndef GBPF_POLICY_CTX_H
+#define GBPF_POLICY_CTX_H
+
+#include <stdint.h>
+
+#define SCHED_TYPE_u64 uint64_t
+#define SCHED_TYPE_s64 int64_t
+#define SCHED_TYPE_u32 uint32_t
+#define SCHED_TYPE_s32 int32_t
+
+#define GBPF_CTX_BEGIN(hook) struct gbpf_##hook##_ctx {
+#define GBPF_CTX(hook, type, name, access, doc) SCHED_TYPE_##type name;
+#define GBPF_CTX_END(hook)                                                                         \
+	}                                                                                          \
+	;
+#ifndef GBPF_CONSTANTS
+#define GBPF_CONSTANTS
+#define GBPF_CONST(name, value, doc) enum { name = value };
+#endif
+#include "gbpf/hooks.def"
+
+/* "naturally aligned without holes": what the verifier computes by adding sizes is what the
+ * compiler laid out. */
+#define GBPF_CTX_BEGIN(hook) _Static_assert(sizeof(struct gbpf_##hook##_ctx) == (0
+#define GBPF_CTX(hook, type, name, access, doc) +sizeof(SCHED_TYPE_##type)
+#define GBPF_CTX_END(hook) +7) / 8 * 8, "no holes in the context of " #hook);
+#include "gbpf/hooks.def"
+
+enum sched_hook {
+#define GBPF_HOOK(id, name, side, budget, vmin, vmax, doc) SCHED_HOOK_##name = id,
+#include "gbpf/hooks.def"
+};
+
+#endif

@@ -1,0 +1,298 @@
+/* Slots of threads, and waiting for them. See membarrier(2): PRIVATE_EXPEDITED puts a full barrier
+ * into every running thread of this process, which makes the plain stores of pin_enter visible
+ * before we look at them.
+ *
+ * A thread that was torn away (longjmp out of a handler) leaves its slot odd. Its next entry sees
+ * that by the stack: a handler's frames lie below those that it interrupts, the next call's do not.
+ * Until then whoever waits asks the kernel where the thread's stack pointer is, which it tells of
+ * threads that sleep. */
+#include "policy/read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bpf/run/headroom.h"
+
+static struct pin_slot slots[PIN_SLOTS];
+static uint32_t slots_used; /* high-water mark */
+static uint32_t shared_inside;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int key_made;
+
+TLS_FAST struct pin_slot *pin_mine;
+uint32_t pin_fenced;
+
+#define PATIENCE 160u /* times 16 rounds of 0.2 ms: half a second, for all together */
+
+/* What a nested entry leaves again: nobody looks at it. */
+static struct pin_slot nested;
+
+static int membarrier_call(int cmd)
+{
+	return (int)syscall(SYS_membarrier, cmd, 0, 0);
+}
+
+static void thread_gone(void *slot)
+{
+	struct pin_slot *p = slot;
+
+	pin_mine = NULL;
+	store_release(&p->gate, (const void *)NULL);
+	store_release(&p->seq, (load_relaxed(&p->seq) + 1) &
+				       ~(uint64_t)1); /* even, even after a cancellation */
+	store_release(&p->used, 0u);
+}
+
+static void setup(void)
+{
+	int saved = errno;
+
+	if (membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) < 0) {
+		store_relaxed(&pin_fenced, 1u);
+	}
+	key_made = pthread_key_create(&key, thread_gone) == 0;
+	errno = saved;
+}
+
+void pin_setup(void)
+{
+	pthread_once(&once, setup);
+}
+
+static struct pin_slot *take_slot(void)
+{
+	for (uint32_t i = 0; i < PIN_SLOTS; i++) {
+		uint32_t expected = 0, high = load_relaxed(&slots_used);
+
+		if (load_relaxed(&slots[i].used) || !cas_acqrel(&slots[i].used, &expected, 1u)) {
+			continue;
+		}
+		while (high < i + 1 && !cas_acqrel(&slots_used, &high, i + 1)) {
+		}
+		return &slots[i];
+	}
+	return NULL;
+}
+
+/* Also where the kernel forgets it for as long as a handler runs there (SS_AUTODISARM). */
+static bool on_alternate_stack(struct pin_slot *p, uintptr_t sp)
+{
+	stack_t alt;
+
+	if (sigaltstack(NULL, &alt) == 0 && !(alt.ss_flags & SS_DISABLE)) {
+		store_relaxed(&p->alt, (uintptr_t)alt.ss_sp);
+		store_relaxed(&p->alt_end, (uintptr_t)alt.ss_sp + alt.ss_size);
+	}
+	return sp >= load_relaxed(&p->alt) && sp < load_relaxed(&p->alt_end);
+}
+
+/* sp is the caller's: below it the thread rests while it is inside. */
+struct pin_slot *pin_enter_slow(uintptr_t sp)
+{
+	struct pin_slot *p = key_made ? take_slot() : NULL;
+
+	if (p && pthread_setspecific(key, p) != 0) {
+		store_release(&p->used, 0u);
+		p = NULL;
+	}
+	if (!p) {
+		(void)add_acqrel(&shared_inside, 1u);
+		fence_seqcst();
+		return NULL;
+	}
+	store_relaxed(&p->tid, (uint32_t)syscall(SYS_gettid));
+	store_relaxed(&p->alt_end, (uintptr_t)0);
+	(void)on_alternate_stack(p, 0);
+	store_relaxed(&p->sp, sp);
+	pin_mine = p;
+	compiler_barrier(); /* a handler that finds us inside finds where, too */
+	store_relaxed(&p->seq, load_relaxed(&p->seq) + 1);
+	fence_seqcst(); /* the slot is known before anything published is read */
+	return p;
+}
+
+struct pin_slot *pin_enter_again(struct pin_slot *p, uintptr_t sp)
+{
+	int saved = errno;
+	bool alternate = on_alternate_stack(p, sp);
+
+	errno = saved;
+	/* On an alternate stack addresses say nothing: then the outer one is taken to be there
+	 * still, and the slot, which stays odd, protects both. */
+	if (alternate || sp < load_relaxed(&p->sp)) {
+		return &nested;
+	}
+	/* Torn away: this entry takes the pin over. To those who wait it is another one. */
+	store_relaxed(&p->sp, sp);
+	compiler_barrier();
+	store_release(&p->seq, load_relaxed(&p->seq) + 2);
+	fence_seqcst();
+	return p;
+}
+
+void pin_leave_shared(void)
+{
+	(void)sub_acqrel(&shared_inside, 1u);
+}
+
+static void pause_for(unsigned round)
+{
+	if (round < 64) {
+		cpu_relax();
+	} else {
+		clock_sleep_ns(round < 256 ? 10000 : 200000);
+	}
+}
+
+/* The kernel's line about a thread: "running", or "number arguments... sp pc" of a system call, or
+ * "-1 sp pc" of one that sleeps otherwise. 0: it has none to tell, or runs. */
+static uintptr_t sleeping_at(uint32_t tid)
+{
+	char path[64], line[256], *at = line;
+	uintptr_t fields[9];
+	ssize_t n = -1;
+	int fd, k = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%u/syscall", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, line, sizeof(line) - 1);
+		close(fd);
+	}
+	if (n <= 0) {
+		return 0;
+	}
+	line[n] = 0;
+	for (char *end; k < 9; k++, at = end) {
+		fields[k] = (uintptr_t)strtoll(at, &end, 0);
+		if (k >= 7) {
+			fields[k] = (uintptr_t)strtoull(at, &end, 0);
+		}
+		if (end == at) {
+			break;
+		}
+	}
+	return k == 9 ? fields[7] : k == 3 ? (uintptr_t)strtoull(strchr(line, ' '), NULL, 0) : 0;
+}
+
+/* Whether the thread is certainly not inside any more, though its slot says so: it has ended, or it
+ * sleeps above the frame in which it entered, on the same stack. What it does after that, it does
+ * without what the caller has unpublished before. */
+static bool torn_away(const struct pin_slot *p)
+{
+	uintptr_t entered = load_relaxed(&p->sp);
+	uint32_t tid = load_relaxed(&p->tid);
+	uintptr_t at;
+
+	if (syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH) {
+		return true; /* not by /proc, which need not be there */
+	}
+	at = sleeping_at(tid);
+	if (at >= load_relaxed(&p->alt) && at < load_relaxed(&p->alt_end)) {
+		return false; /* a handler rests there, which may come back */
+	}
+	return at > entered && ebpf_readable(entered, at);
+}
+
+/* False: nothing has changed there as long as the patience lasts, and it will not be waited for
+ * again while it stays so. */
+static bool wait_slot(struct pin_slot *p, unsigned *patience)
+{
+	uint64_t seen = load_acquire(&p->seq);
+
+	for (unsigned round = 0; (seen & 1) && load_acquire(&p->seq) == seen; round++) {
+		pause_for(round);
+		if (round < 256 || round % 16 != 0) {
+			continue; /* about 2 ms, then each 3 ms */
+		}
+		if (torn_away(p)) {
+			return true;
+		}
+		if (load_relaxed(&p->stuck) == seen || !*patience) {
+			store_relaxed(&p->stuck, seen);
+			return load_acquire(&p->seq) != seen;
+		}
+		--*patience;
+	}
+	return true;
+}
+
+/* A full barrier in every running thread of the process. */
+static void barrier_all(void)
+{
+	fence_seqcst();
+	if (!load_relaxed(&pin_fenced) && membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0) {
+		/* Taken away after set-up (a seccomp filter): from now on fences, and until then
+		 * time. */
+		store_seqcst(&pin_fenced, 1u);
+		clock_sleep_ns(20000000);
+	}
+}
+
+bool pin_gates_clear(const void *gate, uint64_t patience_ns)
+{
+	uint64_t until = clock_now_ns() + patience_ns;
+	int saved = errno;
+	uint32_t n;
+
+	barrier_all();
+	errno = saved;
+	n = load_acquire(&slots_used);
+	for (uint32_t i = 0; i < n; i++) {
+		while (&slots[i] != pin_mine && load_acquire(&slots[i].gate) == gate) {
+			if (clock_now_ns() >= until) {
+				return false;
+			}
+			cpu_relax();
+		}
+	}
+	return true;
+}
+
+bool pin_wait_all(void)
+{
+	unsigned patience = PATIENCE;
+	bool all = true;
+	int saved = errno;
+	uint32_t n;
+
+	barrier_all();
+	n = load_acquire(&slots_used);
+	for (uint32_t i = 0; i < n; i++) {
+		all &= wait_slot(&slots[i], &patience);
+	}
+	for (unsigned round = 0; load_acquire(&shared_inside); round++) {
+		pause_for(round);
+		if (round >= 256 && round % 16 == 0 && !patience--) {
+			all = false;
+			break;
+		}
+	}
+	errno = saved;
+	return all;
+}
+
+void pin_after_fork_child(void)
+{
+	for (uint32_t i = 0; i < slots_used; i++) {
+		if (&slots[i] != pin_mine) {
+			slots[i].seq &= ~(uint64_t)1;
+			slots[i].gate = NULL;
+			slots[i].used = 0;
+		}
+	}
+	if (pin_mine) {
+		pin_mine->tid = (uint32_t)syscall(SYS_gettid);
+	}
+	shared_inside = 0;
+}

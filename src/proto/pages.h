@@ -1,0 +1,159 @@
+/* The shared pages between gbpfd and the processes of tenants. Fixed layout; every page is a memfd
+ * of its own, sealed in size. Who writes: in parentheses. A reader trusts no word of a page that
+ * somebody else writes: indexes and sizes come from private copies, each word is read once, and
+ * whoever waits on one waits with a timeout. */
+#ifndef GBPF_PROTO_PAGES_H
+#define GBPF_PROTO_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+#define SCHED_MAX_TENANTS 1024u
+#define SCHED_MAX_LC 64u /* latency-class tenants whose boards are published, a GPU */
+#define SCHED_MAX_GPUS 16u
+#define SCHED_MAX_QUEUES 4096u /* a tenant */
+#define SCHED_PAGE_BYTES 4096u
+#define SCHED_STATS_BYTES 32768u
+#define SCHED_ABI 1u
+#define SCHED_DIRECTORY_MAGIC 0x64627067u
+
+/* Directory (gbpfd writes, sealed for everyone else; one for all sessions). The version word of a
+ * GPU is what a swap flips: processes that have prepared that version use it from their next hook
+ * call on. */
+struct sched_directory {
+	uint32_t magic;
+	uint32_t abi;
+	uint32_t generation; /* of gbpfd; another after a restart; 0 while it is not serving */
+	uint32_t off;	     /* 1: shims pass everything through */
+	uint64_t version[SCHED_MAX_GPUS]; /* active policy version; 0: none */
+};
+
+/* Board (its tenant writes; gbpfd too, once the tenant is dead; sealed for others). A request on it
+ * counts while its owner lives and its agent was there lately: sched_board_open. */
+#define SCHED_OWNER_DIED (1u << 30) /* FUTEX_OWNER_DIED, which the kernel sets */
+#define SCHED_BEAT_NS 1000000000u   /* an owner that is stopped for so long holds nobody */
+struct sched_board {
+	struct sched_board_gpu {
+		uint32_t open;	      /* requests open now */
+		uint32_t seq;	      /* futex word: grows whenever open falls to 0 */
+		uint64_t opened_ns;   /* when the newest was opened, monotonic */
+		uint64_t last_end_ns; /* when open last fell to 0; 0: never */
+		uint64_t next_ns;     /* when the next request is announced for; 0: not */
+		uint64_t deadline_ns; /* of the open or announced request; 0: none */
+		uint64_t reserved[3];
+	} gpu[SCHED_MAX_GPUS];
+	/* Robust futex of a thread that only sleeps: the kernel says here that the process dies,
+	 * as the first thing, long before the driver has ended it and its sockets close. 0: it
+	 * cannot be said. */
+	uint32_t owner;
+	uint32_t reserved;
+	uint64_t beat_ns; /* when the agent last looked at an open request; 0: it does not say */
+};
+
+/* Why a launch was last held: shown by `gbpf ps --why`. */
+enum sched_why {
+	SCHED_WHY_NONE,
+	SCHED_WHY_LATENCY,  /* the policy held it while a latency request was open */
+	SCHED_WHY_INFLIGHT, /* the policy held it for its own work on the device */
+	SCHED_WHY_SHARE,    /* the policy deferred it */
+	SCHED_WHY_LIMIT,    /* went after the hold limit */
+	SCHED_WHY_NO_POLICY,
+	SCHED_WHY_COLLECTIVE, /* never held: its kind, capture, host function ... */
+};
+
+#define SCHED_HIST_SUB 8u /* buckets a power of two: 12 % wide */
+#define SCHED_HIST_BUCKETS (48u * SCHED_HIST_SUB)
+#define SCHED_KERNELS 64u
+#define SCHED_KERNEL_NAME 64u
+#define SCHED_NOTES 16u
+#define SCHED_HOOKS 16u
+
+enum sched_failure {
+	SCHED_FAILED_HELPER,  /* a helper refused, and the program went on */
+	SCHED_FAILED_VERDICT, /* the verdict was out of range */
+	SCHED_FAILED_EPOCH,   /* the call outlived three publications of the epoch maps it read */
+	SCHED_FAILED_SLOW,    /* gbpfd's hooks: took longer than a tick */
+	SCHED_FAILURES
+};
+
+/* What came of a stream's share of the multiprocessors. */
+enum sched_cap {
+	SCHED_CAP_DONE,	    /* in a green context of that share */
+	SCHED_CAP_BLOCKING, /* not: it waits for the default stream */
+	SCHED_CAP_CONTEXT,  /* not: its context is not the device's primary one */
+	SCHED_CAP_DRIVER,   /* not: the driver has no green contexts, or none so large */
+	SCHED_CAPS
+};
+
+/* Statistics (its tenant writes with relaxed stores, gbpfd reads). Counters grow from zero. New
+ * words are appended: where an older process writes, they stay 0. */
+struct sched_stats {
+	uint64_t launches, copies, memsets, graphs;
+	uint64_t holds, held_ns, max_held_ns, deferred, limit_hits;
+	uint64_t submit_calls, verdict_errors, helper_errors;
+	uint64_t busy_ns; /* device time of retired launches, measured or estimated */
+	uint64_t inflight, inflight_ns;
+	uint64_t requests, request_ns;
+	uint64_t version_in_use; /* policy version of the last hook call */
+	uint64_t swap_stall_ns;	 /* longest pause of a hook call by a swap */
+	uint32_t queues;
+	uint32_t why;				   /* enum sched_why of the last hold */
+	uint64_t why_kernel;			   /* its kernel's hash */
+	uint64_t request_hist[SCHED_HIST_BUCKETS]; /* request durations; bucket by
+						      sched_hist_bucket(ns) */
+	struct sched_stats_kernel {
+		uint64_t hash, count, est_ns;
+		char name[SCHED_KERNEL_NAME]; /* may be torn or unterminated: copy and terminate */
+	} kernel[SCHED_KERNELS];
+	uint64_t notes_version;	     /* policy version that the notes belong to; 0: none */
+	uint64_t notes[SCHED_NOTES]; /* gbpf_note() of its programs in this process, since it was
+					prepared here */
+	/* By hook number, of notes_version in this process: calls in which something failed. */
+	uint64_t failures[SCHED_HOOKS][SCHED_FAILURES];
+	uint64_t block_launches; /* at block level, */
+	uint64_t interruptions;	 /* how often one was stopped between blocks, */
+	uint64_t forced;	 /* relaunched so that no lease stops it, after the hold limit */
+	uint64_t hints, wrong_hints; /* requests announced; those that did not come */
+	uint64_t syncs;		     /* synchronizations inside requests */
+	uint64_t bytes, threads;     /* moved by copies and memsets; blocks times block size */
+	uint32_t lane, levels;	     /* GBPF_LANE_*; a bit for each GBPF_LEVEL_* that can be had */
+	uint8_t kernel_block[SCHED_KERNELS]; /* enum ptx_block_why of kernel[] at the same place */
+	uint64_t kernel_block_ns[SCHED_KERNELS]; /* learned duration of one block; 0: not known */
+	uint64_t requests_cut; /* that did not end: others were not held for them any more */
+	/* Streams that were created while the tenant's share of the multiprocessors was less than
+	 * all, by what came of it. */
+	uint32_t sm_percent, caps[SCHED_CAPS];
+};
+
+_Static_assert(sizeof(struct sched_board) <= SCHED_PAGE_BYTES, "a board is one page");
+_Static_assert(sizeof(struct sched_stats) <= SCHED_STATS_BYTES, "statistics fit their pages");
+
+static inline bool sched_board_dead(const struct sched_board *b)
+{
+	return load_relaxed(&b->owner) & SCHED_OWNER_DIED;
+}
+
+/* Open requests that count. The word before is what a closed board costs. */
+static inline uint32_t sched_board_open(const struct sched_board *b, uint32_t gpu, uint64_t now)
+{
+	uint32_t open = load_acquire(&b->gpu[gpu].open);
+	uint64_t beat, opened;
+
+	if (likely(!open)) {
+		return 0;
+	}
+	beat = load_relaxed(&b->beat_ns);
+	opened = load_relaxed(&b->gpu[gpu].opened_ns);
+	beat = beat && beat < opened ? opened : beat;
+	return sched_board_dead(b) || (beat && beat < now && now - beat > SCHED_BEAT_NS) ? 0 : open;
+}
+
+/* Bucket of a duration: log-linear, SCHED_HIST_SUB a power of two; and the lower bound of a bucket.
+ */
+unsigned sched_hist_bucket(uint64_t ns);
+uint64_t sched_hist_floor(unsigned bucket);
+
+#endif

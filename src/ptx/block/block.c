@@ -1,0 +1,335 @@
+/* The block level's pass: what is there, what may have a twin, and the order of the work. */
+#include "ptx/block/block_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STEM "gbpf"
+#define NUMBER_MAX 99999999u
+
+const char *ptx_block_why_text(enum ptx_block_why why)
+{
+	static const char *const texts[PTX_BLOCK_WHYS] = {
+		[PTX_BLOCK_UNKNOWN] = "not looked at",
+		[PTX_BLOCK_OK] = "block level",
+		[PTX_BLOCK_NO_PTX] = "no PTX for this device",
+		[PTX_BLOCK_UNREADABLE] = "its PTX cannot be read",
+		[PTX_BLOCK_CLUSTER] = "uses clusters of blocks",
+		[PTX_BLOCK_DEPENDENT] = "uses griddepcontrol",
+		[PTX_BLOCK_GRID_ID] = "reads %gridid, %envreg or the like",
+		[PTX_BLOCK_DEVICE_RUNTIME] = "uses the device runtime",
+		[PTX_BLOCK_CALL] = "calls, through a pointer, code that may know its block",
+		[PTX_BLOCK_EXTERN] = "calls a function of another module",
+		[PTX_BLOCK_PARAMETERS] = "no room behind its parameters",
+		[PTX_BLOCK_SHARED] = "no room in shared memory, or reads its size",
+		[PTX_BLOCK_OCCUPANCY] = "fewer blocks would be resident",
+		[PTX_BLOCK_COOPERATIVE] = "cooperative launch",
+		[PTX_BLOCK_ATTRIBUTE] = "a launch attribute",
+		[PTX_BLOCK_CAPTURE] = "in a graph",
+		[PTX_BLOCK_HUNG] = "waited for later blocks",
+		[PTX_BLOCK_SHORT] = "too short",
+		[PTX_BLOCK_REJECTED] = "the driver did not take the rewritten module",
+		[PTX_BLOCK_CLASS] = "of class latency when it was loaded",
+		[PTX_BLOCK_SOURCE] = "uses something that is not known",
+		[PTX_BLOCK_NATIVE] = "machine code kept: PTX is older or long (GBPF_BLOCK=1)",
+	};
+
+	return (unsigned)why < PTX_BLOCK_WHYS ? texts[why] : texts[PTX_BLOCK_UNKNOWN];
+}
+
+static int add_function(struct block_pass *p, struct ptx_function *f)
+{
+	struct block_function *b = strmap_get(&p->names, f->name);
+
+	if (b) {
+		if (b->f->has_body && f->has_body) {
+			report_place(p->report, "%s:%u", p->m->name, f->item.line);
+			return report_set(p->report, -EINVAL, "ptx", "%s is defined twice",
+					  f->name);
+		}
+		p->n_entries += f->has_body && f->is_entry;
+		b->f = f->has_body ? f : b->f;
+		return 0;
+	}
+	b = &p->functions[p->n++];
+	b->f = f;
+	p->n_entries += f->has_body && f->is_entry;
+	if (f->name[0] == '%') {
+		p->why = PTX_BLOCK_SOURCE; /* looks like a register */
+	}
+	return strmap_add(&p->names, f->name, b);
+}
+
+/* Whether an item is there for other modules to stand behind. */
+static bool is_of_others(const struct ptx_item *it)
+{
+	const struct ptx_function *f = (const struct ptx_function *)it;
+	const struct ptx_variable *v = (const struct ptx_variable *)it;
+
+	if (it->kind == PTX_FUNCTION) {
+		return strcmp(f->linkage, ".extern") == 0 && !block_is_harmless(f->name);
+	}
+	return it->kind == PTX_VARIABLE && strcmp(v->linkage, ".extern") == 0 &&
+	       v->space != PTX_SHARED;
+}
+
+static int collect(struct block_pass *p)
+{
+	size_t n = 0;
+	int err = 0;
+
+	ptx_each (&p->m->items, it) {
+		n += it->kind == PTX_FUNCTION;
+	}
+	p->functions = ptx_arena_array(&p->m->arena, n + 1, sizeof(*p->functions));
+	if (!p->functions || n > UINT32_MAX) {
+		return -ENOMEM;
+	}
+	ptx_each (&p->m->items, it) {
+		if (it->kind == PTX_FUNCTION) {
+			err = add_function(p, (struct ptx_function *)it);
+		} else if (it->kind == PTX_VARIABLE) {
+			err = strmap_add(&p->variables, ((struct ptx_variable *)it)->name, it);
+			err = err == -EEXIST ? 0 : err;
+		}
+		if (err < 0) {
+			return err;
+		}
+		p->linked = p->linked || is_of_others(it);
+	}
+	ptx_each (&p->m->items, it) {
+		const struct ptx_directive *d = (const struct ptx_directive *)it;
+
+		if (it->kind == PTX_DIRECTIVE && strncmp(d->text, ".alias", 6) == 0) {
+			block_alias(p, d);
+		}
+	}
+	return 0;
+}
+
+/* The number behind STEM in a name such as %gbpf12_x, plus one; 0: it is none of those. */
+static uint32_t stem_number(const char *name)
+{
+	uint32_t n = 0;
+
+	name += *name == '%' || *name == '$';
+	if (strncmp(name, STEM, strlen(STEM)) != 0) {
+		return 0;
+	}
+	for (name += strlen(STEM); *name >= '0' && *name <= '9'; name++) {
+		n = n > NUMBER_MAX ? n : n * 10 + (uint32_t)(*name - '0');
+	}
+	return n + 1;
+}
+
+static uint32_t stem_list(const struct ptx_list *list)
+{
+	uint32_t n = 0;
+
+	ptx_each (list, it) {
+		uint32_t own = 0;
+
+		if (it->kind == PTX_VARIABLE) {
+			own = stem_number(((const struct ptx_variable *)it)->name);
+		} else if (it->kind == PTX_LABEL) {
+			own = stem_number(((const struct ptx_label *)it)->name);
+		} else if (it->kind == PTX_SCOPE) {
+			own = stem_list(&((const struct ptx_scope *)it)->body);
+		} else if (it->kind == PTX_FUNCTION) {
+			const struct ptx_function *f = (const struct ptx_function *)it;
+
+			own = MAX(stem_number(f->name), stem_list(&f->body));
+			for (uint32_t i = 0; i < f->n_params; i++) {
+				own = MAX(own, stem_number(f->params[i].name));
+			}
+			for (uint32_t i = 0; i < f->n_returns; i++) {
+				own = MAX(own, stem_number(f->returns[i].name));
+			}
+		}
+		n = MAX(n, own);
+	}
+	return n;
+}
+
+static int choose_stem(struct block_pass *p)
+{
+	uint32_t n = stem_list(&p->m->items);
+
+	if (n > NUMBER_MAX) {
+		p->why = PTX_BLOCK_SOURCE;
+		return 0;
+	}
+	p->stem = block_text(p, STEM "%u_", n);
+	return p->stem ? 0 : -ENOMEM;
+}
+
+/* What no entry of the module may be without. */
+static void check_module(struct block_pass *p)
+{
+	const struct ptx_module *m = p->m;
+	bool old = m->version_major < 4 || (m->version_major == 4 && m->version_minor < 1);
+
+	if (m->address_size != 64 || old || m->version_major > 9) {
+		p->why = PTX_BLOCK_SOURCE;
+	}
+}
+
+/* Whether name$gbpf can be had. */
+static bool name_is_free(const struct block_pass *p, const char *name)
+{
+	size_t len = strlen(name), suffix = strlen(PTX_BLOCK_SUFFIX);
+	struct buf text;
+	bool taken;
+
+	if (len + suffix > PTX_NAME_MAX ||
+	    (len >= suffix && strcmp(name + len - suffix, PTX_BLOCK_SUFFIX) == 0)) {
+		return false;
+	}
+	buf_init(&text);
+	buf_printf(&text, "%s" PTX_BLOCK_SUFFIX, name);
+	taken = text.failed || strmap_get(&p->names, text.data) ||
+		strmap_get(&p->variables, text.data);
+	buf_finish(&text);
+	return !taken;
+}
+
+/* Refuses those whose twin's or copy's name is taken. */
+static void check_names(struct block_pass *p)
+{
+	for (uint32_t i = 0; i < p->n; i++) {
+		struct block_function *b = &p->functions[i];
+
+		if (b->why == PTX_BLOCK_UNKNOWN && b->f->has_body &&
+		    (strmap_get(&p->variables, b->f->name) || !name_is_free(p, b->f->name))) {
+			b->why = PTX_BLOCK_SOURCE;
+			b->line = b->f->item.line;
+		}
+	}
+}
+
+static int choose_copies(struct block_pass *p)
+{
+	for (uint32_t i = 0; i < p->n; i++) {
+		struct block_function *b = &p->functions[i];
+
+		if (!b->f->is_entry && b->f->has_body && b->knows && b->why == PTX_BLOCK_UNKNOWN) {
+			b->clone = block_text(p, "%s" PTX_BLOCK_SUFFIX, b->f->name);
+			if (!b->clone) {
+				return -ENOMEM;
+			}
+		}
+	}
+	return 0;
+}
+
+static uint32_t max_threads(const struct ptx_function *f)
+{
+	uint32_t v[3];
+	uint64_t n;
+
+	if (ptx_function_tuning(f, ".reqntid", v, 3) <= 0 &&
+	    ptx_function_tuning(f, ".maxntid", v, 3) <= 0) {
+		return 0;
+	}
+	n = (uint64_t)v[0] * v[1];
+	return n > UINT32_MAX || n * v[2] > UINT32_MAX ? UINT32_MAX : (uint32_t)(n * v[2]);
+}
+
+static int judge(struct block_pass *p, struct block_function *b, struct ptx_block_entry *e)
+{
+	int err;
+
+	e->name = b->f->name;
+	e->max_threads = max_threads(b->f);
+	e->why = p->why ? p->why : b->why;
+	e->line = p->why ? 0 : b->line;
+	if (e->why != PTX_BLOCK_UNKNOWN) {
+		return 0;
+	}
+	err = block_params(p, b->f, e);
+	if (err == 0 && e->why == PTX_BLOCK_UNKNOWN) {
+		e->why = PTX_BLOCK_OK;
+	}
+	return err;
+}
+
+static int judge_all(struct block_pass *p, struct ptx_block_entry *list, bool *any)
+{
+	uint32_t n = 0;
+	int err = 0;
+
+	*any = false;
+	ptx_each (&p->m->items, it) {
+		struct ptx_function *f = (struct ptx_function *)it;
+
+		if (it->kind != PTX_FUNCTION || !f->is_entry || !f->has_body) {
+			continue;
+		}
+		err = judge(p, strmap_get(&p->names, f->name), &list[n]);
+		if (err < 0) {
+			return err;
+		}
+		*any = *any || list[n].why == PTX_BLOCK_OK;
+		n++;
+	}
+	return 0;
+}
+
+static int add_twins(struct block_pass *p, const struct ptx_block_entry *list)
+{
+	int err = choose_copies(p);
+
+	err = err ? err : block_declare_shared(p);
+	for (uint32_t i = 0; i < p->n_entries && err == 0; i++) {
+		if (list[i].why == PTX_BLOCK_OK) {
+			err = block_twin(p, strmap_get(&p->names, list[i].name));
+		}
+	}
+	return err ? err : block_copy_functions(p);
+}
+
+static int run(struct block_pass *p, struct ptx_block_entry **ret)
+{
+	struct ptx_block_entry *list;
+	bool any;
+	int err = collect(p);
+
+	if (err < 0) {
+		return err;
+	}
+	check_module(p);
+	list = ptx_arena_array(&p->m->arena, p->n_entries, sizeof(*list));
+	err = !list ? -ENOMEM : choose_stem(p);
+	if (err == 0 && p->why == PTX_BLOCK_UNKNOWN) {
+		check_names(p);
+		err = block_scan(p);
+		err = err ? err : block_graph(p);
+	}
+	err = err ? err : judge_all(p, list, &any);
+	if (err == 0 && any) {
+		err = add_twins(p, list);
+	}
+	*ret = list;
+	return err;
+}
+
+int ptx_block_pass(struct ptx_module *m, const struct ptx_block_entry **ret, uint32_t *ret_n,
+		   struct report *r)
+{
+	struct block_pass p = { .m = m, .report = r };
+	struct ptx_block_entry *list = NULL;
+	int err;
+
+	strmap_init(&p.names);
+	strmap_init(&p.variables);
+	err = run(&p, &list);
+	strmap_finish(&p.names);
+	strmap_finish(&p.variables);
+	if (err == 0) {
+		*ret = list;
+		*ret_n = p.n_entries;
+	} else if (err == -ENOMEM) {
+		report_set(r, err, "ptx", "no memory for the block level's pass");
+	}
+	return err;
+}

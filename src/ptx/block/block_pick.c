@@ -1,0 +1,301 @@
+/* Which PTX of an image the driver would take: of each container the one for the highest
+ * architecture that the device has, code for exactly this device before code for all later ones.
+ * Containers that were linked into one program are merged, as the driver's linker does. */
+#include "ptx/block/block_pick.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "ptx/fatbin.h"
+#include "ptx/image.h"
+#include "ptx/merge.h"
+
+#define MAGIC_ELF 0x464c457fu
+#define PARTS_MAX 256u
+#define TRIES_MAX 16u /* texts of one container that are unpacked */
+
+struct picker {
+	struct block_pick *ret;
+	unsigned arch;
+	size_t max;
+	const char *name;
+	struct report *report;
+	struct ptx_merge merge;
+	char *first; /* owned: the only part's text while there is one */
+	size_t first_bytes, bytes;
+	unsigned n_parts;
+};
+
+static int fail(struct picker *p, int err, const char *what)
+{
+	report_place(p->report, "%s", p->name);
+	return report_set(p->report, err, "image", "%s", what);
+}
+
+/* The letter behind the number of .target: 'a': for one device alone, 'f': for its family. */
+static char suffix_of(const char *text, size_t bytes)
+{
+	const char *t = memmem(text, MIN(bytes, (size_t)4096), ".target", 7), *end = text + bytes;
+
+	while (t && t < end && *t != '\n' && (*t < '0' || *t > '9')) {
+		t++;
+	}
+	while (t && t < end && *t >= '0' && *t <= '9') {
+		t++;
+	}
+	return t && t < end && (*t == 'a' || *t == 'f') ? *t : 0;
+}
+
+/* How well a text suits: 0 not at all; more is better. */
+static unsigned suits(const struct picker *p, const char *text, size_t bytes)
+{
+	unsigned arch = ptx_text_arch(text, bytes), version = ptx_text_version(text, bytes);
+	char suffix = suffix_of(text, bytes);
+
+	if (version == 0 || version / 10 > PTX_VERSION_MAX || arch == 0 || arch > p->arch ||
+	    (suffix == 'a' && arch != p->arch) || (suffix == 'f' && arch / 10 != p->arch / 10)) {
+		return 0;
+	}
+	return arch * 4 + (suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0) + 1;
+}
+
+static int add_part(struct picker *p, char *text, size_t bytes)
+{
+	int err = 0;
+
+	if (bytes > p->max - p->bytes) {
+		free(text);
+		return fail(p, -EFBIG, "its PTX is longer than what is rewritten");
+	}
+	p->bytes += bytes;
+	if (p->n_parts++ == 0) {
+		p->first = text;
+		p->first_bytes = bytes;
+		return 0;
+	}
+	if (p->n_parts == 2) {
+		err = ptx_merge_add(&p->merge, p->first, p->first_bytes, p->name);
+	}
+	err = err ? err : ptx_merge_add(&p->merge, text, bytes, p->name);
+	free(text);
+	return err == -EINVAL ? -EBADMSG : err;
+}
+
+/* An entry's text when it suits better than *score. */
+static int try_entry(struct picker *p, const struct fatbin_entry *e, char **best,
+		     size_t *best_bytes, unsigned *score)
+{
+	size_t bytes;
+	unsigned s;
+	char *text;
+	int err = fatbin_unpack(e, p->max, &text, &bytes);
+
+	if (err < 0) {
+		return fail(p, err,
+			    err == -EFBIG    ? "its PTX is longer than what is rewritten"
+			    : err == -ENOMEM ? "no memory to unpack the PTX"
+					     : "compressed PTX of the fat binary is broken");
+	}
+	while (bytes && text[bytes - 1] == 0) {
+		bytes--;
+	}
+	s = suits(p, text, bytes);
+	if (s > *score) {
+		free(*best);
+		*best = text;
+		*best_bytes = bytes;
+		*score = s;
+	} else {
+		free(text);
+	}
+	return 0;
+}
+
+/* Passes over the entries from the highest architecture down until one suits. */
+static int pick_part(struct picker *p, struct fatbin_walk start)
+{
+	unsigned below = p->arch + 1, tries = 0, score = 0;
+	size_t bytes = 0;
+	char *best = NULL;
+
+	while (!best && below) {
+		struct fatbin_walk w = start;
+		struct fatbin_entry e;
+		unsigned next = 0;
+
+		for (struct fatbin_walk v = start; fatbin_next(&v, &e) == 1;) {
+			next = e.kind == FATBIN_PTX && e.arch < below ? MAX(next, e.arch) : next;
+		}
+		while (next && fatbin_next(&w, &e) == 1) {
+			int err;
+
+			if (e.kind != FATBIN_PTX || e.arch != next) {
+				continue;
+			}
+			err = tries++ == TRIES_MAX
+				      ? fail(p, -EFBIG, "too many PTX texts in a container")
+				      : try_entry(p, &e, &best, &bytes, &score);
+			if (err < 0) {
+				free(best);
+				return err;
+			}
+		}
+		below = next;
+	}
+	return best ? add_part(p, best, bytes) : -ENOENT;
+}
+
+/* Machine code runs on devices of its major number that are not older. */
+static int look_at_code(struct picker *p, struct fatbin_walk w)
+{
+	struct fatbin_entry e;
+	int more;
+
+	while ((more = fatbin_next(&w, &e)) == 1) {
+		if (e.kind == FATBIN_CUBIN && e.arch / 10 == p->arch / 10 && e.arch <= p->arch) {
+			p->ret->native = true;
+		}
+	}
+	return more < 0 ? fail(p, -EINVAL, "an entry of the fat binary does not fit into it") : 0;
+}
+
+/* bytes: at most so many are there. */
+static int pick_container(struct picker *p, const void *data, size_t bytes)
+{
+	struct fatbin_walk w;
+	size_t own;
+	int err;
+
+	if (!data || fatbin_open(&w, data, bytes, &own) < 0) {
+		return fail(p, -EINVAL, "the fat binary is longer than its data");
+	}
+	if (p->n_parts == PARTS_MAX) {
+		return fail(p, -EFBIG, "too many fat binaries in one program");
+	}
+	err = look_at_code(p, w);
+	return err ? err : pick_part(p, w);
+}
+
+/* A pointer to a container whose end only it knows. */
+static int pick_pointer(struct picker *p, const void *data)
+{
+	uint64_t bytes;
+
+	if (!data || fatbin_bytes(data, &bytes) < 0 || bytes > SIZE_MAX) {
+		return fail(p, -EINVAL, "not a fat binary");
+	}
+	return pick_container(p, data, (size_t)bytes);
+}
+
+static int pick_wrapper(struct picker *p, const struct fatbin_wrapper *w)
+{
+	const void *const *list = w->version == 2 ? w->more : NULL;
+	int err = 0;
+
+	if (!list || !list[0]) {
+		return pick_pointer(p, w->data);
+	}
+	for (unsigned i = 0; list[i] && err == 0; i++) {
+		err = pick_pointer(p, list[i]);
+	}
+	return err;
+}
+
+static int pick_text(struct picker *p, const char *text, size_t bytes)
+{
+	char *copy;
+
+	bytes = strnlen(text, bytes ? bytes : p->max + 1);
+	if (bytes > p->max) {
+		return fail(p, -EFBIG, "its PTX is longer than what is rewritten");
+	}
+	if (!suits(p, text, bytes)) {
+		return -ENOENT;
+	}
+	copy = malloc(bytes + 1);
+	if (!copy) {
+		return fail(p, -ENOMEM, "no memory for the PTX");
+	}
+	memcpy(copy, text, bytes);
+	copy[bytes] = 0;
+	return add_part(p, copy, bytes);
+}
+
+/* One behind the other, at multiples of 8. */
+static int pick_containers(struct picker *p, const uint8_t *image, size_t bytes)
+{
+	size_t at = 0;
+	int err = 0;
+
+	while (err == 0 && bytes - at >= FATBIN_HEADER_BYTES) {
+		uint64_t own;
+
+		if (fatbin_bytes(image + at, &own) < 0) {
+			break; /* padding of a file */
+		}
+		err = pick_container(p, image + at, bytes - at);
+		at = own > bytes - at ? bytes : MIN(ROUND_UP(at + (size_t)own, (size_t)8), bytes);
+	}
+	return err;
+}
+
+static int pick(struct picker *p, const void *image, size_t bytes)
+{
+	uint32_t magic;
+
+	if (strnlen(image, MIN(bytes ? bytes : sizeof(magic), sizeof(magic))) < sizeof(magic)) {
+		return -ENOENT;
+	}
+	memcpy(&magic, image, sizeof(magic));
+	if (magic == MAGIC_ELF) {
+		p->ret->native = true;
+		return -ENOENT;
+	}
+	if (magic == FATBIN_MAGIC) {
+		return bytes ? pick_containers(p, image, bytes) : pick_pointer(p, image);
+	}
+	if (magic == FATBIN_WRAPPER_MAGIC) {
+		return bytes && bytes < sizeof(struct fatbin_wrapper)
+			       ? fail(p, -EINVAL, "a wrapper of a fat binary that is cut off")
+			       : pick_wrapper(p, image);
+	}
+	return pick_text(p, image, bytes);
+}
+
+static int finish(struct picker *p)
+{
+	struct buf out;
+	int err;
+
+	if (p->n_parts <= 1) {
+		p->ret->text = p->first;
+		p->ret->bytes = p->first_bytes;
+		p->first = NULL;
+		return 0;
+	}
+	buf_init(&out);
+	err = ptx_merge_finish(&p->merge, &out);
+	if (err == 0) {
+		p->ret->bytes = out.len;
+		p->ret->text = buf_steal(&out);
+	}
+	buf_finish(&out);
+	return err == 0 && !p->ret->text ? -ENOENT : err == -EINVAL ? -EBADMSG : err;
+}
+
+int block_pick(struct block_pick *ret, const void *image, size_t bytes, unsigned arch, size_t max,
+	       const char *name, struct report *r)
+{
+	struct picker p = { .ret = ret, .arch = arch, .max = max, .name = name, .report = r };
+	int err;
+
+	*ret = (struct block_pick){ 0 };
+	ptx_merge_init(&p.merge, r);
+	err = pick(&p, image, bytes);
+	err = err ? err : finish(&p);
+	ptx_merge_free(&p.merge);
+	free(p.first);
+	return err;
+}

@@ -1,0 +1,275 @@
+/* What a twin's blocks do first. The text is short because it is paid by every block: two round
+ * trips to the second-level cache (leases and how far the tickets are together, then the ticket)
+ * and one barrier. Everything is read past the first-level cache, which no other writer updates;
+ * and the counter itself is not read: a load waits there for the additions of all other blocks. */
+#include "ptx/block/block_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ptx/parse/parse_int.h"
+
+/* ~ stands for the stem. The parameter is struct ptx_block_arg; its offsets are asserted below. The
+ * 16 bytes of shared memory: x; y and z (16 bits each, as the hardware limits them); the grid's x;
+ * its y and z. x is UINT32_MAX: leave; no grid is that wide. What few blocks need stands behind the
+ * body, so that the others' instructions lie together. %tid.y and z are read while the loads are on
+ * their way: in blocks of several lines one thread of each loads. The ticket is drawn by atom.inc,
+ * which wraps as an addition does: atom.add becomes a sum over the warp's threads, in more
+ * instructions and registers. */
+static const char entry_text[] = ".reg .pred %~p;\n"
+				 ".reg .b32 %~a, %~b, %~c, %~d, %~e, %~n, %~t, %~v, %~at;\n"
+				 ".reg .b32 %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
+				 ".reg .b64 %~l, %~m;\n"
+				 "mov.u32 %~at, ~shared;\n"
+				 "mov.u32 %~t, %dynamic_smem_size;\n"
+				 "add.u32 %~at, %~at, %~t;\n"
+				 "ld.param.u32 %~gx, [~arg+40];\n"
+				 "ld.param.u32 %~gy, [~arg+44];\n"
+				 "ld.param.u32 %~gz, [~arg+48];\n"
+				 "mov.u32 %~a, %tid.x;\n"
+				 "setp.ne.u32 %~p, %~a, 0;\n"
+				 "@%~p bra $~wait;\n"
+				 "ld.param.u64 %~l, [~arg+8];\n"
+				 "ld.volatile.global.u32 %~v, [%~l+32768];\n"
+				 "ld.param.u64 %~m, [~arg];\n"
+				 "ld.param.u32 %~n, [~arg+36];\n"
+				 "mov.u32 %~a, 0;\n"
+				 "mov.u32 %~b, 0;\n"
+				 "mov.u32 %~c, 0;\n"
+				 "mov.u32 %~d, 0;\n"
+				 "setp.ne.u32 %~p, %~n, 0;\n"
+				 "@%~p ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
+				 "mov.u32 %~x, 4294967295;\n"
+				 "mov.u32 %~y, 0;\n"
+				 "shl.b32 %~e, %~gz, 16;\n"
+				 "or.b32 %~e, %~e, %~gy;\n"
+				 "mov.u32 %~t, %tid.y;\n"
+				 "mov.u32 %~z, %tid.z;\n"
+				 "or.b32 %~t, %~t, %~z;\n"
+				 "setp.ne.u32 %~p, %~t, 0;\n"
+				 "@%~p bra $~wait;\n"
+				 "setp.gt.u32 %~p, %~n, 1;\n"
+				 "or.b32 %~t, %~a, %~b;\n"
+				 "or.b32 %~t, %~t, %~c;\n"
+				 "or.b32 %~t, %~t, %~d;\n"
+				 "setp.ne.or.u32 %~p, %~t, 0, %~p;\n"
+				 "@%~p bra $~look;\n"
+				 "$~draw:\n"
+				 "ld.param.u32 %~t, [~arg+24];\n"
+				 "sub.u32 %~v, %~v, %~t;\n"
+				 "setp.lt.s32 %~p, %~v, 0;\n"
+				 "@%~p bra $~store;\n"
+				 "atom.global.inc.u32 %~v, [%~l], 4294967295;\n"
+				 "sub.u32 %~v, %~v, %~t;\n"
+				 "ld.param.u32 %~n, [~arg+28];\n"
+				 "setp.ge.u32 %~p, %~v, %~n;\n"
+				 "@%~p bra $~store;\n"
+				 "add.u32 %~n, %~n, 4294967295;\n"
+				 "setp.eq.u32 %~p, %~v, %~n;\n"
+				 "@%~p bra $~last;\n"
+				 "$~drawn:\n"
+				 "setp.ne.u32 %~p, %~e, 65537;\n"
+				 "@%~p bra $~cube;\n"
+				 "mov.u32 %~x, %~v;\n"
+				 "$~store:\n"
+				 "st.shared.v4.u32 [%~at+-16], {%~x, %~y, %~gx, %~e};\n"
+				 "$~wait:\n"
+				 "bar.sync 0;\n"
+				 "ld.shared.v2.u32 {%~x, %~y}, [%~at+-16];\n"
+				 "setp.eq.u32 %~p, %~x, 4294967295;\n"
+				 "@%~p ret;\n"
+				 "shr.u32 %~z, %~y, 16;\n"
+				 "and.b32 %~y, %~y, 65535;\n"
+				 "}\n";
+
+/* Leases that are there, and further groups of them; the last ticket; grids of more than one line.
+ * Whoever has seen the word in host memory must not find the other one old. */
+static const char behind_text[] = "ret;\n"
+				  "$~look:\n"
+				  "{\n"
+				  ".reg .pred %~q;\n"
+				  ".reg .b64 %~k;\n"
+				  "mov.u64 %~k, %globaltimer;\n"
+				  "shr.u64 %~k, %~k, 16;\n"
+				  "cvt.u32.u64 %~t, %~k;\n"
+				  "$~group:\n"
+				  "setp.ne.u32 %~q, %~a, 0;\n"
+				  "sub.u32 %~a, %~a, %~t;\n"
+				  "setp.gt.and.s32 %~p, %~a, 0, %~q;\n"
+				  "setp.ne.u32 %~q, %~b, 0;\n"
+				  "sub.u32 %~b, %~b, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~b, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "setp.ne.u32 %~q, %~c, 0;\n"
+				  "sub.u32 %~c, %~c, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~c, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "setp.ne.u32 %~q, %~d, 0;\n"
+				  "sub.u32 %~d, %~d, %~t;\n"
+				  "setp.gt.and.s32 %~q, %~d, 0, %~q;\n"
+				  "or.pred %~p, %~p, %~q;\n"
+				  "@%~p bra $~store;\n"
+				  "add.u32 %~n, %~n, 4294967295;\n"
+				  "setp.eq.u32 %~p, %~n, 0;\n"
+				  "@%~p bra $~draw;\n"
+				  "add.u64 %~m, %~m, 16;\n"
+				  "ld.volatile.global.v4.u32 {%~a, %~b, %~c, %~d}, [%~m];\n"
+				  "bra $~group;\n"
+				  "}\n"
+				  "$~last:\n"
+				  "add.u32 %~t, %~t, %~v;\n"
+				  "add.u32 %~t, %~t, 1;\n"
+				  "st.volatile.global.u32 [%~l+32768], %~t;\n"
+				  "membar.sys;\n"
+				  "ld.param.u64 %~m, [~arg+16];\n"
+				  "ld.param.u32 %~t, [~arg+32];\n"
+				  "st.volatile.global.u32 [%~m], %~t;\n"
+				  "bra $~drawn;\n"
+				  "$~cube:\n"
+				  "div.u32 %~t, %~v, %~gx;\n"
+				  "mul.lo.u32 %~x, %~t, %~gx;\n"
+				  "sub.u32 %~x, %~v, %~x;\n"
+				  "div.u32 %~z, %~t, %~gy;\n"
+				  "mul.lo.u32 %~y, %~z, %~gy;\n"
+				  "sub.u32 %~y, %~t, %~y;\n"
+				  "shl.b32 %~z, %~z, 16;\n"
+				  "or.b32 %~y, %~y, %~z;\n"
+				  "bra $~store;\n"
+				  "}\n";
+
+/* A function learns it from the same bytes: nobody writes them after the barrier. */
+static const char function_text[] = ".reg .b32 %~t, %~at, %~x, %~y, %~z, %~gx, %~gy, %~gz;\n"
+				    "mov.u32 %~at, ~shared;\n"
+				    "mov.u32 %~t, %dynamic_smem_size;\n"
+				    "add.u32 %~at, %~at, %~t;\n"
+				    "ld.shared.v4.u32 {%~x, %~y, %~gx, %~gy}, [%~at+-16];\n"
+				    "shr.u32 %~z, %~y, 16;\n"
+				    "and.b32 %~y, %~y, 65535;\n"
+				    "shr.u32 %~gz, %~gy, 16;\n"
+				    "and.b32 %~gy, %~gy, 65535;\n"
+				    "}\n";
+
+_Static_assert(sizeof(struct ptx_block_arg) == 56 && offsetof(struct ptx_block_arg, leases) == 0 &&
+		       offsetof(struct ptx_block_arg, tickets) == 8 &&
+		       offsetof(struct ptx_block_arg, done) == 16 &&
+		       offsetof(struct ptx_block_arg, first) == 24 &&
+		       offsetof(struct ptx_block_arg, total) == 28 &&
+		       offsetof(struct ptx_block_arg, number) == 32 &&
+		       offsetof(struct ptx_block_arg, groups) == 36 &&
+		       offsetof(struct ptx_block_arg, grid_x) == 40 && PTX_LEASE_SHIFT == 16 &&
+		       PTX_BLOCK_READY == 32768,
+	       "the text above says so");
+
+static void forget_lines(struct ptx_list *list)
+{
+	ptx_each (list, it) {
+		it->line = 0;
+		if (it->kind == PTX_SCOPE) {
+			forget_lines(&((struct ptx_scope *)it)->body);
+		}
+	}
+}
+
+/* body ends with the closing brace. */
+static int parse(struct block_pass *p, const char *body, size_t len, struct ptx_list *ret)
+{
+	struct ptx_parser x = { .module = p->m, .name = "block", .report = p->report };
+	uint32_t end;
+	int err;
+
+	buf_init(&x.scratch);
+	ptx_lexer_init(&x.lexer, body, len);
+	ptx_parse_next(&x);
+	err = ptx_parse_body(&x, ret, 0, &end);
+	buf_finish(&x.scratch);
+	forget_lines(ret);
+	return err;
+}
+
+static int add(struct block_pass *p, const char *source, struct ptx_list *ret)
+{
+	struct buf text;
+	int err;
+
+	buf_init(&text);
+	for (const char *at = source; *at;) {
+		size_t n = strcspn(at, "~");
+
+		buf_add(&text, at, n);
+		at += n;
+		if (*at) {
+			buf_puts(&text, p->stem);
+			at++;
+		}
+	}
+	err = text.failed ? -ENOMEM : parse(p, text.data, text.len, ret);
+	buf_finish(&text);
+	return err;
+}
+
+int block_prologue(struct block_pass *p, bool is_entry, struct ptx_list *ret)
+{
+	return add(p, is_entry ? entry_text : function_text, ret);
+}
+
+int block_behind(struct block_pass *p, struct ptx_list *ret)
+{
+	return add(p, behind_text, ret);
+}
+
+const char *block_text(struct block_pass *p, const char *fmt, ...)
+{
+	struct buf text;
+	const char *ret = NULL;
+	va_list ap;
+
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (!text.failed) {
+		ret = ptx_arena_text(&p->m->arena, buf_text(&text), text.len);
+	}
+	buf_finish(&text);
+	return ret;
+}
+
+const char *block_value(struct block_pass *p, enum block_sreg what)
+{
+	static const char *const names[] = {
+		[BLOCK_SREG_CTAID_X] = "x",   [BLOCK_SREG_CTAID_Y] = "y",
+		[BLOCK_SREG_CTAID_Z] = "z",   [BLOCK_SREG_NCTAID_X] = "gx",
+		[BLOCK_SREG_NCTAID_Y] = "gy", [BLOCK_SREG_NCTAID_Z] = "gz",
+	};
+
+	return block_text(p, "%%%s%s", p->stem, names[what]);
+}
+
+/* All of dynamic shared memory begins at one address, whatever symbol names it. */
+int block_declare_shared(struct block_pass *p)
+{
+	struct ptx_variable *v = ptx_arena_alloc(&p->m->arena, sizeof(*v));
+	struct ptx_item *first = p->m->items.first;
+
+	if (!v) {
+		return -ENOMEM;
+	}
+	v->item.kind = PTX_VARIABLE;
+	v->space = PTX_SHARED;
+	v->linkage = ".extern";
+	v->attributes = "";
+	v->align = 16;
+	v->type = ".b8";
+	v->name = block_text(p, "%sshared", p->stem);
+	v->open_array = true;
+	v->n_dims = 1;
+	if (!v->name) {
+		return -ENOMEM;
+	}
+	while (first && first->kind != PTX_FUNCTION) {
+		first = first->next;
+	}
+	ptx_list_insert(&p->m->items, first ? first->prev : p->m->items.last, &v->item);
+	return 0;
+}

@@ -1,0 +1,359 @@
+/* The arguments of a launch as a twin wants them, and which launches have any. While the chain of a
+ * queue is unfinished it counts as something kept back (shim_pending), so that every call that is
+ * ordered behind it, or waits for it, looks. */
+#include "shim/defer/block_launch.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "gpu/gpu_run.h"
+#include "gpu/flag.h"
+#include "shim/capture_state.h"
+#include "shim/object/driver_device.h"
+#include "shim/object/event_uses.h"
+#include "shim/object/loaded_image.h"
+#include "shim/session/session.h"
+
+#define MAX_GRID_X 0x7fffffffu
+#define MAX_GRID_YZ 65535u
+#define MAX_BLOCKS (1u << 29) /* tickets are compared by signed differences */
+#define MAX_PARAM_BYTES 4096u /* of f: packed on the stack */
+#define MAX_EXTRA 8u
+#define EXIT_NS 100000000u
+#define EXIT_STEP_NS 50000u
+
+/* ---- parameters ---- */
+
+/* The buffer among the pairs of extra: of the size that f's parameters have, perhaps rounded up;
+ * others are the driver's to refuse. NULL: none. */
+static const void *buffer_of(const struct ptx_block_entry *e, void **extra, size_t *ret_bytes)
+{
+	const void *buffer = NULL;
+	size_t bytes = 0, least = 0;
+
+	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+			buffer = extra[i + 1];
+		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
+			bytes = *(const size_t *)extra[i + 1];
+		} else {
+			return NULL;
+		}
+	}
+	least = e->param_offset[e->n_params - 1] + e->param_bytes[e->n_params - 1];
+	*ret_bytes = bytes;
+	return bytes >= least && bytes <= e->arg_offset ? buffer : NULL;
+}
+
+static bool can_pack(const struct ptx_block_entry *e, const struct block_call *b)
+{
+	size_t bytes;
+
+	if (e->arg_offset > MAX_PARAM_BYTES || (b->params && b->extra)) {
+		return false;
+	}
+	return !e->n_params || b->params || (b->extra && buffer_of(e, b->extra, &bytes));
+}
+
+/* As the twin gets them: one buffer, with f's layout. */
+static bool pack(const struct block_call *b, uint8_t *to)
+{
+	const struct ptx_block_entry *e = b->twin->entry;
+	const void *buffer;
+	size_t bytes;
+
+	if (!can_pack(e, b)) {
+		return false;
+	}
+	memset(to, 0, e->arg_offset);
+	for (uint32_t i = 0; b->params && i < e->n_params; i++) {
+		if (!b->params[i]) {
+			return false;
+		}
+		memcpy(to + e->param_offset[i], b->params[i], e->param_bytes[i]);
+	}
+	if (!b->params && e->n_params) {
+		buffer = buffer_of(e, b->extra, &bytes);
+		memcpy(to, buffer, bytes);
+	}
+	return true;
+}
+
+/* ---- may it ---- */
+
+void block_tell(const struct thread_kernel *k, enum ptx_block_why why)
+{
+	if (k->twin && k->k && load_relaxed(&k->twin->told) != why) {
+		store_relaxed(&k->twin->told, (uint8_t)why);
+		sched_kernel_set_block(k->k, (uint8_t)why);
+	}
+}
+
+static bool fits_grid(const uint32_t grid[3], uint64_t blocks)
+{
+	return grid[0] <= MAX_GRID_X && grid[1] <= MAX_GRID_YZ && grid[2] <= MAX_GRID_YZ &&
+	       blocks && blocks <= MAX_BLOCKS;
+}
+
+void block_ask(struct block_call *b, const struct thread_kernel *k, struct sched_launch *l)
+{
+	struct twin *t = k->twin;
+
+	b->twin = NULL;
+	if (!fits_grid(b->grid, l->blocks) || !can_pack(t->entry, b)) {
+		if (t->entry->arg_offset > MAX_PARAM_BYTES) {
+			block_tell(k, PTX_BLOCK_PARAMETERS);
+		}
+		return;
+	}
+	if (unlikely(load_relaxed(&t->hung))) {
+		block_tell(k, PTX_BLOCK_HUNG);
+		return;
+	}
+	l->resident = twin_resident(t, l->threads, l->smem_bytes);
+	if (!l->resident) {
+		block_tell(k, PTX_BLOCK_OCCUPANCY);
+		return;
+	}
+	block_tell(k, PTX_BLOCK_OK);
+	b->twin = t;
+	l->block_ok = true;
+}
+
+static bool one_by_one(unsigned x, unsigned y, unsigned z)
+{
+	return x <= 1 && y <= 1 && z <= 1;
+}
+
+bool block_attributes(const CUlaunchConfig *config)
+{
+	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
+		const CUlaunchAttributeValue *v = &config->attrs[i].value;
+
+		switch (config->attrs[i].id) {
+		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		/* A kernel without griddepcontrol, and others have no twin, may begin before the
+		 * one before it has ended, but need not. */
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+			break;
+		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			if (v->cooperative) {
+				return false;
+			}
+			break;
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+			if (!one_by_one(v->clusterDim.x, v->clusterDim.y, v->clusterDim.z)) {
+				return false;
+			}
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+			if (!one_by_one(v->preferredClusterDim.x, v->preferredClusterDim.y,
+					v->preferredClusterDim.z)) {
+				return false;
+			}
+			break;
+		default:
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- launching ---- */
+
+/* From 1 on, never 0: whoever saw it finished clears what he saw and nothing newer. It is counted
+ * before it can be seen: who sees it and a count of 1 knows that nothing else is kept. */
+static void note_unfinished(struct shim_queue *q)
+{
+	uint32_t n = add_relaxed(&q->launches, 2u) | 1u, old = load_relaxed(&q->unfinished);
+
+	if (old && cas_acqrel(&q->unfinished, &old, n)) {
+		return;
+	}
+	add_acqrel(&shim.deferred, 1);
+	if (xchg_acqrel(&q->unfinished, n)) {
+		sub_acqrel(&shim.deferred, 1);
+	}
+}
+
+CUresult block_launch(struct shim_queue *q, const struct block_call *b,
+		      const struct sched_launch *l)
+{
+	uint8_t params[MAX_PARAM_BYTES] ALIGNED(16);
+	struct gpu_block_launch bl = { .twin = b->twin->handle,
+				       .id = b->twin->id,
+				       .resident = l->resident,
+				       .smem = b->smem,
+				       .piece_blocks = l->piece_blocks,
+				       .block_ns = l->block_ns,
+				       .params = params,
+				       .params_bytes = b->twin->entry->arg_offset };
+	CUresult r;
+
+	if (!pack(b, params)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (unlikely(!load_relaxed(&q->prepared))) { /* it was kept: 20 ms at most */
+		block_prepare_queue(q);
+	}
+	memcpy(bl.grid, b->grid, sizeof(bl.grid));
+	memcpy(bl.block, b->block, sizeof(bl.block));
+	r = gpu_chain_launch(device_gpu(), &q->dev, &bl);
+	if (r == CUDA_SUCCESS) {
+		note_unfinished(q);
+	}
+	return r;
+}
+
+/* ---- unfinished chains ---- */
+
+uint32_t block_seen(const struct gpu_queue *dev)
+{
+	return load_acquire(&container_of(dev, const struct shim_queue, dev)->unfinished);
+}
+
+void block_finished(struct gpu_queue *dev, uint32_t seen)
+{
+	struct shim_queue *q = container_of(dev, struct shim_queue, dev);
+
+	if (seen && cas_acqrel(&q->unfinished, &seen, 0u)) {
+		sub_acqrel(&shim.deferred, 1);
+	}
+}
+
+void block_close(struct shim_queue *q)
+{
+	event_forget_queue(q);
+	if (q->dev.chain) {
+		gpu_chain_close(device_gpu(), &q->dev);
+	}
+	if (xchg_acqrel(&q->unfinished, 0u)) {
+		sub_acqrel(&shim.deferred, 1);
+	}
+}
+
+/* The agent, for whom everything is in order now that nothing is held any more, does the work. */
+void block_exit(void)
+{
+	uint64_t until = clock_now_ns() + EXIT_NS;
+
+	while (shim_pending() && clock_now_ns() < until) {
+		clock_sleep_ns(EXIT_STEP_NS);
+	}
+}
+
+/* ---- flag pages: one for each device, of the first context whose chains need it ---- */
+
+#define MAX_CONTEXTS 64u
+
+static pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct page {
+	CUcontext ctx; /* NULL: free */
+	uint32_t gpu;
+	/* Owned; NULL: another context of the device has it, or none can be had. */
+	struct gpu_flag *flag;
+} pages[MAX_CONTEXTS]; /* pages_mutex */
+
+/* On the agent's thread. */
+static void slots_changed(uint32_t slots)
+{
+	pthread_mutex_lock(&pages_mutex);
+	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
+		if (pages[i].ctx && pages[i].flag) {
+			gpu_chain_set_flag(device_gpu(), pages[i].ctx, pages[i].flag, slots);
+		}
+	}
+	pthread_mutex_unlock(&pages_mutex);
+}
+
+/* Under pages_mutex. */
+static struct page *page_of(CUcontext ctx)
+{
+	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
+		if (pages[i].ctx == ctx) {
+			return &pages[i];
+		}
+	}
+	return NULL;
+}
+
+static bool device_has_page(uint32_t gpu)
+{
+	for (unsigned i = 0; i < MAX_CONTEXTS; i++) {
+		if (pages[i].ctx && pages[i].flag && pages[i].gpu == gpu) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void make_page(CUcontext ctx, uint32_t gpu)
+{
+	struct page *p = page_of(NULL);
+
+	if (!p) {
+		return;
+	}
+	p->ctx = ctx;
+	p->gpu = gpu;
+	p->flag = NULL;
+	if (device_has_page(gpu) || gpu_flag_create(device_gpu(), ctx, &p->flag) < 0) {
+		return;
+	}
+	gpu_chain_set_flag(device_gpu(), ctx, p->flag, session_lease_slots());
+	(void)session_offer_flag(gpu, gpu_flag_fd(p->flag));
+}
+
+void block_prepare(void)
+{
+	CUstreamCaptureMode before;
+	CUcontext ctx = NULL;
+	CUdevice d = 0;
+
+	if (!device_gpu() || shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS || !ctx ||
+	    shim_real.cuCtxGetDevice(&d) != CUDA_SUCCESS || d < 0) {
+		return;
+	}
+	pthread_mutex_lock(&pages_mutex);
+	store_release(&session_slots_changed, slots_changed);
+	if (!page_of(ctx)) {
+		before = capture_exempt(); /* it allocates, and another thread may capture */
+		make_page(ctx, (uint32_t)d);
+		capture_restore(before);
+	}
+	pthread_mutex_unlock(&pages_mutex);
+}
+
+void block_prepare_queue(struct shim_queue *q)
+{
+	CUcontext popped;
+
+	if (device_gpu() && shim_real.cuCtxPushCurrent_v2(q->dev.ctx) == CUDA_SUCCESS) {
+		block_prepare();
+		gpu_chain_prepare(device_gpu(), &q->dev);
+		shim_real.cuCtxPopCurrent_v2(&popped);
+	}
+	/* Not before: another thread's launch would make it, with its queue held. */
+	store_relaxed(&q->prepared, true);
+}
+
+void block_context_gone(CUcontext ctx)
+{
+	struct page *p;
+
+	twin_context_gone(ctx);
+	image_context_gone(ctx);
+	pthread_mutex_lock(&pages_mutex);
+	p = page_of(ctx);
+	if (p && p->flag) {
+		(void)session_offer_flag(p->gpu, -1);
+		gpu_chain_set_flag(device_gpu(), ctx, NULL, 0);
+		gpu_flag_destroy(p->flag);
+	}
+	if (p) {
+		*p = (struct page){ .ctx = NULL };
+	}
+	pthread_mutex_unlock(&pages_mutex);
+}

@@ -1,0 +1,224 @@
+/* Kernel launches take their parameters by address (kernelParams) or in a buffer (extra); both are
+ * read before the driver's call returns, so a copy owns them. The layout is the driver's to tell.
+ */
+#include "shim/defer/kernel_copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/object/kernel_handle.h"
+
+#define MAX_PARAMS 256u
+#define MAX_PARAM_BYTES 32768u
+#define MAX_ATTRIBUTES 32u
+#define MAX_EXTRA 8u
+
+/* What the copy's blob holds, from its start: [attributes] [extra] [pointers] [bytes of parameters
+ * or buffer] */
+struct parameters {
+	unsigned n; /* kernelParams */
+	size_t bytes;
+	size_t at[MAX_PARAMS], size[MAX_PARAMS]; /* places in the blob's part */
+	const void *buffer;			 /* extra */
+	size_t buffer_bytes;
+};
+
+static CUresult param_info(bool library, void *f, size_t i, size_t *size)
+{
+	size_t offset;
+
+	return library ? shim_real.cuKernelGetParamInfo((CUkernel)f, i, &offset, size)
+		       : shim_real.cuFuncGetParamInfo((CUfunction)f, i, &offset, size);
+}
+
+/* Fills n, at, size, bytes. Only a definite answer of the driver counts: the index after the last
+ * one is refused as an invalid value. */
+static bool measure(struct parameters *p, void *f, bool library)
+{
+	for (p->n = 0, p->bytes = 0;; p->n++) {
+		size_t size = 0;
+		CUresult r = param_info(library, f, p->n, &size);
+
+		if (r != CUDA_SUCCESS) {
+			return r == CUDA_ERROR_INVALID_VALUE && p->n > 0;
+		}
+		if (p->n == MAX_PARAMS || size > MAX_PARAM_BYTES || p->bytes > MAX_PARAM_BYTES) {
+			return false;
+		}
+		p->at[p->n] = p->bytes;
+		p->size[p->n] = size;
+		p->bytes += ROUND_UP(size, 16);
+	}
+}
+
+/* The buffer among the pairs of extra. */
+static bool find_buffer(struct parameters *p, void **extra)
+{
+	for (unsigned i = 0; i < MAX_EXTRA && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+			p->buffer = extra[i + 1];
+		} else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1]) {
+			p->buffer_bytes = *(const size_t *)extra[i + 1];
+		} else {
+			return false;
+		}
+	}
+	return p->buffer && p->buffer_bytes <= MAX_PARAM_BYTES;
+}
+
+static bool inspect(struct parameters *p, void *f, void **params, void **extra)
+{
+	bool library;
+
+	memset(p, 0, sizeof(*p));
+	if (!params) {
+		return !extra || find_buffer(p, extra);
+	}
+	if (extra) {
+		return false; /* the driver refuses both */
+	}
+	library = kernel_is_library(f);
+	return measure(p, f, library) || measure(p, f, !library);
+}
+
+/* Bytes that the parameters need in a blob. */
+static size_t room_of(const struct parameters *p)
+{
+	return ROUND_UP(p->n * sizeof(void *), 16) + p->bytes +
+	       (p->buffer ? 5 * sizeof(void *) + 24 : 0) + p->buffer_bytes;
+}
+
+/* Copies into the blob at to (16-byte aligned); the new kernelParams and extra. */
+static void fill(const struct parameters *p, unsigned char *to, void **params, uint64_t *ret_params,
+		 uint64_t *ret_extra)
+{
+	if (p->n) {
+		void **pointers = (void **)(void *)to;
+		unsigned char *data = to + ROUND_UP(p->n * sizeof(void *), 16);
+
+		for (unsigned i = 0; i < p->n; i++) {
+			pointers[i] = data + p->at[i];
+			memcpy(pointers[i], params[i], p->size[i]);
+		}
+		*ret_params = (uintptr_t)pointers;
+	}
+	if (p->buffer) {
+		void **extra = (void **)(void *)to;
+		size_t *size = (size_t *)(void *)(to + 5 * sizeof(void *));
+		unsigned char *data = to + 64;
+
+		*size = p->buffer_bytes;
+		memcpy(data, p->buffer, p->buffer_bytes);
+		extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+		extra[1] = data;
+		extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+		extra[3] = size;
+		extra[4] = CU_LAUNCH_PARAM_END;
+		*ret_extra = (uintptr_t)extra;
+	}
+}
+
+/* cuLaunchKernel, cuLaunchCooperativeKernel: f first; kernelParams is argument 9, extra argument 10
+ * where there is one. */
+struct kept *keep_kernel(const struct shim_call *c, const uint64_t *a)
+{
+	void **params = (void **)(uintptr_t)a[9],
+	     **extra = c->nargs > 10 ? (void **)(uintptr_t)a[10] : NULL;
+	struct parameters p;
+	struct kept *k;
+	uint64_t none = 0;
+
+	if (!inspect(&p, (void *)(uintptr_t)a[0], params, extra)) {
+		return NULL;
+	}
+	k = keep_new(c, a, room_of(&p));
+	if (k) {
+		fill(&p, k->blob, params, &k->a[9], c->nargs > 10 ? &k->a[10] : &none);
+	}
+	return k;
+}
+
+/* Of the stream's green context, the program's or the cap's, or else of the device. 0: not known.
+ */
+static unsigned sms_of(const struct shim_queue *q)
+{
+	CUgreenCtx green = NULL;
+	CUdevResource part;
+	CUdevice d = 0;
+	int sms = 0;
+
+	if (q->kind == QUEUE_CREATED &&
+	    shim_real.cuStreamGetGreenCtx(q->dev.stream, &green) == CUDA_SUCCESS && green) {
+		return shim_real.cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) ==
+				       CUDA_SUCCESS
+			       ? part.sm.smCount
+			       : 0;
+	}
+	return shim_real.cuCtxGetDevice(&d) == CUDA_SUCCESS &&
+			       shim_real.cuDeviceGetAttribute(
+				       &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d) ==
+				       CUDA_SUCCESS &&
+			       sms > 0
+		       ? (unsigned)sms
+		       : 0;
+}
+
+/* The blocks of a cooperative launch must all fit at once on what the stream has of the device; the
+ * program asks the launch whether they do. */
+bool keep_cooperative(const struct shim_queue *q, CUfunction f, const struct sched_launch *l)
+{
+	int resident = 0;
+
+	return shim_real.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+		       &resident, f, (int)l->threads, l->smem_bytes) == CUDA_SUCCESS &&
+	       resident > 0 && l->blocks <= (uint64_t)resident * sms_of(q);
+}
+
+/* Attributes that name events or give results back are for the caller to wait for. */
+static bool plain_attributes(const CUlaunchConfig *config)
+{
+	if (config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs && !config->attrs)) {
+		return false;
+	}
+	for (unsigned i = 0; i < config->numAttrs; i++) {
+		switch (config->attrs[i].id) {
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+			return false;
+		default:
+			break;
+		}
+	}
+	return true;
+}
+
+struct kept *keep_kernel_ex(const struct shim_call *c, const uint64_t *a)
+{
+	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
+	void **params = (void **)(uintptr_t)a[2];
+	size_t config_bytes, attribute_bytes;
+	struct parameters p;
+	CUlaunchConfig *copy;
+	struct kept *k;
+
+	if (!config || !plain_attributes(config) ||
+	    !inspect(&p, (void *)(uintptr_t)a[1], params, (void **)(uintptr_t)a[3])) {
+		return NULL;
+	}
+	config_bytes = ROUND_UP(sizeof(*config), 16);
+	attribute_bytes = ROUND_UP(config->numAttrs * sizeof(config->attrs[0]), 16);
+	k = keep_new(c, a, config_bytes + attribute_bytes + room_of(&p));
+	if (!k) {
+		return NULL;
+	}
+	copy = (CUlaunchConfig *)(void *)k->blob;
+	*copy = *config;
+	if (config->numAttrs) {
+		copy->attrs = (CUlaunchAttribute *)(void *)(k->blob + config_bytes);
+		memcpy(copy->attrs, config->attrs, config->numAttrs * sizeof(config->attrs[0]));
+	}
+	k->a[0] = (uintptr_t)copy;
+	fill(&p, k->blob + config_bytes + attribute_bytes, params, &k->a[2], &k->a[3]);
+	return k;
+}

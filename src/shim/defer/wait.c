@@ -1,0 +1,159 @@
+/* Synchronizations and queries of streams and contexts: what is kept back is issued before the
+ * driver is asked to wait, and the scheduler learns what has finished. They are never held
+ * themselves. */
+#include "shim/defer/wait.h"
+
+#include "shim/capture_state.h"
+
+#define MAX_SIBLINGS 128u
+
+void wait_remember(CUresult r)
+{
+	int none = 0;
+
+	if (r != CUDA_SUCCESS) {
+		(void)cas_acqrel(&shim.error, &none, (int)r);
+	}
+}
+
+void wait_settle(struct shim_queue *q)
+{
+	struct sched_queue *own = load_acquire(&q->sched);
+	int err = own ? sched_flush(shim.sched, own) : 0; /* else closed, and so settled */
+
+	/* Those of kept calls are remembered where the calls run; others are of blocks that had to
+	 * be launched again. */
+	if (err && (uint32_t)err != xchg_acqrel(&q->told, 0u)) {
+		wait_remember((CUresult)err);
+	}
+}
+
+void shim_settle_all(void)
+{
+	int err = sched_flush(shim.sched, NULL);
+
+	if (err && !queue_told((uint32_t)err)) {
+		wait_remember((CUresult)err);
+	}
+	queue_reap_all();
+}
+
+/* Each once, for what it had when the caller came: other threads may never let one of them rest. */
+void wait_settle_siblings(struct shim_queue *q)
+{
+	struct shim_queue *list[MAX_SIBLINGS];
+	unsigned n = MAX_SIBLINGS;
+
+	while (q->blocking && n == MAX_SIBLINGS) { /* too many: what is left of them */
+		n = queue_siblings_deferred(q, list, MAX_SIBLINGS);
+		for (unsigned i = 0; i < n; i++) {
+			wait_settle(list[i]); /* another thread may be closing it */
+		}
+	}
+}
+
+CUresult wait_result(CUresult r)
+{
+	int error = 0;
+
+	if (unlikely(load_relaxed(&shim.error))) {
+		error = xchg_acqrel(&shim.error, 0);
+	}
+	return r != CUDA_SUCCESS ? r : (CUresult)error;
+}
+
+/* The queue, unless the call belongs to a capture. */
+static struct shim_queue *queue_to_wait_for(CUstream stream, bool per_thread)
+{
+	struct shim_thread *t = thread_self();
+
+	if (!t || (capture_any() && capture_has(stream, per_thread))) {
+		return NULL;
+	}
+	return queue_of(t, stream, per_thread);
+}
+
+/* Nothing to do but the driver's own work. */
+static inline bool plain(void)
+{
+	return likely(sched_idle(shim.sched) && !load_relaxed(&shim.error));
+}
+
+static CUresult synchronize(CUstream stream, bool per_thread, CUresult (*real)(CUstream))
+{
+	struct shim_queue *q = queue_to_wait_for(stream, per_thread);
+	CUresult r;
+
+	if (q && shim_pending()) {
+		if (q->kind == QUEUE_LEGACY) { /* the others' calls wait for it in their queues */
+			wait_settle_siblings(q);
+		}
+		wait_settle(q);
+	}
+	r = real(stream);
+	if (q && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
+	return wait_result(r);
+}
+
+static CUresult query(CUstream stream, bool per_thread, CUresult (*real)(CUstream))
+{
+	struct shim_queue *q = queue_to_wait_for(stream, per_thread);
+	CUresult r;
+
+	if (q && shim_pending() &&
+	    (sched_queue_deferred(q->sched) ||
+	     (q->kind == QUEUE_LEGACY && queue_sibling_deferred(q)))) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	r = real(stream);
+	if (q && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
+	return r == CUDA_SUCCESS ? wait_result(r) : r;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamSynchronize(stream)
+		       : synchronize(stream, false, shim_real.cuStreamSynchronize);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamSynchronize_ptsz(stream)
+		       : synchronize(stream, true, shim_real.cuStreamSynchronize_ptsz);
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamQuery(stream)
+		       : query(stream, false, shim_real.cuStreamQuery);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream)
+{
+	return plain() ? shim_real.cuStreamQuery_ptsz(stream)
+		       : query(stream, true, shim_real.cuStreamQuery_ptsz);
+}
+
+static CUresult synchronized(CUcontext ctx, CUresult r)
+{
+	if (r == CUDA_SUCCESS && !sched_idle(shim.sched)) {
+		queue_drain_context(ctx);
+	}
+	return wait_result(r);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	shim_settle_pending();
+	return synchronized(NULL, shim_real.cuCtxSynchronize());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	shim_settle_pending();
+	return synchronized(ctx, shim_real.cuCtxSynchronize_v2(ctx));
+}

@@ -1,0 +1,114 @@
+/* Contexts that end take their streams with them: their queues are closed first, while the driver
+ * still knows the events in them. A primary context ends with its last release; retains and
+ * releases of this process are counted to see it come. Closed too early costs little (what is used
+ * again begins anew), too late leaves the chains of a context that is gone. */
+#include "cuabi/api.h"
+#include "shim/object/green_context.h"
+#include "shim/object/stream_queue.h"
+
+#define MAX_DEVICES 64
+
+static uint32_t retained[MAX_DEVICES]; /* atomic */
+
+/* Borrowed: its reference is given back at once. */
+CUcontext context_primary(CUdevice device)
+{
+	CUcontext ctx = NULL;
+	unsigned flags;
+	int active = 0;
+
+	if (shim_real.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+	    !active || shim_real.cuDevicePrimaryCtxRetain(&ctx, device) != CUDA_SUCCESS) {
+		return NULL;
+	}
+	shim_real.cuDevicePrimaryCtxRelease_v2(device);
+	return ctx;
+}
+
+static void ending(CUcontext ctx)
+{
+	if (ctx && shim_attached()) {
+		queue_close_context(ctx);
+	}
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
+{
+	CUresult r = shim_real.cuDevicePrimaryCtxRetain(ret, device);
+
+	if (r == CUDA_SUCCESS && device >= 0 && device < MAX_DEVICES) {
+		add_acqrel(&retained[device], 1);
+	}
+	return r;
+}
+
+static void releasing(CUdevice device)
+{
+	uint32_t n;
+
+	if (device < 0 || device >= MAX_DEVICES) {
+		return;
+	}
+	n = load_relaxed(&retained[device]);
+	while (n && !cas_acqrel(&retained[device], &n, n - 1)) {
+	}
+	if (n <= 1 && shim_attached()) {
+		ending(context_primary(device));
+	}
+	if (n <= 1) {
+		green_context_ends(device, false);
+	}
+}
+
+static void resetting(CUdevice device)
+{
+	if (shim_attached()) {
+		ending(context_primary(device));
+	}
+	green_context_ends(device, true);
+	if (device >= 0 && device < MAX_DEVICES) { /* its references may go with it */
+		store_relaxed(&retained[device], 0u);
+	}
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	releasing(device);
+	return shim_real.cuDevicePrimaryCtxRelease(device);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	releasing(device);
+	return shim_real.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	resetting(device);
+	return shim_real.cuDevicePrimaryCtxReset(device);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	resetting(device);
+	return shim_real.cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	ending(ctx);
+	return shim_real.cuCtxDestroy(ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	ending(ctx);
+	return shim_real.cuCtxDestroy_v2(ctx);
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	ending(ctx);
+	return shim_real.cuCtxDetach(ctx);
+}

@@ -1,0 +1,314 @@
+/* The gate: the one way of every stream-ordered call while a policy is in force or something is
+ * kept back. The scheduler decides; a call that must wait behind a deferred one is copied (keep.c),
+ * and what cannot be copied waits here, so that nothing overtakes. */
+#include "shim/entry/gate.h"
+
+#include "shim/defer/block_launch.h"
+#include "shim/capture_state.h"
+#include "shim/object/event_uses.h"
+#include "shim/defer/hostfn.h"
+#include "shim/object/interprocess.h"
+#include "shim/defer/call_copy.h"
+#include "shim/defer/wait.h"
+
+static CUstream stream_of(const struct shim_call *c, const uint64_t *a)
+{
+	return c->stream < 0 ? NULL : (CUstream)(uintptr_t)a[c->stream];
+}
+
+static CUevent event_of(const struct shim_call *c, const uint64_t *a)
+{
+	return c->keep == KEEP_RECORD || c->keep == KEEP_AWAIT
+		       ? (CUevent)(uintptr_t)a[c->keep_arg[0]]
+		       : NULL;
+}
+
+/* A wait for an event means the record of before, and a record comes after the waits of before: in
+ * the way of the one are records that other queues keep, in that of the other all uses. */
+static enum event_use in_the_way(const struct shim_call *c)
+{
+	return c->keep == KEEP_AWAIT ? EVENT_RECORD : EVENT_AWAIT;
+}
+
+/* Something is kept back in the process: what the call is ordered behind through the default
+ * stream, so that it must be kept, too, or wait. */
+static NOINLINE bool behind_siblings(struct shim_queue *q)
+{
+	uint32_t seen = block_seen(&q->dev);
+
+	if (seen && load_acquire(&shim.deferred) == 1 && block_seen(&q->dev) == seen) {
+		return false; /* its own chain, unfinished all the while, is all there is */
+	}
+	return q->blocking && queue_sibling_deferred(q);
+}
+
+static NOINLINE bool deferred_behind_siblings(struct shim_queue *q, const struct shim_call *c,
+					      uint64_t *a, struct sched_launch *l,
+					      const struct block_call *b)
+{
+	if (!behind_siblings(q)) {
+		return false;
+	}
+	sched_defer_unasked(q->sched, l);
+	if (l->may_hold && keep_call(q, c, a, l, b)) {
+		return true;
+	}
+	wait_settle_siblings(q);
+	return false;
+}
+
+/* The scheduler wants a launch later. True: it has a copy; false: it goes now, after what is before
+ * it. */
+static NOINLINE bool deferred(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+			      struct sched_launch *l, const struct block_call *b)
+{
+	if (keep_call(q, c, a, l, b)) {
+		return true;
+	}
+	wait_settle(q);
+	l->may_hold = false;
+	(void)sched_submit(q->sched, l);
+	return false;
+}
+
+/* Peers are waited for with all their work: the call's own stream says nothing of theirs. */
+static bool is_peer_copy(const struct shim_call *c)
+{
+	switch (c->index) {
+	case CUABI_IDX_cuMemcpyPeer:
+	case CUABI_IDX_cuMemcpyPeer_ptds:
+	case CUABI_IDX_cuMemcpy3DPeer:
+	case CUABI_IDX_cuMemcpy3DPeer_ptds:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* At block level. Between sched_submit and sched_submitted the queue is this thread's. */
+static NOINLINE CUresult submit_block(struct shim_queue *q, const struct shim_call *c, uint64_t *a,
+				      struct sched_launch *l, const struct block_call *b)
+{
+	CUresult r = block_launch(q, b, l);
+
+	if (r == CUDA_ERROR_NOT_SUPPORTED) {
+		r = c->run(a);
+	} else if (r != CUDA_SUCCESS) { /* what the driver says of f counts */
+		sched_submitted(q->sched, l, false);
+		wait_settle(q);
+		l->may_hold = l->block_ok = false;
+		(void)sched_submit(q->sched, l);
+		r = c->run(a);
+	}
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	return r;
+}
+
+static CUresult submit_on(struct shim_thread *t, struct shim_queue *q, const struct shim_call *c,
+			  uint64_t *a, struct sched_launch *l, const struct block_call *b)
+{
+	CUresult r;
+
+	l->may_hold = !t->host_function;
+	l->block_ok = l->block_ok && l->may_hold && !q->owner;
+	if (unlikely(c->blocking) && is_peer_copy(c) && shim_pending()) {
+		shim_settle_all();
+	}
+	if (unlikely(shim_pending()) && deferred_behind_siblings(q, c, a, l, b)) {
+		return CUDA_SUCCESS;
+	}
+	if (unlikely(sched_submit(q->sched, l) == SCHED_DEFER) && deferred(q, c, a, l, b)) {
+		return CUDA_SUCCESS;
+	}
+	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK && unlikely(!load_relaxed(&q->prepared))) {
+		/* The first: what chains need is made with nothing held, and it is asked anew. */
+		sched_submitted(q->sched, l, false);
+		block_prepare_queue(q);
+		if (sched_submit(q->sched, l) == SCHED_DEFER && deferred(q, c, a, l, b)) {
+			return CUDA_SUCCESS;
+		}
+	}
+	if (l->block_ok && l->level == GBPF_LEVEL_BLOCK) {
+		return submit_block(q, c, a, l, b);
+	}
+	r = c->run(a);
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	if (unlikely(c->drains) && r == CUDA_SUCCESS) {
+		sched_drained(shim.sched, q->sched);
+	}
+	return r;
+}
+
+/* Another stream captures. Counted, but not held: the capturing thread may wait for this one. */
+static NOINLINE CUresult submit_beside_capture(struct shim_queue *q, const struct shim_call *c,
+					       uint64_t *a, struct sched_launch *l)
+{
+	CUresult r;
+
+	l->may_hold = l->block_ok = false;
+	if (shim_pending()) {
+		bool later = behind_siblings(q) || sched_queue_deferred(q->sched);
+
+		if (later && q->kind == QUEUE_CREATED && keep_call(q, c, a, l, NULL)) {
+			return CUDA_SUCCESS;
+		}
+		wait_settle_siblings(q);
+		wait_settle(q);
+	}
+	(void)sched_submit(q->sched, l);
+	r = c->run(a);
+	sched_submitted(q->sched, l, r == CUDA_SUCCESS);
+	return r;
+}
+
+CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+		     CUstream stream, struct block_call *b)
+{
+	struct shim_thread *t = thread_self();
+	struct shim_queue *q;
+
+	if (capture_any() && capture_has(stream, c->per_thread)) {
+		return c->run(a);
+	}
+	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	if (!q) {
+		return c->run(a);
+	}
+	return capture_any() ? submit_beside_capture(q, c, a, l) : submit_on(t, q, c, a, l, b);
+}
+
+CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes)
+{
+	CUstream stream = stream_of(c, a);
+	struct sched_launch l;
+	CUresult r;
+
+	gate_record(&l, c->kind);
+	l.bytes = bytes;
+	if (c->kind == GBPF_KIND_HOST && !(capture_any() && capture_has(stream, c->per_thread))) {
+		struct hostfn *h = hostfn_wrap(c, a);
+
+		r = gate_submit(c, a, &l, stream, NULL);
+		if (r != CUDA_SUCCESS) {
+			hostfn_release(h);
+		}
+		return r;
+	}
+	return gate_submit(c, a, &l, stream, NULL);
+}
+
+/* An allocation may come earlier than what is before it in the stream: nobody knows the memory yet.
+ * But a free that is kept may be what makes room. */
+static CUresult allocate(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
+{
+	CUresult r = c->run(a);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+		wait_settle(q);
+		r = c->run(a);
+	}
+	return r;
+}
+
+/* Behind launches that can be stopped an event is recorded at once, and again when they were. */
+static bool record_joins(struct shim_queue *q, const struct shim_call *c, const uint64_t *a,
+			 CUresult *ret)
+{
+	CUevent event = (CUevent)(uintptr_t)a[c->keep_arg[0]];
+	bool flags = c->nargs > 2 && a[2];
+	struct event_call e;
+
+	if (c->keep != KEEP_RECORD || !block_seen(&q->dev) || !event || flags || capture_any() ||
+	    q->owner || interprocess_event(event) || !event_keep(&e, event, q, EVENT_RECORD)) {
+		return false;
+	}
+	if (!sched_join(q->sched)) {
+		event_issued(&e);
+		return false;
+	}
+	(void)event_placed(&e);
+	*ret = event_record(&e);
+	sched_joined(q->sched);
+	return true;
+}
+
+/* It ends when somebody writes to memory: perhaps what another stream keeps back, which, on a
+ * hardware channel of both, could not get past it. */
+static bool waits_for_memory(const struct shim_call *c)
+{
+	switch (c->index) {
+	case CUABI_IDX_cuStreamWaitValue32:
+	case CUABI_IDX_cuStreamWaitValue32_ptsz:
+	case CUABI_IDX_cuStreamWaitValue32_v2:
+	case CUABI_IDX_cuStreamWaitValue32_v2_ptsz:
+	case CUABI_IDX_cuStreamWaitValue64:
+	case CUABI_IDX_cuStreamWaitValue64_ptsz:
+	case CUABI_IDX_cuStreamWaitValue64_v2:
+	case CUABI_IDX_cuStreamWaitValue64_v2_ptsz:
+	case CUABI_IDX_cuStreamBatchMemOp:
+	case CUABI_IDX_cuStreamBatchMemOp_ptsz:
+	case CUABI_IDX_cuStreamBatchMemOp_v2:
+	case CUABI_IDX_cuStreamBatchMemOp_v2_ptsz:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Nobody is made to wait here for what may depend on what he does next, if that can be helped: what
+ * other queues keep of the call's event is waited for in the queue. */
+static CUresult order_on(struct shim_queue *q, const struct shim_call *c, uint64_t *a)
+{
+	CUevent event = event_of(c, a);
+	struct sched_launch l;
+	CUresult r;
+	bool behind = behind_siblings(q), later;
+
+	if (waits_for_memory(c)) {
+		sched_settle_others(shim.sched, q->sched);
+	}
+	if (c->keep == KEEP_AWAIT && capture_any()) {
+		/* The event may be of the capture, and then the stream belongs to it from here on.
+		 */
+		event_settle(event, in_the_way(c), q);
+		wait_settle_siblings(q);
+		wait_settle(q);
+		return c->run(a);
+	}
+	later = behind || (event && event_used(event, in_the_way(c), q));
+	if (!later && record_joins(q, c, a, &r)) {
+		return r;
+	}
+	if (later || sched_queue_deferred(q->sched)) {
+		gate_record(&l, GBPF_KIND_OTHER);
+		if (keep_call(q, c, a, &l, NULL)) {
+			return CUDA_SUCCESS;
+		}
+		event_settle(event, in_the_way(c), q);
+		wait_settle_siblings(q);
+		wait_settle(q);
+	}
+	return c->run(a);
+}
+
+CUresult gate_order(const struct shim_call *c, uint64_t *a)
+{
+	CUstream stream = stream_of(c, a);
+	struct shim_thread *t;
+	struct shim_queue *q;
+
+	if (likely(!shim_pending())) {
+		return c->run(a);
+	}
+	if (capture_any() && capture_has(stream, c->per_thread)) {
+		/* Kept uses of the event mean the record of before. */
+		event_settle(c->keep == KEEP_RECORD ? event_of(c, a) : NULL, EVENT_AWAIT, NULL);
+		return c->run(a);
+	}
+	t = thread_self();
+	q = t ? queue_of(t, stream, c->per_thread) : NULL;
+	if (q && c->keep == KEEP_EARLY) {
+		return allocate(q, c, a);
+	}
+	return q ? order_on(q, c, a) : c->run(a);
+}

@@ -1,0 +1,99 @@
+/* The gate that every stream-ordered call goes through: one description for each entry, made from
+ * behaviour.def, and the functions that the generated entries call while the scheduler is not idle.
+ */
+#ifndef GBPF_SHIM_ENTRY_GATE_H
+#define GBPF_SHIM_ENTRY_GATE_H
+
+#include "cuabi/api.h"
+#include "policy/ctx.h"
+#include "shim/shim.h"
+
+#define SHIM_MAX_ARGS 12
+#define SHIM_ORDER 255u /* kind of a call that is ordered but no launch */
+
+enum shim_keep {
+	KEEP_WAIT,  /* cannot be kept: what is before it is issued, then it runs */
+	KEEP_EARLY, /* may come earlier than what is before it */
+	KEEP_PLAIN,
+	KEEP_SRC,
+	KEEP_DST,
+	KEEP_UVA,
+	KEEP_DEVICE,
+	KEEP_COPY2D,
+	KEEP_COPY3D,
+	KEEP_ARRAY,
+	KEEP_BATCH,
+	KEEP_RECORD,
+	KEEP_AWAIT,
+	KEEP_KERNEL,
+	KEEP_KERNELEX,
+};
+
+struct block_call;
+
+struct shim_call {
+	CUresult (*run)(const uint64_t *a); /* calls the real function */
+	uint16_t index;			    /* CUABI_IDX_* */
+	uint8_t nargs;
+	int8_t stream;	    /* argument that is the stream; -1: the default stream */
+	uint8_t per_thread; /* the default stream is the thread's own */
+	uint8_t blocking;   /* returns when the work is done (sync:*) */
+	uint8_t drains;	    /* returns when everything before it in the stream is done too */
+	uint8_t kind;	    /* GBPF_KIND_* or SHIM_ORDER */
+	uint8_t keep;	    /* enum shim_keep */
+	uint8_t keep_arg[2];
+};
+
+CUresult gate_launch(const struct shim_call *c, uint64_t *a, uint64_t bytes);
+CUresult gate_order(const struct shim_call *c, uint64_t *a);
+CUresult gate_kernel(const struct shim_call *c, uint64_t *a);
+CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a);
+CUresult gate_cooperative(const struct shim_call *c, uint64_t *a);
+CUresult gate_old(const struct shim_call *c, uint64_t *a);
+CUresult gate_graph(const struct shim_call *c, uint64_t *a);
+
+/* Begins a record. Field by field: clearing it as a whole costs more than the rest of the gate. */
+static inline void gate_record(struct sched_launch *l, uint32_t kind)
+{
+	l->kernel = NULL;
+	l->blocks = l->bytes = 0;
+	l->kind = kind;
+	l->flags = l->threads = l->smem_bytes = 0;
+	l->may_hold = true;
+	l->block_ok = l->owns = false;
+	l->piece_blocks = l->resident = 0;
+	l->block_ns = 0;
+	l->level = 0;
+	l->version = l->est_ns = l->held_ns = l->begin_ns = 0;
+	l->sample.event = NULL;
+	l->phase = 0;
+}
+
+/* The whole way of one launch whose record is filled, on the stream that the call names (or
+ * another). b: it could go at block level; NULL: it could not. */
+CUresult gate_submit(const struct shim_call *c, uint64_t *a, struct sched_launch *l,
+		     CUstream stream, struct block_call *b);
+
+/* Issues everything that is kept back. */
+void shim_settle_all(void);
+/* The same, at the price of one load while there is nothing. */
+static inline void shim_settle_pending(void)
+{
+	if (unlikely(shim_pending())) {
+		shim_settle_all();
+	}
+}
+
+/* Extents with saturation: a wrong extent is the driver's to refuse. */
+static inline uint64_t shim_extent2d(uint64_t width, uint64_t height)
+{
+	uint64_t r;
+
+	return checked_mul(width, height, &r) ? UINT64_MAX : r;
+}
+static inline uint64_t shim_extent3d(uint64_t width, uint64_t height, uint64_t depth)
+{
+	return shim_extent2d(shim_extent2d(width, height), depth);
+}
+
+#endif

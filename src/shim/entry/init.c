@@ -1,0 +1,186 @@
+/* cuInit, once: a hello to gbpfd, which says in which lane to start the driver; the real cuInit;
+ * then the session. Without gbpfd, or with GBPF_OFF=1, everything passes through; GBPF_STRICT=1
+ * refuses to run like that. When cuInit returns the policy that is in force is prepared, so the
+ * program's first launch runs under it. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuabi/api.h"
+#include "policy/ctx.h"
+#include "shim/session/session_agent.h"
+#include "shim/defer/block_launch.h"
+#include "shim/capture_state.h"
+#include "shim/object/green_context.h"
+#include "shim/object/graph_events.h"
+#include "shim/object/interprocess.h"
+#include "shim/session/lane_env.h"
+#include "shim/object/stream_queue.h"
+
+#define SETTLE_NS 1000000000u
+
+static pthread_mutex_t attach_mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool attempted;	       /* attach_mutex */
+static CUresult attach_result; /* attach_mutex */
+static TLS_FAST bool inside;   /* the driver loads tools in cuInit, which may call it */
+static struct session session;
+
+static bool is_set(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && strcmp(v, "1") == 0;
+}
+
+/* Runs before the driver's own handlers, which were registered before ours. */
+static void on_exit_process(void)
+{
+	if (shim_attached()) {
+		sched_set_off(shim.sched, true);
+		block_exit(); /* while the agent still helps */
+		agent_stop(&session);
+	}
+}
+
+/* The child has no agent and no session: it passes through, and the driver says what a forked child
+ * may do. */
+static void on_fork_child(void)
+{
+	if (!shim_attached()) {
+		return;
+	}
+	sched_after_fork_child(shim.sched);
+	shim.attached = 0;
+	shim.deferred = 0;
+	shim.captures = 0;
+	shim.error = 0;
+	queue_forget_all();
+	capture_forget();
+	green_forget();
+	interprocess_forget();
+	graph_forget();
+	session_abandon(&session);
+}
+
+static int attach(void)
+{
+	int err = session_begin(&session);
+
+	if (err) {
+		session_abandon(&session);
+		return err;
+	}
+	thread_setup();
+	pthread_atfork(NULL, NULL, on_fork_child);
+	atexit(on_exit_process);
+	store_release(&shim.sched, session.sched);
+	store_release(&shim.attached, 1u);
+	session_settle(&session, SETTLE_NS);
+	err = agent_start(&session);
+	if (err) {
+		sched_set_off(session.sched, true);
+		store_release(&shim.attached, 0u);
+	}
+	return err;
+}
+
+static CUresult explain(int err)
+{
+	if (session.refusal[0]) {
+		fprintf(stderr, "gbpf: gbpfd refused this program: %s\n", session.refusal);
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (is_set("GBPF_STRICT")) {
+		fprintf(stderr,
+			"gbpf: no session with gbpfd (%s), and GBPF_STRICT is set; start gbpfd\n",
+			strerror(-err));
+		return CUDA_ERROR_SYSTEM_NOT_READY;
+	}
+	if (err == -EPERM) {
+		fprintf(stderr,
+			"gbpf: the session socket belongs to another user; running without gBPF\n");
+	}
+	return CUDA_SUCCESS;
+}
+
+static int say_hello(uint32_t only_lanes)
+{
+	int err = session_init(&session);
+
+	if (!err) {
+		session.lanes = only_lanes ? only_lanes : session.lanes;
+		err = session_hello(&session);
+	}
+	if (err) {
+		session_abandon(&session);
+		lane_leave();
+	} else {
+		lane_enter(&session.early.welcome);
+	}
+	return err;
+}
+
+/* A driver that did not start in the shared lane is tried once in its own: MPS may be broken, and
+ * whether it can be had is nothing that a program should fail by. */
+static CUresult start_driver(unsigned flags, int *err, bool *fell_back)
+{
+	CUresult r = shim_real.cuInit(flags);
+
+	*fell_back = false;
+	if (r == CUDA_SUCCESS || *err || session.lane != GBPF_LANE_SHARED) {
+		return r;
+	}
+	session_abandon(&session);
+	*err = say_hello(1u << GBPF_LANE_PROCESS);
+	*fell_back = !*err;
+	return session.refusal[0] ? r : shim_real.cuInit(flags);
+}
+
+/* attach_mutex is held. */
+static CUresult begin(unsigned flags)
+{
+	int err = say_hello(0);
+	bool fell_back;
+	CUresult r;
+
+	if (err && session.refusal[0]) { /* it is not even started */
+		attempted = true;
+		return attach_result = explain(err);
+	}
+	r = start_driver(flags, &err, &fell_back);
+	if (r != CUDA_SUCCESS) {
+		if (!err) {
+			session_abandon(&session);
+		}
+		return r; /* the next cuInit begins anew */
+	}
+	attempted = true;
+	err = err ? err : attach();
+	if (!err && fell_back) {
+		session_note(&session, "lane",
+			     "the driver did not start in the shared lane: it runs in the process "
+			     "lane");
+	}
+	return attach_result = err ? explain(err) : CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	CUresult r;
+
+	if (inside || is_set("GBPF_OFF")) {
+		return shim_real.cuInit(flags);
+	}
+	pthread_mutex_lock(&attach_mutex);
+	inside = true;
+	if (!attempted) {
+		r = begin(flags);
+	} else {
+		r = attach_result == CUDA_SUCCESS ? shim_real.cuInit(flags) : attach_result;
+	}
+	inside = false;
+	pthread_mutex_unlock(&attach_mutex);
+	return r;
+}

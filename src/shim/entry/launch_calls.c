@@ -1,0 +1,150 @@
+/* Launch records of kernels and graphs, from the arguments of each way to launch. */
+#include "shim/defer/block_launch.h"
+#include "shim/capture_state.h"
+#include "shim/object/event_uses.h"
+#include "shim/entry/gate.h"
+#include "shim/object/graph_events.h"
+#include "shim/object/kernel_handle.h"
+
+static CUstream as_stream(uint64_t a)
+{
+	return (CUstream)(uintptr_t)a;
+}
+
+static const struct thread_kernel *kernel_here(uint64_t handle, bool is_graph)
+{
+	static const struct thread_kernel none;
+	struct shim_thread *t = thread_self();
+
+	return t ? kernel_of(t, (const void *)(uintptr_t)handle, is_graph) : &none;
+}
+
+/* A function that has a twin: whether this launch of it may use it. */
+static NOINLINE void ask_block(struct block_call *b, const struct thread_kernel *k,
+			       struct sched_launch *l)
+{
+	if (capture_any()) {
+		block_tell(k, PTX_BLOCK_CAPTURE);
+		return;
+	}
+	block_ask(b, k, l);
+}
+
+/* f, grid x y z, block x y z, shared memory, stream ... */
+static CUresult plain(const struct shim_call *c, uint64_t *a, uint32_t flags)
+{
+	const struct thread_kernel *k = kernel_here(a[0], false);
+	struct sched_launch l;
+	struct block_call b;
+
+	gate_record(&l, GBPF_KIND_KERNEL);
+	l.flags = flags;
+	l.kernel = k->k;
+	l.blocks = shim_extent3d((uint32_t)a[1], (uint32_t)a[2], (uint32_t)a[3]);
+	l.threads = (uint32_t)(a[4] * a[5] * a[6]);
+	l.smem_bytes = (uint32_t)a[7];
+	b.twin = NULL;
+	if (k->twin && flags) {
+		block_tell(k, PTX_BLOCK_COOPERATIVE);
+	} else if (k->twin) {
+		for (unsigned i = 0; i < 3; i++) {
+			b.grid[i] = (uint32_t)a[1 + i];
+			b.block[i] = (uint32_t)a[4 + i];
+		}
+		b.smem = l.smem_bytes;
+		b.params = (void **)(uintptr_t)a[9];
+		b.extra = (void **)(uintptr_t)a[10];
+		ask_block(&b, k, &l);
+	}
+	return gate_submit(c, a, &l, as_stream(a[8]), &b);
+}
+
+CUresult gate_kernel(const struct shim_call *c, uint64_t *a)
+{
+	return plain(c, a, 0);
+}
+
+CUresult gate_cooperative(const struct shim_call *c, uint64_t *a)
+{
+	return plain(c, a, GBPF_F_COOPERATIVE);
+}
+
+CUresult gate_kernel_ex(const struct shim_call *c, uint64_t *a)
+{
+	const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)a[0];
+	const struct thread_kernel *k;
+	struct sched_launch l;
+	struct block_call b;
+
+	if (!config) {
+		return c->run(a);
+	}
+	k = kernel_here(a[1], false);
+	gate_record(&l, GBPF_KIND_KERNEL);
+	l.kernel = k->k;
+	l.blocks = shim_extent3d(config->gridDimX, config->gridDimY, config->gridDimZ);
+	l.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+	l.smem_bytes = config->sharedMemBytes;
+	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+		    config->attrs[i].value.cooperative) {
+			l.flags |= GBPF_F_COOPERATIVE;
+		}
+	}
+	b.twin = NULL;
+	if (k->twin && !block_attributes(config)) {
+		block_tell(k, l.flags ? PTX_BLOCK_COOPERATIVE : PTX_BLOCK_ATTRIBUTE);
+	} else if (k->twin) {
+		b = (struct block_call){
+			.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
+			.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
+			.smem = config->sharedMemBytes,
+			.params = (void **)(uintptr_t)a[2],
+			.extra = (void **)(uintptr_t)a[3],
+		};
+		ask_block(&b, k, &l);
+	}
+	return gate_submit(c, a, &l, config->hStream, &b);
+}
+
+/* cuLaunch(f), cuLaunchGrid(f, w, h), cuLaunchGridAsync(f, w, h, stream): block and parameters were
+ * set before. */
+CUresult gate_old(const struct shim_call *c, uint64_t *a)
+{
+	struct sched_launch l;
+
+	gate_record(&l, GBPF_KIND_KERNEL);
+	l.blocks = 1;
+	l.kernel = kernel_here(a[0], false)->k;
+	if (c->nargs > 1) {
+		l.blocks = shim_extent2d((uint32_t)a[1], (uint32_t)a[2]);
+	}
+	return gate_submit(c, a, &l, c->nargs > 3 ? as_stream(a[3]) : CU_STREAM_LEGACY, NULL);
+}
+
+/* A launch comes after those of the same graph that other streams keep; and nobody may use a graph
+ * while another thread launches it. */
+static NOINLINE void after_kept_launches(const struct shim_call *c, const uint64_t *a)
+{
+	struct shim_thread *t = thread_self();
+	CUstream stream = as_stream(a[1]);
+
+	if (graph_has_events((CUgraphExec)(uintptr_t)a[0])) {
+		shim_settle_all();
+	} else if (t && !(capture_any() && capture_has(stream, c->per_thread))) {
+		event_settle((CUevent)(uintptr_t)a[0], EVENT_RECORD,
+			     queue_of(t, stream, c->per_thread));
+	}
+}
+
+CUresult gate_graph(const struct shim_call *c, uint64_t *a)
+{
+	struct sched_launch l;
+
+	if (shim_pending()) {
+		after_kept_launches(c, a);
+	}
+	gate_record(&l, GBPF_KIND_GRAPH);
+	l.kernel = kernel_here(a[0], true)->k;
+	return gate_submit(c, a, &l, as_stream(a[1]), NULL);
+}

@@ -1,0 +1,52 @@
+/* cuLaunchCooperativeKernelMultiDevice: one call, one launch record on each of its streams. Each is
+ * asked about in turn and none goes before all may; it is never kept, since its streams belong to
+ * several devices. */
+#include "shim/capture_state.h"
+#include "shim/object/kernel_handle.h"
+#include "shim/defer/wait.h"
+
+#define MAX_LAUNCHES 16u
+
+static void ask(struct shim_thread *t, struct shim_queue *q, const CUDA_LAUNCH_PARAMS *p,
+		struct sched_launch *l)
+{
+	gate_record(l, GBPF_KIND_KERNEL);
+	l->flags = GBPF_F_COOPERATIVE;
+	l->kernel = kernel_of(t, p->function, false)->k;
+	l->blocks = shim_extent3d(p->gridDimX, p->gridDimY, p->gridDimZ);
+	l->threads = p->blockDimX * p->blockDimY * p->blockDimZ;
+	l->smem_bytes = p->sharedMemBytes;
+	l->may_hold = !t->host_function;
+	if (sched_submit(q->sched, l) == SCHED_DEFER) {
+		l->may_hold = false;
+		(void)sched_submit(q->sched, l);
+	}
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags)
+{
+	struct sched_launch l[MAX_LAUNCHES];
+	struct shim_queue *q[MAX_LAUNCHES];
+	struct shim_thread *t;
+	CUresult r;
+
+	shim_settle_pending();
+	t = sched_idle(shim.sched) || capture_any() || !list || n > MAX_LAUNCHES ? NULL
+										 : thread_self();
+	if (!t) {
+		return shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		q[i] = queue_of(t, list[i].hStream, false);
+		if (q[i]) {
+			ask(t, q[i], &list[i], &l[i]);
+		}
+	}
+	r = shim_real.cuLaunchCooperativeKernelMultiDevice(list, n, flags);
+	for (unsigned i = 0; i < n; i++) {
+		if (q[i]) {
+			sched_submitted(q[i]->sched, &l[i], r == CUDA_SUCCESS);
+		}
+	}
+	return r;
+}

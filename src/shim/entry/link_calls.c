@@ -1,0 +1,284 @@
+/* A linker's result is told again by its contents, since programs copy it before they end the
+ * linker. Results are compared whole where the handle still lives, by hash and length afterwards.
+ */
+#include "shim/entry/link_calls.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strmap.h"
+#include "cuabi/api.h"
+#include "shim/shim.h"
+
+#define MAX_LINKERS 256u
+#define MAX_OPTIONS 64u
+#define MAX_BYTES ((uint64_t)1 << 30)
+
+/* A linker, and then what it made. */
+struct linked {
+	CUlinkState state; /* NULL: ended */
+	uint64_t hash;
+	size_t bytes; /* 0: not complete */
+	unsigned n;
+	const struct ptx_block_image *parts[IMAGE_PARTS]; /* references */
+};
+
+static pthread_mutex_t links_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct linked links[MAX_LINKERS]; /* links_mutex; n 0: free */
+static unsigned next_link;		 /* links_mutex */
+static uint32_t any;			 /* atomic: there was a complete one */
+
+static void clear(struct linked *k)
+{
+	while (k->n) {
+		ptx_block_image_close(k->parts[--k->n]);
+	}
+	*k = (struct linked){ .state = NULL };
+}
+
+/* Under links_mutex. */
+static struct linked *find(CUlinkState state)
+{
+	for (unsigned i = 0; state && i < MAX_LINKERS; i++) {
+		if (links[i].n && links[i].state == state) {
+			return &links[i];
+		}
+	}
+	return NULL;
+}
+
+/* Under links_mutex. The oldest makes room, unless its linker is at work. */
+static struct linked *make(CUlinkState state)
+{
+	for (unsigned i = 0; i < MAX_LINKERS; i++) {
+		struct linked *k = &links[next_link++ % MAX_LINKERS];
+
+		if (!k->n || !k->state) {
+			clear(k);
+			k->state = state;
+			return k;
+		}
+	}
+	return NULL;
+}
+
+static void note_part(CUlinkState state, const struct ptx_block_image *i)
+{
+	struct linked *k;
+
+	pthread_mutex_lock(&links_mutex);
+	k = find(state);
+	k = k ? k : make(state);
+	if (k && k->n < IMAGE_PARTS) {
+		k->parts[k->n++] = i;
+		i = NULL;
+	}
+	pthread_mutex_unlock(&links_mutex);
+	ptx_block_image_close(i);
+}
+
+/* One way to add an input. text NULL: the program's own. */
+struct adder {
+	CUresult (*run)(const struct adder *l, const char *text, size_t bytes);
+	CUlinkState state;
+	CUjitInputType type;
+	void *data;
+	size_t bytes;
+	const char *name; /* or path */
+	unsigned n;
+	CUjit_option *options;
+	void **values;
+};
+
+static CUresult add(const struct adder *l, const struct ptx_block_image *i)
+{
+	void *kept[MAX_OPTIONS];
+	CUresult r;
+
+	if (!i || !i->text || l->n > MAX_OPTIONS || (l->n && !l->values)) {
+		ptx_block_image_close(i);
+		return l->run(l, NULL, 0);
+	}
+	if (l->n) {
+		memcpy(kept, l->values, l->n * sizeof(kept[0]));
+	}
+	r = l->run(l, i->text, i->bytes + 1);
+	if (r == CUDA_SUCCESS) {
+		note_part(l->state, i);
+		return r;
+	}
+	if (l->n) {
+		memcpy(l->values, kept, l->n * sizeof(kept[0]));
+	}
+	ptx_block_image_close(i);
+	return l->run(l, NULL, 0);
+}
+
+static CUresult add_data(const struct adder *l)
+{
+	enum ptx_block_why why;
+	bool take = l->type == CU_JIT_INPUT_PTX && l->data && l->bytes && image_wanted();
+
+	return add(l, take ? image_open(l->data, l->bytes, &why) : NULL);
+}
+
+static CUresult add_file(const struct adder *l)
+{
+	const struct ptx_block_image *i = NULL;
+	enum ptx_block_why why;
+	size_t bytes;
+	char *data;
+
+	if (l->type == CU_JIT_INPUT_PTX && image_wanted() &&
+	    (data = image_read_file(l->name, &bytes)) != NULL) {
+		i = image_open(data, bytes, &why);
+		free(data);
+	}
+	return add(l, i);
+}
+
+static CUresult run_data(const struct adder *l, const char *text, size_t bytes)
+{
+	return shim_real.cuLinkAddData(l->state, l->type, text ? (void *)(uintptr_t)text : l->data,
+				       text ? bytes : l->bytes, l->name, l->n, l->options,
+				       l->values);
+}
+
+static CUresult run_data_v2(const struct adder *l, const char *text, size_t bytes)
+{
+	return shim_real.cuLinkAddData_v2(
+		l->state, l->type, text ? (void *)(uintptr_t)text : l->data,
+		text ? bytes : l->bytes, l->name, l->n, l->options, l->values);
+}
+
+static CUresult run_file(const struct adder *l, const char *text, size_t bytes)
+{
+	return text ? shim_real.cuLinkAddData(l->state, l->type, (void *)(uintptr_t)text, bytes,
+					      l->name, l->n, l->options, l->values)
+		    : shim_real.cuLinkAddFile(l->state, l->type, l->name, l->n, l->options,
+					      l->values);
+}
+
+static CUresult run_file_v2(const struct adder *l, const char *text, size_t bytes)
+{
+	return text ? shim_real.cuLinkAddData_v2(l->state, l->type, (void *)(uintptr_t)text, bytes,
+						 l->name, l->n, l->options, l->values)
+		    : shim_real.cuLinkAddFile_v2(l->state, l->type, l->name, l->n, l->options,
+						 l->values);
+}
+
+CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t bytes,
+		       const char *name, unsigned n, CUjit_option *options, void **values)
+{
+	struct adder l = { run_data, state, type, data, bytes, name, n, options, values };
+
+	return add_data(&l);
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t bytes,
+			  const char *name, unsigned n, CUjit_option *options, void **values)
+{
+	struct adder l = { run_data_v2, state, type, data, bytes, name, n, options, values };
+
+	return add_data(&l);
+}
+
+CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned n,
+		       CUjit_option *options, void **values)
+{
+	struct adder l = { run_file, state, type, NULL, 0, path, n, options, values };
+
+	return add_file(&l);
+}
+
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned n,
+			  CUjit_option *options, void **values)
+{
+	struct adder l = { run_file_v2, state, type, NULL, 0, path, n, options, values };
+
+	return add_file(&l);
+}
+
+/* How long an image is by what it says itself: text ends with a zero, machine code behind its last
+ * table. 0: neither. */
+static size_t bytes_of(const void *image)
+{
+	const unsigned char *p = image;
+	uint64_t table[2];
+	uint16_t count[4]; /* size and number of program headers, and of section headers */
+	uint64_t end;
+
+	if (memcmp(p, "\177ELF", 4) != 0) {
+		return *p == '.' || *p == '/' || *p == '\n' ? strlen(image) + 1 : 0;
+	}
+	memcpy(table, p + 0x20, sizeof(table));
+	memcpy(count, p + 0x36, sizeof(count));
+	end = MAX(table[0] + (uint64_t)count[0] * count[1],
+		  table[1] + (uint64_t)count[2] * count[3]);
+	return end < MAX_BYTES && table[0] < MAX_BYTES && table[1] < MAX_BYTES ? (size_t)end : 0;
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **ret, size_t *ret_bytes)
+{
+	size_t bytes = 0;
+	CUresult r = shim_real.cuLinkComplete(state, ret, &bytes);
+	struct linked *k;
+
+	if (r == CUDA_SUCCESS && ret_bytes) {
+		*ret_bytes = bytes;
+	}
+	if (r == CUDA_SUCCESS && ret && *ret && bytes) {
+		pthread_mutex_lock(&links_mutex);
+		k = find(state);
+		if (k) {
+			k->bytes = MIN(bytes, bytes_of(*ret));
+			k->hash = hash_bytes(*ret, k->bytes);
+			store_release(&any, 1u);
+		}
+		pthread_mutex_unlock(&links_mutex);
+	}
+	return r;
+}
+
+CUresult cuLinkDestroy(CUlinkState state)
+{
+	struct linked *k;
+
+	pthread_mutex_lock(&links_mutex);
+	k = find(state);
+	if (k && k->bytes) {
+		k->state = NULL;
+	} else if (k) {
+		clear(k);
+	}
+	pthread_mutex_unlock(&links_mutex);
+	return shim_real.cuLinkDestroy(state);
+}
+
+unsigned link_find(const void *image, const struct ptx_block_image *parts[IMAGE_PARTS])
+{
+	size_t bytes = image && load_acquire(&any) ? bytes_of(image) : 0;
+	unsigned n = 0;
+	uint64_t hash = 0;
+
+	if (!bytes) {
+		return 0;
+	}
+	pthread_mutex_lock(&links_mutex);
+	for (unsigned i = 0; i < MAX_LINKERS && !n; i++) {
+		struct linked *k = &links[i];
+
+		if (!k->n || k->bytes != bytes) {
+			continue;
+		}
+		hash = hash ? hash : hash_bytes(image, bytes);
+		if (hash == k->hash) {
+			for (n = 0; n < k->n; n++) {
+				parts[n] = ptx_block_image_ref(k->parts[n]);
+			}
+		}
+	}
+	pthread_mutex_unlock(&links_mutex);
+	return n;
+}

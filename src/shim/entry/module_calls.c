@@ -1,0 +1,325 @@
+/* Modules and libraries come and go: loaded with twins beside their functions where that can be,
+ * else as they are. The driver's own cache of compiled code serves both. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuabi/api.h"
+#include "shim/defer/block_launch.h"
+#include "shim/entry/gate.h"
+#include "shim/object/loaded_image.h"
+#include "shim/object/kernel_handle.h"
+#include "shim/entry/link_calls.h"
+#include "shim/object/clone.h"
+
+#define MAX_OPTIONS 64u
+
+/* ---- loading ---- */
+
+/* One way to load, with its arguments. */
+struct loader {
+	/* text NULL: the program's own image */
+	CUresult (*run)(struct loader *l, const char *text);
+	const void *image; /* or the path of a file */
+	void **ret;
+	unsigned n, n_library;
+	bool library; /* it belongs to no context */
+	CUjit_option *options;
+	void **values;
+	CUlibraryOption *library_options;
+	void **library_values;
+};
+
+/* The program's options with an error log of our own, so that it never reads of the rewritten text:
+ * when that is refused, the original's refusal is what it is told. */
+struct quiet {
+	CUjit_option options[MAX_OPTIONS + 2];
+	void *values[MAX_OPTIONS + 2];
+	char log[1024];
+};
+
+static bool is_error_log(CUjit_option o)
+{
+	return o == CU_JIT_ERROR_LOG_BUFFER || o == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+}
+
+/* False: too many options, or none where some should be. */
+static bool quieten(struct loader *l, struct quiet *q)
+{
+	unsigned n = 0;
+
+	if (l->n > MAX_OPTIONS || (l->n && (!l->options || !l->values))) {
+		return false;
+	}
+	for (unsigned i = 0; i < l->n; i++) {
+		if (!is_error_log(l->options[i])) {
+			q->options[n] = l->options[i];
+			q->values[n++] = l->values[i];
+		}
+	}
+	q->log[0] = 0;
+	q->options[n] = CU_JIT_ERROR_LOG_BUFFER;
+	q->values[n++] = q->log;
+	q->options[n] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
+	q->values[n++] = (void *)(uintptr_t)sizeof(q->log);
+	l->n = n;
+	l->options = q->options;
+	l->values = q->values;
+	return true;
+}
+
+/* What the driver answered through the options, for the program. */
+static void hand_over(const struct loader *l, const struct quiet *q)
+{
+	void **bytes = NULL;
+	char *log = NULL;
+	size_t room;
+
+	for (unsigned i = 0, n = 0; i < l->n; i++) {
+		if (l->options[i] == CU_JIT_ERROR_LOG_BUFFER) {
+			log = l->values[i];
+		} else if (l->options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+			bytes = &l->values[i];
+		} else {
+			l->values[i] = q->values[n++];
+		}
+	}
+	room = bytes ? (uint32_t)(uintptr_t)*bytes : 0;
+	if (log && room) {
+		snprintf(log, room, "%.*s", (int)sizeof(q->log) - 1, q->log);
+		*bytes = (void *)(uintptr_t)strlen(log);
+	}
+}
+
+static CUcontext context_of(const struct loader *l)
+{
+	CUcontext ctx = NULL;
+
+	if (!l->library) {
+		(void)shim_real.cuCtxGetCurrent(&ctx);
+	}
+	return ctx;
+}
+
+/* With twins, or else as it is; only the answer to the original counts when both fail. image is
+ * what the pass reads; takes i. */
+static CUresult load(struct loader *l, const struct ptx_block_image *i, enum ptx_block_why why)
+{
+	struct loader twins = *l;
+	struct quiet q;
+	CUresult r;
+
+	if (i && i->text && l->ret && quieten(&twins, &q)) {
+		r = l->run(&twins, i->text);
+		if (r == CUDA_SUCCESS) {
+			hand_over(l, &q);
+			image_note(*l->ret, context_of(l), &i, 1, PTX_BLOCK_OK);
+			block_prepare();
+			return r;
+		}
+		why = PTX_BLOCK_REJECTED;
+	}
+	r = l->run(l, NULL);
+	if (r == CUDA_SUCCESS && l->ret && shim_attached()) {
+		unsigned n = i && !i->text; /* its entries say why */
+
+		image_note(*l->ret, context_of(l), &i, n, why);
+		if (n && i->n_twins) { /* rewritten before, by gBPF's ptxas */
+			block_prepare();
+		}
+		i = n ? NULL : i;
+	}
+	ptx_block_image_close(i);
+	return r;
+}
+
+/* What cuLinkComplete gave has its twins already. */
+static CUresult load_linked(struct loader *l, const struct ptx_block_image **parts, unsigned n)
+{
+	CUresult r = l->run(l, NULL);
+
+	if (r == CUDA_SUCCESS && l->ret) {
+		image_note(*l->ret, context_of(l), parts, n, PTX_BLOCK_OK);
+		block_prepare();
+		return r;
+	}
+	while (n) {
+		ptx_block_image_close(parts[--n]);
+	}
+	return r;
+}
+
+static CUresult load_data(struct loader *l)
+{
+	const struct ptx_block_image *parts[IMAGE_PARTS], *i;
+	enum ptx_block_why why;
+	unsigned n;
+
+	if (!shim_attached()) {
+		return l->run(l, NULL);
+	}
+	n = link_find(l->image, parts);
+	if (n) {
+		return load_linked(l, parts, n);
+	}
+	i = image_open(l->image, 0, &why);
+	return load(l, i, why);
+}
+
+static CUresult load_file(struct loader *l)
+{
+	const struct ptx_block_image *i = NULL;
+	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
+	size_t bytes;
+	char *data;
+
+	if (!shim_attached()) {
+		return l->run(l, NULL);
+	}
+	if (image_wanted() && (data = image_read_file(l->image, &bytes)) != NULL) {
+		i = image_open(data, bytes, &why);
+		free(data);
+	}
+	return load(l, i, why);
+}
+
+static CUmodule *module_of(const struct loader *l)
+{
+	return (CUmodule *)(void *)l->ret;
+}
+
+static CUresult run_text(struct loader *l, const char *text)
+{
+	return shim_real.cuModuleLoadDataEx(module_of(l), text, l->n, l->options, l->values);
+}
+
+static CUresult run_file(struct loader *l, const char *text)
+{
+	return text ? run_text(l, text) : shim_real.cuModuleLoad(module_of(l), l->image);
+}
+
+static CUresult run_data(struct loader *l, const char *text)
+{
+	return text ? run_text(l, text) : shim_real.cuModuleLoadData(module_of(l), l->image);
+}
+
+static CUresult run_data_ex(struct loader *l, const char *text)
+{
+	return run_text(l, text ? text : l->image);
+}
+
+static CUresult run_fat(struct loader *l, const char *text)
+{
+	return text ? run_text(l, text) : shim_real.cuModuleLoadFatBinary(module_of(l), l->image);
+}
+
+static CUresult run_library(struct loader *l, const char *text)
+{
+	return shim_real.cuLibraryLoadData((CUlibrary *)(void *)l->ret, text ? text : l->image,
+					   l->options, l->values, l->n, l->library_options,
+					   l->library_values, l->n_library);
+}
+
+static CUresult run_library_file(struct loader *l, const char *text)
+{
+	return text ? run_library(l, text)
+		    : shim_real.cuLibraryLoadFromFile(
+			      (CUlibrary *)(void *)l->ret, l->image, l->options, l->values, l->n,
+			      l->library_options, l->library_values, l->n_library);
+}
+
+CUresult cuModuleLoad(CUmodule *ret, const char *path)
+{
+	struct loader l = { .run = run_file, .image = path, .ret = (void **)ret };
+
+	return load_file(&l);
+}
+
+CUresult cuModuleLoadData(CUmodule *ret, const void *image)
+{
+	struct loader l = { .run = run_data, .image = image, .ret = (void **)ret };
+
+	return load_data(&l);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned n, CUjit_option *options,
+			    void **values)
+{
+	struct loader l = { .run = run_data_ex,
+			    .image = image,
+			    .ret = (void **)ret,
+			    .n = n,
+			    .options = options,
+			    .values = values };
+
+	return load_data(&l);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
+{
+	struct loader l = { .run = run_fat, .image = image, .ret = (void **)ret };
+
+	return load_data(&l);
+}
+
+CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values,
+			   unsigned n, CUlibraryOption *library_options, void **library_values,
+			   unsigned n_library)
+{
+	struct loader l = { .run = run_library,
+			    .library = true,
+			    .image = image,
+			    .ret = (void **)ret,
+			    .n = n,
+			    .n_library = n_library,
+			    .options = options,
+			    .values = values,
+			    .library_options = library_options,
+			    .library_values = library_values };
+
+	return load_data(&l);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *options,
+			       void **values, unsigned n, CUlibraryOption *library_options,
+			       void **library_values, unsigned n_library)
+{
+	struct loader l = { .run = run_library_file,
+			    .library = true,
+			    .image = path,
+			    .ret = (void **)ret,
+			    .n = n,
+			    .n_library = n_library,
+			    .options = options,
+			    .values = values,
+			    .library_options = library_options,
+			    .library_values = library_values };
+
+	return load_file(&l);
+}
+
+static struct image_owner *unloading(const void *owner)
+{
+	shim_settle_pending();
+	kernel_forget(owner);
+	twin_forget(owner);
+	return image_forget(owner);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	struct image_owner *o = unloading(module);
+	CUresult r = shim_real.cuModuleUnload(module);
+
+	image_release(o);
+	return r;
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	struct image_owner *o = unloading(library);
+	CUresult r = shim_real.cuLibraryUnload(library);
+
+	image_release(o);
+	return r;
+}

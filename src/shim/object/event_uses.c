@@ -1,0 +1,399 @@
+/* A small table of events that kept calls record or wait for, or that were recorded behind launches
+ * which can be stopped and so may be recorded again; and the calls that ask about events. All of it
+ * is idle while nothing is kept back. */
+#include "shim/object/event_uses.h"
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "cuabi/api.h"
+#include "gpu/gpu_run.h"
+#include "shim/object/driver_device.h"
+#include "shim/object/interprocess.h"
+#include "shim/defer/wait.h"
+
+#define MAX_EVENTS 1024u
+#define SWEEP_FIRST 64u
+#define POLL_NS 20000u
+#define MAX_DOOMED 256u
+
+static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct use {
+	CUevent event; /* NULL: free */
+	struct shim_queue *q;
+	uint32_t records, awaits; /* of it, kept in that queue */
+	uint64_t joined; /* launches of the queue's chain that must be done before its record is the
+			    last; 0: none */
+	uint64_t order;	 /* of the call that joined */
+} events[MAX_EVENTS];	 /* events_mutex; the first n_events may be in use */
+static unsigned n_events, sweep_at = SWEEP_FIRST;
+static struct event_call *calls, **last_call = &calls; /* events_mutex: kept ones, in order */
+static struct doomed {
+	CUevent event;
+	bool graph;	  /* it is a CUgraphExec */
+} doomed[MAX_DOOMED];	  /* events_mutex */
+static unsigned n_doomed; /* atomic: changed under events_mutex */
+
+static unsigned place_of(CUevent event, const struct shim_queue *q)
+{
+	unsigned i = 0;
+
+	while (i < n_events && (events[i].event != event || (q && events[i].q != q))) {
+		i++;
+	}
+	return i;
+}
+
+static void drop_if_unused(struct use *u)
+{
+	if (!u->records && !u->awaits && !u->joined) {
+		*u = (struct use){ .event = NULL };
+	}
+	while (n_events && !events[n_events - 1].event) {
+		n_events--;
+	}
+}
+
+/* Forgets that it joined, once the chain is that far. */
+static void look(struct use *u)
+{
+	struct sched_chain c;
+	int err;
+
+	if (!u->joined) {
+		return;
+	}
+	err = gpu_chain_look(device_gpu(), &u->q->dev, &c);
+	if (err) { /* told once */
+		wait_remember((CUresult)err);
+	}
+	if (!u->q->dev.chain || c.done >= u->joined) {
+		u->joined = 0;
+	}
+}
+
+/* Records that have long been in force leave their places. */
+static void sweep(void)
+{
+	unsigned used = 0;
+
+	for (unsigned i = n_events; i > 0; i--) {
+		if (events[i - 1].event) {
+			look(&events[i - 1]);
+			used += events[i - 1].records || events[i - 1].awaits ||
+				events[i - 1].joined;
+			drop_if_unused(&events[i - 1]);
+		}
+	}
+	sweep_at = MAX(SWEEP_FIRST, 2 * used);
+}
+
+/* Its entry, perhaps a new one; under events_mutex. NULL: too many. */
+static struct use *obtain(CUevent event, struct shim_queue *q)
+{
+	unsigned i = place_of(event, q);
+
+	if (i == n_events && n_events >= sweep_at) {
+		sweep();
+		i = n_events;
+	}
+	if (i == n_events) {
+		i = place_of(NULL, NULL);
+	}
+	if (i == MAX_EVENTS) {
+		return NULL;
+	}
+	n_events = MAX(n_events, i + 1);
+	events[i].event = event;
+	events[i].q = q;
+	return &events[i];
+}
+
+/* Under events_mutex. */
+static bool in_use(CUevent event)
+{
+	for (unsigned i = 0; i < n_events; i++) {
+		if (events[i].event == event) {
+			look(&events[i]);
+			if (events[i].records || events[i].awaits || events[i].joined) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Events, and graphs, that the program destroyed while calls with them were kept, and are used no
+ * more. */
+static void destroy_doomed(void)
+{
+	while (unlikely(load_relaxed(&n_doomed))) {
+		struct doomed d = { .event = NULL };
+
+		pthread_mutex_lock(&events_mutex);
+		for (unsigned i = 0; i < n_doomed && !d.event; i++) {
+			if (!in_use(doomed[i].event)) {
+				d = doomed[i];
+				doomed[i] = doomed[n_doomed - 1];
+				store_relaxed(&n_doomed, n_doomed - 1);
+			}
+		}
+		pthread_mutex_unlock(&events_mutex);
+		if (!d.event) {
+			return;
+		}
+		if (d.graph) {
+			(void)shim_real.cuGraphExecDestroy((CUgraphExec)(void *)d.event);
+		} else {
+			(void)shim_real.cuEventDestroy_v2(d.event);
+		}
+	}
+}
+
+/* It is destroyed later, when no kept call needs it: until then no other one gets its handle. */
+static bool doom(CUevent event, bool graph)
+{
+	bool later = false;
+
+	pthread_mutex_lock(&events_mutex);
+	if (event && n_doomed < MAX_DOOMED && in_use(event)) {
+		doomed[n_doomed] = (struct doomed){ .event = event, .graph = graph };
+		store_relaxed(&n_doomed, n_doomed + 1);
+		later = true;
+	}
+	pthread_mutex_unlock(&events_mutex);
+	return later;
+}
+
+bool event_doom_graph(CUgraphExec exec)
+{
+	return doom((CUevent)(void *)exec, true);
+}
+
+bool event_keep(struct event_call *c, CUevent event, struct shim_queue *q, enum event_use use)
+{
+	struct use *u;
+
+	pthread_mutex_lock(&events_mutex);
+	u = obtain(event, q);
+	if (u) {
+		u->records += use == EVENT_RECORD;
+		u->awaits += use == EVENT_AWAIT;
+		*c = (struct event_call){ .event = event, .q = q, .use = use };
+	}
+	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
+	return u != NULL;
+}
+
+uint64_t event_placed(struct event_call *c)
+{
+	uint64_t order;
+
+	pthread_mutex_lock(&events_mutex);
+	order = c->order = sched_number(shim.sched); /* so `calls` is in the order of numbers */
+	c->at = last_call;
+	*last_call = c;
+	last_call = &c->next;
+	pthread_mutex_unlock(&events_mutex);
+	return order;
+}
+
+bool event_ready(const struct event_call *c)
+{
+	bool ready = true;
+
+	pthread_mutex_lock(&events_mutex);
+	for (const struct event_call *o = calls; o != c && o && ready; o = o->next) {
+		ready = o->event != c->event || o->q == c->q ||
+			(o->use == EVENT_AWAIT && c->use == EVENT_AWAIT);
+	}
+	for (unsigned i = 0; i < n_events && ready; i++) {
+		struct use *u = &events[i];
+
+		if (u->event == c->event && u->q != c->q && u->order < c->order) {
+			look(u);
+			ready = !u->joined;
+		}
+	}
+	pthread_mutex_unlock(&events_mutex);
+	return ready;
+}
+
+/* Under events_mutex. NULL: the queue was closed. */
+static struct use *end_call(struct event_call *c)
+{
+	unsigned i = place_of(c->event, c->q);
+
+	if (c->at) {
+		*c->at = c->next;
+		if (c->next) {
+			c->next->at = c->at;
+		} else {
+			last_call = c->at;
+		}
+	}
+	c->event = NULL;
+	if (i == n_events) {
+		return NULL;
+	}
+	events[i].records -= c->use == EVENT_RECORD;
+	events[i].awaits -= c->use == EVENT_AWAIT;
+	return &events[i];
+}
+
+void event_issued(struct event_call *c)
+{
+	struct use *u;
+
+	pthread_mutex_lock(&events_mutex);
+	u = end_call(c);
+	if (u) {
+		drop_if_unused(u);
+	}
+	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
+}
+
+CUresult event_record(struct event_call *c)
+{
+	uint64_t joined = 0;
+	CUresult r = gpu_chain_record(device_gpu(), &c->q->dev, c->event, &joined);
+	struct use *u;
+
+	pthread_mutex_lock(&events_mutex);
+	u = end_call(c);
+	if (u && r == CUDA_SUCCESS) {
+		u->joined = joined;
+		u->order = c->order;
+	}
+	if (u) {
+		drop_if_unused(u);
+	}
+	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
+	return r;
+}
+
+void event_forget_queue(const struct shim_queue *q)
+{
+	pthread_mutex_lock(&events_mutex);
+	for (unsigned i = n_events; i > 0; i--) {
+		if (events[i - 1].event && events[i - 1].q == q) {
+			events[i - 1].records = events[i - 1].awaits = 0;
+			events[i - 1].joined = 0;
+			drop_if_unused(&events[i - 1]);
+		}
+	}
+	pthread_mutex_unlock(&events_mutex);
+	destroy_doomed();
+}
+
+/* A queue, but that one, where the event is used; *ret_kept: by a call that is kept there. NULL:
+ * none. */
+static struct shim_queue *used_in(CUevent event, enum event_use use, const struct shim_queue *but,
+				  bool *ret_kept)
+{
+	struct shim_queue *q = NULL;
+
+	pthread_mutex_lock(&events_mutex);
+	for (unsigned i = 0; event && i < n_events && !q; i++) {
+		struct use *u = &events[i];
+
+		if (u->event != event || u->q == but) {
+			continue;
+		}
+		look(u);
+		*ret_kept = u->records || (use == EVENT_AWAIT && u->awaits);
+		if (*ret_kept || u->joined) {
+			q = u->q;
+		}
+	}
+	pthread_mutex_unlock(&events_mutex);
+	return q;
+}
+
+void event_settle(CUevent event, enum event_use use, const struct shim_queue *but)
+{
+	struct shim_queue *q;
+	bool kept;
+
+	while ((q = used_in(event, use, but, &kept)) != NULL) {
+		if (kept) {
+			wait_settle(q);
+		} else { /* the agent looks after its chain */
+			clock_sleep_ns(POLL_NS);
+		}
+	}
+}
+
+bool event_used(CUevent event, enum event_use use, const struct shim_queue *but)
+{
+	bool kept;
+
+	return used_in(event, use, but, &kept) != NULL;
+}
+
+static bool event_pending(CUevent event)
+{
+	bool kept;
+
+	return used_in(event, EVENT_RECORD, NULL, &kept) != NULL;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	if (unlikely(shim_pending()) && event_pending(event)) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	return shim_real.cuEventQuery(event);
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	if (unlikely(shim_pending())) {
+		event_settle(event, EVENT_RECORD, NULL);
+		return wait_result(shim_real.cuEventSynchronize(event));
+	}
+	return shim_real.cuEventSynchronize(event);
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+	if (unlikely(shim_pending()) && (event_pending(from) || event_pending(to))) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	return shim_real.cuEventElapsedTime(ms, from, to);
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
+{
+	if (unlikely(shim_pending()) && (event_pending(from) || event_pending(to))) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	return shim_real.cuEventElapsedTime_v2(ms, from, to);
+}
+
+/* Kept calls would find no event, or another one that has come to the same handle. */
+static bool destroying(CUevent event)
+{
+	interprocess_destroyed(event);
+	if (likely(!shim_pending())) {
+		return false;
+	}
+	if (doom(event, false)) {
+		return true;
+	}
+	event_settle(event, EVENT_AWAIT, NULL);
+	return false;
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+	return destroying(event) ? CUDA_SUCCESS : shim_real.cuEventDestroy(event);
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	return destroying(event) ? CUDA_SUCCESS : shim_real.cuEventDestroy_v2(event);
+}

@@ -1,0 +1,20 @@
+/* Graphs whose nodes record events or wait for them; changes to graphs that are kept. */
+#ifndef GBPF_SHIM_OBJECT_GRAPH_EVENTS_H
+#define GBPF_SHIM_OBJECT_GRAPH_EVENTS_H
+
+#include <stdbool.h>
+
+#include "cuabi/types.h"
+#include "shim/shim.h"
+
+/* The graph has such nodes: launched, it may record an event that kept calls mean as it was, or
+ * wait for one whose record is kept; and it must not be kept itself, since programs ask for its
+ * events. */
+bool graph_has_events(CUgraphExec exec);
+/* In a child after fork. */
+void graph_forget(void);
+
+/* Something is kept: waits until no launch of that graph is, which is about to be changed. */
+void graph_settle(CUgraphExec exec);
+
+#endif

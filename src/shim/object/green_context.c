@@ -1,0 +1,442 @@
+/* Caps by green contexts, in the process lane. A stream that does not wait for the default stream
+ * can be created in a green context beside the primary one instead: modules, memory and events are
+ * the primary context's, and the program cannot tell, except by asking which context a stream has;
+ * those questions are answered as if it were the primary one. Streams that wait for the default
+ * stream, the default streams, and streams of other contexts cannot be moved: they are left alone,
+ * and it is told. The program is told of as many multiprocessors as it may use, as under MPS, so
+ * that kernels whose blocks wait for each other are not larger than what they get. */
+#include "shim/object/green_context.h"
+
+#include <pthread.h>
+
+#include "base/compiler.h"
+#include "cuabi/api.h"
+#include "shim/capture_state.h"
+#include "shim/object/stream_queue.h"
+
+#define DEVICES 16u
+#define MAX_CAPPED 4096u
+#define MAX_KNOWN 64u
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t percent = 100; /* [atomic] */
+static struct {
+	CUgreenCtx green; /* mutex */
+	uint32_t sms;	  /* [atomic] that it has; 0: not asked; UINT32_MAX: no cap can be had */
+} own[DEVICES];
+static struct {
+	CUstream stream;
+	CUdevice device;
+} capped[MAX_CAPPED]; /* mutex */
+static uint32_t n_capped;
+static struct {
+	CUgreenCtx green;
+	CUcontext ctx, primary; /* NULL: it was not converted */
+	CUdevice device;
+} known[MAX_KNOWN];	 /* mutex */
+static uint32_t n_known; /* [atomic] */
+
+/* ---- the program's ---- */
+
+static void note_green(CUgreenCtx green, CUdevice device)
+{
+	pthread_mutex_lock(&mutex);
+	if (n_known < MAX_KNOWN) {
+		known[n_known].green = green;
+		known[n_known].device = device;
+		known[n_known].ctx = known[n_known].primary = NULL;
+		store_release(&n_known, n_known + 1);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+static void note_context(CUgreenCtx green, CUcontext ctx)
+{
+	pthread_mutex_lock(&mutex);
+	for (uint32_t i = 0; i < n_known; i++) {
+		if (known[i].green == green && !known[i].ctx) {
+			known[i].primary = context_primary(known[i].device);
+			known[i].ctx = known[i].primary ? ctx : NULL;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+static CUcontext forget_green(CUgreenCtx green)
+{
+	CUcontext ctx = NULL;
+
+	pthread_mutex_lock(&mutex);
+	for (uint32_t i = 0; i < n_known; i++) {
+		if (known[i].green == green) {
+			ctx = known[i].ctx;
+			known[i] = known[n_known - 1];
+			store_release(&n_known, n_known - 1);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+	return ctx;
+}
+
+static bool find_known(CUcontext ctx, CUcontext *ret_primary, CUgreenCtx *ret_green)
+{
+	bool found = false;
+
+	if (likely(!load_acquire(&n_known)) || !ctx) {
+		return false;
+	}
+	pthread_mutex_lock(&mutex);
+	for (uint32_t i = 0; i < n_known && !found; i++) {
+		found = known[i].ctx == ctx;
+		*ret_primary = known[i].primary;
+		*ret_green = known[i].green;
+	}
+	pthread_mutex_unlock(&mutex);
+	return found;
+}
+
+CUcontext green_base(CUcontext ctx)
+{
+	CUcontext primary;
+	CUgreenCtx green;
+
+	return find_known(ctx, &primary, &green) ? primary : ctx;
+}
+
+CUgreenCtx green_of(CUcontext ctx)
+{
+	CUcontext primary;
+	CUgreenCtx green;
+
+	return find_known(ctx, &primary, &green) ? green : NULL;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc desc, CUdevice device, unsigned flags)
+{
+	CUresult r = shim_real.cuGreenCtxCreate(ret, desc, device, flags);
+
+	if (r == CUDA_SUCCESS) {
+		note_green(*ret, device);
+	}
+	return r;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
+{
+	CUresult r = shim_real.cuCtxFromGreenCtx(ret, green);
+
+	if (r == CUDA_SUCCESS) {
+		note_context(green, *ret);
+	}
+	return r;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+	CUcontext ctx = forget_green(green);
+
+	if (shim_attached()) {
+		queue_close_green(green, ctx);
+	}
+	return shim_real.cuGreenCtxDestroy(green);
+}
+
+/* ---- ours ---- */
+
+void green_set_percent(uint32_t value)
+{
+	store_relaxed(&percent, value);
+}
+
+static bool wanted(void)
+{
+	return load_relaxed(&percent) < 100;
+}
+
+/* One group of at least `least` multiprocessors (0: the least there is). */
+static CUresult split(CUdevice device, unsigned least, CUdevResource *ret, unsigned *ret_all)
+{
+	CUdevResource all;
+	unsigned groups = 1;
+	CUresult r = shim_real.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM);
+
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	*ret_all = all.sm.smCount;
+	return shim_real.cuDevSmResourceSplitByCount(ret, &groups, &all, NULL, 0, least);
+}
+
+bool green_possible(CUdevice device)
+{
+	CUdevResource r;
+	unsigned all;
+
+	return split(device, 0, &r, &all) == CUDA_SUCCESS && r.sm.smCount < all;
+}
+
+/* The share of the device, rounded up to what it can be split into. False: it cannot, or nothing
+ * would be left over. */
+static bool share_of(CUdevice device, CUdevResource *ret)
+{
+	unsigned all = 0, least;
+	CUdevResource whole;
+
+	if (split(device, 0, &whole, &all) != CUDA_SUCCESS) {
+		return false;
+	}
+	least = (unsigned)((uint64_t)all * load_relaxed(&percent) + 99) / 100;
+	return split(device, least, ret, &all) == CUDA_SUCCESS && ret->sm.smCount < all;
+}
+
+/* What the cap leaves of the device's multiprocessors; 0: there is no cap. */
+static uint32_t sms_of(CUdevice device)
+{
+	CUdevResource r;
+	uint32_t sms;
+
+	if (!wanted() || device < 0 || (unsigned)device >= DEVICES) {
+		return 0;
+	}
+	sms = load_relaxed(&own[device].sms);
+	if (!sms) {
+		sms = share_of(device, &r) ? r.sm.smCount : UINT32_MAX;
+		store_relaxed(&own[device].sms, sms);
+	}
+	return sms == UINT32_MAX ? 0 : sms;
+}
+
+CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute what, CUdevice device)
+{
+	CUresult r = shim_real.cuDeviceGetAttribute(ret, what, device);
+	uint32_t sms = r == CUDA_SUCCESS && what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+			       ? sms_of(device)
+			       : 0;
+
+	if (sms) {
+		*ret = (int)sms;
+	}
+	return r;
+}
+
+/* mutex is held. */
+static CUgreenCtx own_green(CUdevice device)
+{
+	CUdevResourceDesc desc;
+	CUdevResource r;
+
+	if (!own[device].green && share_of(device, &r) &&
+	    (shim_real.cuDevResourceGenerateDesc(&desc, &r, 1) != CUDA_SUCCESS ||
+	     shim_real.cuGreenCtxCreate(&own[device].green, desc, device,
+					CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)) {
+		own[device].green = NULL;
+	}
+	return own[device].green;
+}
+
+/* A stream of the cap's green context, remembered. */
+static bool make(CUdevice device, int priority, CUstream *ret)
+{
+	CUgreenCtx green;
+	bool made = false;
+
+	pthread_mutex_lock(&mutex);
+	green = n_capped < MAX_CAPPED ? own_green(device) : NULL;
+	if (green && shim_real.cuGreenCtxStreamCreate(ret, green, CU_STREAM_NON_BLOCKING,
+						      priority) == CUDA_SUCCESS) {
+		capped[n_capped].stream = *ret;
+		capped[n_capped++].device = device;
+		made = true;
+	}
+	pthread_mutex_unlock(&mutex);
+	return made;
+}
+
+/* Why it keeps all multiprocessors; SCHED_CAP_DONE: it does not. */
+static enum sched_cap replace(CUstream *stream)
+{
+	CUcontext ctx = NULL;
+	CUdevice device = 0;
+	unsigned flags = 0;
+	int priority = 0;
+	CUstream made;
+
+	if (shim_real.cuStreamGetFlags(*stream, &flags) != CUDA_SUCCESS ||
+	    !(flags & CU_STREAM_NON_BLOCKING)) {
+		return SCHED_CAP_BLOCKING;
+	}
+	if (shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS ||
+	    shim_real.cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
+	    (unsigned)device >= DEVICES || ctx != context_primary(device)) {
+		return SCHED_CAP_CONTEXT;
+	}
+	if (!sms_of(device)) {
+		return SCHED_CAP_DRIVER;
+	}
+	(void)shim_real.cuStreamGetPriority(*stream, &priority);
+	if (!make(device, priority, &made)) {
+		return SCHED_CAP_DRIVER;
+	}
+	if (!queue_replace(*stream,
+			   made)) { /* another thread has destroyed it: not ours to follow */
+		green_destroyed(made);
+		shim_real.cuStreamDestroy_v2(made);
+		return SCHED_CAP_DRIVER;
+	}
+	shim_real.cuStreamDestroy_v2(*stream);
+	*stream = made;
+	return SCHED_CAP_DONE;
+}
+
+void green_cap(CUstream *stream)
+{
+	CUstreamCaptureMode before;
+	enum sched_cap why;
+
+	if (!wanted() || queue_sm_percent(*stream) >= 100) {
+		return;
+	}
+	before = capture_exempt(); /* making a context would end captures of the program */
+	why = replace(stream);
+	capture_restore(before);
+	sched_capped(shim.sched, load_relaxed(&percent), why);
+}
+
+/* mutex is held. */
+static bool any_of(CUdevice device)
+{
+	for (uint32_t i = 0; i < n_capped; i++) {
+		if (capped[i].device == device) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void green_destroyed(CUstream stream)
+{
+	if (likely(!load_relaxed(&n_capped))) {
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	for (uint32_t i = 0; i < n_capped; i++) {
+		if (capped[i].stream == stream) {
+			capped[i] = capped[n_capped - 1];
+			store_relaxed(&n_capped, n_capped - 1);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void green_context_ends(CUdevice device, bool all)
+{
+	CUgreenCtx green = NULL;
+
+	if (device < 0 || (unsigned)device >= DEVICES) {
+		return;
+	}
+	pthread_mutex_lock(&mutex);
+	for (uint32_t i = 0; i < n_capped && all;) {
+		if (capped[i].device == device) {
+			capped[i] = capped[n_capped - 1];
+			store_relaxed(&n_capped, n_capped - 1);
+		} else {
+			i++;
+		}
+	}
+	if (!any_of(device)) {
+		green = own[device].green;
+		own[device].green = NULL;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (green) {
+		shim_real.cuGreenCtxDestroy(green);
+	}
+}
+
+void green_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL); /* another thread of the parent may have held it */
+	n_capped = n_known = 0;
+}
+
+/* ---- which context a stream has ---- */
+
+static bool is_own(CUgreenCtx green)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < DEVICES && green; i++) {
+		found = found || load_relaxed(&own[i].green) == green;
+	}
+	return found;
+}
+
+/* The primary context of a stream of ours. */
+static bool primary_of_capped(CUstream stream, CUcontext *ret)
+{
+	CUgreenCtx green = NULL;
+	CUcontext ctx;
+
+	if (likely(!load_relaxed(&n_capped)) ||
+	    shim_real.cuStreamGetGreenCtx(stream, &green) != CUDA_SUCCESS || !is_own(green) ||
+	    shim_real.cuStreamGetCtx_v2(stream, &ctx, &green) != CUDA_SUCCESS) {
+		return false;
+	}
+	*ret = ctx;
+	return true;
+}
+
+static CUresult get_context(CUstream stream, CUcontext *ret,
+			    CUresult (*real)(CUstream, CUcontext *))
+{
+	CUgreenCtx green;
+	CUcontext ctx;
+	CUresult r;
+
+	if (ret && primary_of_capped(stream, &ctx)) {
+		*ret = ctx;
+		return CUDA_SUCCESS;
+	}
+	r = real(stream, ret);
+	if (r == CUDA_SUCCESS && load_acquire(&n_known) &&
+	    shim_real.cuStreamGetGreenCtx(stream, &green) == CUDA_SUCCESS && green) {
+		note_context(green, *ret);
+	}
+	return r;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *ret)
+{
+	return get_context(stream, ret, shim_real.cuStreamGetCtx);
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ret)
+{
+	return get_context(stream, ret, shim_real.cuStreamGetCtx_ptsz);
+}
+
+static CUresult hidden(CUresult r, CUgreenCtx *green)
+{
+	if (r == CUDA_SUCCESS && green && is_own(*green)) {
+		*green = NULL;
+	}
+	return r;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ret, CUgreenCtx *green)
+{
+	return hidden(shim_real.cuStreamGetCtx_v2(stream, ret, green), green);
+}
+
+CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext *ret, CUgreenCtx *green)
+{
+	return hidden(shim_real.cuStreamGetCtx_v2_ptsz(stream, ret, green), green);
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
+{
+	return hidden(shim_real.cuStreamGetGreenCtx(stream, green), green);
+}

@@ -1,0 +1,78 @@
+/* Which events are of several processes (CU_EVENT_INTERPROCESS, cuIpcOpenEventHandle). Another
+ * process asks the driver, not us: a record that is kept here, or may be made again, looks done to
+ * it, and a wait that is kept would mean a later record. So calls with such events are never kept
+ * and never join a chain: the caller waits until they may go. */
+#include "shim/object/interprocess.h"
+
+#include <pthread.h>
+
+#include "base/strmap.h"
+#include "cuabi/api.h"
+#include "shim/object/kernel_handle.h"
+
+#define MAX_EVENTS 65536u
+
+static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap events; /* events_mutex; handle in hexadecimal > itself */
+static uint32_t n_events;    /* atomic */
+static uint32_t any;	     /* atomic: too many to remember, so each event may be one */
+
+bool interprocess_event(CUevent event)
+{
+	bool found;
+
+	if (likely(!load_acquire(&n_events))) {
+		return false;
+	}
+	pthread_mutex_lock(&events_mutex);
+	found = load_relaxed(&any) || strmap_get(&events, handle_key(event).text);
+	pthread_mutex_unlock(&events_mutex);
+	return found;
+}
+
+static void remember(CUevent event)
+{
+	pthread_mutex_lock(&events_mutex);
+	if (events.live >= MAX_EVENTS ||
+	    strmap_add(&events, handle_key(event).text, (void *)event) < 0) {
+		store_relaxed(&any, 1u);
+	}
+	store_release(&n_events, (uint32_t)events.live + load_relaxed(&any));
+	pthread_mutex_unlock(&events_mutex);
+}
+
+void interprocess_destroyed(CUevent event)
+{
+	if (likely(!load_acquire(&n_events))) {
+		return;
+	}
+	pthread_mutex_lock(&events_mutex);
+	(void)strmap_del(&events, handle_key(event).text);
+	store_release(&n_events, (uint32_t)events.live + load_relaxed(&any));
+	pthread_mutex_unlock(&events_mutex);
+}
+
+void interprocess_forget(void)
+{
+	pthread_mutex_init(&events_mutex, NULL);
+}
+
+CUresult cuEventCreate(CUevent *ret, unsigned flags)
+{
+	CUresult r = shim_real.cuEventCreate(ret, flags);
+
+	if (unlikely(flags & CU_EVENT_INTERPROCESS) && r == CUDA_SUCCESS) {
+		remember(*ret);
+	}
+	return r;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
+{
+	CUresult r = shim_real.cuIpcOpenEventHandle(ret, handle);
+
+	if (r == CUDA_SUCCESS) {
+		remember(*ret);
+	}
+	return r;
+}

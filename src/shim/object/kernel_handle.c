@@ -1,0 +1,142 @@
+/* Names of kernels. The driver is asked (cuFuncGetName, cuKernelGetName, since CUDA 12.3); where it
+ * cannot tell, the name by which the program asked for the handle serves. Graphs have no name: they
+ * get one from their handle. */
+#include "shim/object/kernel_handle.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strmap.h"
+#include "shim/object/clone.h"
+
+#define MAX_NOTES 65536u
+
+static pthread_mutex_t notes_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap notes; /* notes_mutex; handle in hexadecimal > struct note */
+
+struct note {
+	const void *owner;
+	enum kernel_kind kind;
+	char name[];
+};
+
+void kernel_refresh(struct shim_thread *t)
+{
+	t->kernel_generation = load_acquire(&shim.kernel_generation);
+	memset(t->kernels, 0, sizeof(t->kernels));
+}
+
+void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind)
+{
+	size_t len = strlen(name) + 1;
+	struct note *n = malloc(sizeof(*n) + len);
+
+	if (!n) {
+		return;
+	}
+	n->owner = owner;
+	n->kind = kind;
+	memcpy(n->name, name, len);
+	pthread_mutex_lock(&notes_mutex);
+	free(strmap_del(&notes, handle_key(handle).text)); /* the handle may have come again */
+	if (notes.live < MAX_NOTES && strmap_add(&notes, handle_key(handle).text, n) == 0) {
+		n = NULL;
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	free(n);
+}
+
+void kernel_forget(const void *owner)
+{
+	pthread_mutex_lock(&notes_mutex);
+	strmap_each (&notes, e) {
+		struct note *n = e->value;
+
+		if (n->owner == owner) {
+			strmap_del(&notes, e->key);
+			free(n);
+		}
+	}
+	add_acqrel(&shim.kernel_generation, 1);
+	pthread_mutex_unlock(&notes_mutex);
+}
+
+bool kernel_is_library(const void *handle)
+{
+	const struct note *n;
+	bool r;
+
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, handle_key(handle).text);
+	r = n && n->kind == KERNEL_OF_LIBRARY;
+	pthread_mutex_unlock(&notes_mutex);
+	return r;
+}
+
+bool kernel_origin(const void *handle, struct kernel_origin *ret)
+{
+	const struct note *n;
+
+	ret->name = NULL;
+	pthread_mutex_lock(&notes_mutex);
+	n = strmap_get(&notes, handle_key(handle).text);
+	if (n) {
+		ret->owner = n->owner;
+		ret->kind = n->kind;
+		ret->name = strdup(n->name);
+	}
+	pthread_mutex_unlock(&notes_mutex);
+	return ret->name != NULL;
+}
+
+/* By name where there is one. Under notes_mutex, since the note may be forgotten. */
+static struct sched_kernel *by_name(const void *handle)
+{
+	const struct note *n = strmap_get(&notes, handle_key(handle).text);
+	const char *name = NULL;
+	CUresult r;
+
+	if (n && n->kind == KERNEL_OF_LIBRARY) {
+		r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
+	} else {
+		r = shim_real.cuFuncGetName(&name, (CUfunction)(uintptr_t)handle);
+		if (r != CUDA_SUCCESS && !n) {
+			r = shim_real.cuKernelGetName(&name, (CUkernel)(uintptr_t)handle);
+		}
+	}
+	if (r != CUDA_SUCCESS || !name) {
+		name = n ? n->name : NULL;
+	}
+	return name ? sched_kernel_get(shim.sched, name) : NULL;
+}
+
+/* Into the place that is free, or the second of the two. */
+const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot)
+{
+	const void *handle = (const void *)(key & ~(uintptr_t)1);
+	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
+	struct thread_kernel found = { .key = key };
+	char text[32];
+
+	if (key & 1) {
+		snprintf(text, sizeof(text), "graph:%08x",
+			 (unsigned)hash_bytes(&handle, sizeof(handle)));
+		found.k = sched_kernel_get(shim.sched, text);
+		if (found.k) {
+			sched_kernel_set_block(found.k, PTX_BLOCK_CAPTURE);
+		}
+	} else {
+		pthread_mutex_lock(&notes_mutex);
+		found.k = by_name(handle);
+		pthread_mutex_unlock(&notes_mutex);
+		found.twin = twin_find(handle, &why);
+		if (found.k && why != PTX_BLOCK_UNKNOWN) {
+			sched_kernel_set_block(found.k, (uint8_t)why);
+		}
+	}
+	slot = t->kernels[slot ^ 1].key ? slot : slot ^ 1;
+	t->kernels[slot] = found;
+	return &t->kernels[slot];
+}

@@ -1,0 +1,67 @@
+/* Function handles as the scheduler's kernels, by name. */
+#ifndef GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
+#define GBPF_SHIM_OBJECT_KERNEL_HANDLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shim/object/thread_cache.h"
+
+/* A CUfunction or CUkernel, or a graph that can be launched: what the thread remembers of it. */
+static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
+						    bool is_graph);
+
+/* A handle as the key of a table. */
+struct handle_key {
+	char text[20];
+};
+
+static inline struct handle_key handle_key(const void *handle)
+{
+	struct handle_key k;
+
+	snprintf(k.text, sizeof(k.text), "%llx", (unsigned long long)(uintptr_t)handle);
+	return k;
+}
+
+enum kernel_kind {
+	KERNEL_OF_MODULE,  /* a CUfunction; its owner is a module */
+	KERNEL_OF_LIBRARY, /* a CUkernel; its owner is a library */
+	KERNEL_FUNCTION,   /* a CUfunction of a library's kernel; its owner is the library */
+};
+/* Remembers the name that a handle was asked for by (older drivers cannot be asked) and where it
+ * came from. name is copied. */
+void kernel_note(const void *handle, const char *name, const void *owner, enum kernel_kind kind);
+struct kernel_origin {
+	const void *owner;
+	enum kernel_kind kind;
+	char *name; /* caller frees */
+};
+/* False: the handle did not come through here. */
+bool kernel_origin(const void *handle, struct kernel_origin *ret);
+/* The module or library is gone: its handles may come again with another meaning. */
+void kernel_forget(const void *owner);
+/* The handle came from a library (CUkernel). */
+bool kernel_is_library(const void *handle);
+
+const struct thread_kernel *kernel_find(struct shim_thread *t, uintptr_t key, unsigned slot);
+void kernel_refresh(struct shim_thread *t);
+
+static inline const struct thread_kernel *kernel_of(struct shim_thread *t, const void *handle,
+						    bool is_graph)
+{
+	/* Handles are aligned: a graph and a function at the same address are told apart. */
+	uintptr_t key = (uintptr_t)handle | is_graph;
+	unsigned slot = (unsigned)(key * 0x9e3779b97f4a7c15u >> 52) % THREAD_KERNELS;
+
+	if (unlikely(t->kernel_generation != load_acquire(&shim.kernel_generation))) {
+		kernel_refresh(t);
+	}
+	if (likely(t->kernels[slot].key == key)) {
+		return &t->kernels[slot];
+	}
+	slot ^= 1;
+	return t->kernels[slot].key == key ? &t->kernels[slot] : kernel_find(t, key, slot);
+}
+
+#endif

@@ -1,0 +1,284 @@
+/* Owners are kept in a table by their handle; entries and texts are the pass's, which keeps one
+ * copy of what is loaded several times. */
+#include "shim/object/loaded_image.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/strmap.h"
+#include "ptx/image.h"
+#include "shim/object/kernel_handle.h"
+#include "shim/shim.h"
+
+#define MAX_OWNERS 65536u
+#define MAX_NATIVE_BYTES ((size_t)4 << 20) /* of text, in place of machine code */
+#define MAX_FILE_BYTES ((off_t)64 << 20)   /* a longer one is loaded as it is */
+
+struct image_owner {
+	const void *of; /* of a library's module: the library; else NULL */
+	CUcontext ctx;	/* of a module */
+	enum ptx_block_why why;
+	unsigned n;
+	const struct ptx_block_image *parts[]; /* references */
+};
+
+static pthread_mutex_t owners_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct strmap owners; /* owners_mutex; handle in hexadecimal > struct image_owner */
+
+bool image_wanted(void)
+{
+	const char *v;
+
+	if (!shim_attached() || !sched_block_wanted(shim.sched)) {
+		return false;
+	}
+	v = getenv("GBPF_BLOCK");
+	return !v || strcmp(v, "0") != 0;
+}
+
+static unsigned arch_of(CUdevice d)
+{
+	int major = 0, minor = 0;
+
+	if (shim_real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					   d) != CUDA_SUCCESS ||
+	    shim_real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					   d) != CUDA_SUCCESS ||
+	    major <= 0 || minor < 0) {
+		return 0;
+	}
+	return (unsigned)major * 10 + (unsigned)minor;
+}
+
+/* Of the oldest device: a library is loaded for all of them. */
+static unsigned arch_here(void)
+{
+	unsigned arch = 0, a;
+	int n = 0;
+
+	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS) {
+		return 0;
+	}
+	for (int i = 0; i < n; i++) {
+		a = arch_of(i);
+		arch = !arch || a < arch ? a : arch;
+	}
+	return arch;
+}
+
+/* A program's own machine code, made for this device, against PTX: the code of PTX for an older
+ * device may not use what this one can, and a long text takes the driver minutes. */
+static bool is_second_best(const struct ptx_block_image *i, unsigned arch)
+{
+	const char *v = getenv("GBPF_BLOCK");
+
+	return i->native && i->text && !(v && strcmp(v, "1") == 0) &&
+	       (i->bytes > MAX_NATIVE_BYTES || ptx_text_arch(i->text, i->bytes) / 10 < arch / 10);
+}
+
+const struct ptx_block_image *image_open(const void *image, size_t bytes,
+					 enum ptx_block_why *ret_why)
+{
+	const struct ptx_block_image *i = NULL;
+	unsigned arch;
+
+	*ret_why = sched_block_wanted(shim.sched) ? PTX_BLOCK_UNKNOWN : PTX_BLOCK_CLASS;
+	if (!image || !image_wanted() || (arch = arch_here()) == 0 ||
+	    ptx_block_image_open(&i, image, bytes, arch, "image") < 0) {
+		return NULL;
+	}
+	*ret_why = i->why;
+	if (is_second_best(i, arch)) {
+		*ret_why = PTX_BLOCK_NATIVE;
+		ptx_block_image_close(i);
+		return NULL;
+	}
+	return i;
+}
+
+char *image_read_file(const char *path, size_t *ret_bytes)
+{
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	struct stat st;
+	char *data = NULL;
+	size_t n = 0;
+	ssize_t got = 1;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+	    st.st_size <= MAX_FILE_BYTES) {
+		data = malloc((size_t)st.st_size + 1);
+	}
+	while (data && n < (size_t)st.st_size && got > 0) {
+		got = read(fd, data + n, (size_t)st.st_size - n);
+		n += got > 0 ? (size_t)got : 0;
+	}
+	fd_close(fd);
+	if (data && n != (size_t)st.st_size) {
+		free(data);
+		return NULL;
+	}
+	if (data) {
+		data[n] = 0;
+		*ret_bytes = n;
+	}
+	return data;
+}
+
+/* ---- owners ---- */
+
+static void close_parts(struct image_owner *o)
+{
+	for (unsigned i = 0; i < o->n; i++) {
+		ptx_block_image_close(o->parts[i]);
+	}
+	free(o);
+}
+
+static void put(const void *handle, struct image_owner *o)
+{
+	struct handle_key k = handle_key(handle);
+	struct image_owner *before;
+
+	pthread_mutex_lock(&owners_mutex);
+	before = strmap_del(&owners, k.text); /* its handle came again without an unload */
+	if (owners.live < MAX_OWNERS && strmap_add(&owners, k.text, o) == 0) {
+		o = NULL;
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	if (before) {
+		close_parts(before);
+	}
+	if (o) {
+		close_parts(o);
+	}
+}
+
+void image_note(const void *handle, CUcontext ctx, const struct ptx_block_image *const *parts,
+		unsigned n, enum ptx_block_why why)
+{
+	struct image_owner *o = calloc(1, sizeof(*o) + n * sizeof(o->parts[0]));
+
+	if (!o) {
+		for (unsigned i = 0; i < n; i++) {
+			ptx_block_image_close(parts[i]);
+		}
+		return;
+	}
+	o->ctx = ctx;
+	o->why = why;
+	o->n = n;
+	if (n) {
+		memcpy(o->parts, parts, n * sizeof(parts[0]));
+	}
+	put(handle, o);
+}
+
+void image_note_module(const void *module, const void *library)
+{
+	struct image_owner *o = calloc(1, sizeof(*o));
+
+	if (o) {
+		o->of = library;
+		(void)shim_real.cuCtxGetCurrent(&o->ctx);
+		put(module, o);
+	}
+}
+
+void image_context_gone(CUcontext ctx)
+{
+	pthread_mutex_lock(&owners_mutex);
+	strmap_each (&owners, e) {
+		struct image_owner *o = e->value;
+
+		if (ctx && o->ctx == ctx) {
+			strmap_del(&owners, e->key);
+			close_parts(o);
+		}
+	}
+	pthread_mutex_unlock(&owners_mutex);
+}
+
+struct image_owner *image_forget(const void *handle)
+{
+	struct image_owner *gone;
+
+	pthread_mutex_lock(&owners_mutex);
+	gone = strmap_del(&owners, handle_key(handle).text);
+	strmap_each (&owners, e) {
+		struct image_owner *o = e->value;
+
+		if (o->of == handle) {
+			strmap_del(&owners, e->key);
+			free(o);
+		}
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return gone;
+}
+
+void image_release(struct image_owner *o)
+{
+	if (o) {
+		close_parts(o);
+	}
+}
+
+/* Under owners_mutex. */
+static const struct image_owner *owner_of(const void *handle)
+{
+	const struct image_owner *o = strmap_get(&owners, handle_key(handle).text);
+
+	return o && o->of ? strmap_get(&owners, handle_key(o->of).text) : o;
+}
+
+enum ptx_block_why image_entry(const void *handle, const char *name,
+			       const struct ptx_block_entry **ret)
+{
+	enum ptx_block_why why = PTX_BLOCK_UNKNOWN;
+	const struct image_owner *o;
+
+	*ret = NULL;
+	pthread_mutex_lock(&owners_mutex);
+	o = owner_of(handle);
+	if (o) {
+		why = o->n ? PTX_BLOCK_NO_PTX : o->why;
+	}
+	for (unsigned i = 0; o && i < o->n && !*ret; i++) {
+		*ret = ptx_block_image_entry(o->parts[i], name);
+		why = *ret ? (*ret)->why : why;
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return why;
+}
+
+unsigned image_twins(const void *handle)
+{
+	const struct image_owner *o;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&owners_mutex);
+	o = owner_of(handle);
+	for (unsigned i = 0; o && i < o->n; i++) {
+		n += o->parts[i]->n_twins;
+	}
+	pthread_mutex_unlock(&owners_mutex);
+	return n;
+}
+
+bool image_is_twin_name(const char *name)
+{
+	size_t len = name ? strlen(name) : 0, suffix = sizeof(PTX_BLOCK_SUFFIX) - 1;
+
+	return len > suffix && strcmp(name + len - suffix, PTX_BLOCK_SUFFIX) == 0;
+}
+
+bool image_hides(const void *handle, const char *name)
+{
+	return image_is_twin_name(name) && image_twins(handle) > 0;
+}

@@ -1,0 +1,483 @@
+/* The table of queues by stream. Lookups that a thread does not remember come here, under one lock
+ * that is never held while the scheduler may wait. */
+#include "shim/object/stream_queue.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "shim/object/driver_device.h"
+#include "shim/defer/block_launch.h"
+#include "shim/capture_state.h"
+#include "shim/object/green_context.h"
+#include "shim/defer/wait.h"
+
+#define BUCKETS 1024u
+#define MAX_DOOMED 256u
+#define POLL_NS 50000u
+
+static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct shim_queue *buckets[BUCKETS]; /* table_mutex */
+static struct shim_queue *free_list;	    /* table_mutex */
+static struct shim_queue *live;		    /* table_mutex: all that are open, by next_live */
+static uint32_t n_doomed;		    /* atomic: of live; changed under table_mutex */
+static uint32_t reaping; /* atomic: threads that destroy streams of doomed ones; the same */
+
+static unsigned bucket_of(CUstream stream, CUcontext ctx, const void *owner)
+{
+	uint64_t h =
+		(uintptr_t)stream * 0x9e3779b97f4a7c15u ^ (uintptr_t)ctx ^ (uintptr_t)owner << 1;
+
+	h *= 0xff51afd7ed558ccdu;
+	return (unsigned)(h >> 40) % BUCKETS;
+}
+
+void queue_refresh(struct shim_thread *t)
+{
+	t->queue_generation = load_acquire(&shim.queue_generation);
+	memset(t->queues, 0, sizeof(t->queues));
+	memset(t->fallback, 0, sizeof(t->fallback));
+}
+
+/* The ordinal of a context's device; 0 when it cannot be told. */
+static uint32_t ordinal_of(CUcontext ctx)
+{
+	CUdevice device = 0;
+	CUcontext popped;
+
+	if (shim_real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+		if (shim_real.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+			device = 0;
+		}
+		shim_real.cuCtxPopCurrent_v2(&popped);
+	}
+	return device < 0 ? 0 : (uint32_t)device;
+}
+
+/* What the driver says of a stream. False: it refuses the handle. */
+static bool describe(struct shim_queue *q, int *ret_priority)
+{
+	CUstream stream = q->dev.stream;
+	unsigned flags = 0;
+
+	*ret_priority = 0;
+	q->blocking = true;
+	if (q->kind != QUEUE_CREATED) {
+		return true;
+	}
+	if (shim_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) {
+		return false;
+	}
+	q->blocking = !(flags & CU_STREAM_NON_BLOCKING);
+	if (shim_real.cuStreamGetPriority(stream, ret_priority) != CUDA_SUCCESS) {
+		*ret_priority = 0;
+	}
+	if (shim_real.cuStreamGetGreenCtx(stream, &q->green) != CUDA_SUCCESS) {
+		q->green = NULL;
+	}
+	/* A green context belongs to one thread at a time: the primary one stands for it. */
+	if (q->green &&
+	    shim_real.cuStreamGetCtx_v2(stream, &q->dev.ctx, &q->green) == CUDA_SUCCESS) {
+		return q->dev.ctx != NULL;
+	}
+	if (shim_real.cuStreamGetCtx(stream, &q->dev.ctx) !=
+		    CUDA_SUCCESS && /* green contexts: not told by all drivers */
+	    shim_real.cuCtxGetCurrent(&q->dev.ctx) != CUDA_SUCCESS) {
+		return false;
+	}
+	q->dev.ctx = green_base(q->dev.ctx);
+	return q->dev.ctx != NULL;
+}
+
+/* Under table_mutex. Finds or opens. */
+static struct shim_queue *obtain(CUstream stream, enum queue_kind kind, CUcontext ctx,
+				 const void *owner)
+{
+	unsigned b = bucket_of(stream, ctx, owner);
+	struct shim_queue *q;
+	int priority;
+
+	for (q = buckets[b]; q; q = q->next) {
+		if (q->dev.stream == stream && q->owner == owner && (!ctx || q->dev.ctx == ctx)) {
+			return q;
+		}
+	}
+	q = free_list ? free_list : calloc(1, sizeof(*q));
+	if (!q) {
+		return NULL;
+	}
+	if (q == free_list) {
+		free_list = q->next;
+		memset(q, 0, sizeof(*q));
+	}
+	q->kind = kind;
+	q->owner = owner;
+	q->dev.stream = stream;
+	q->dev.ctx = ctx;
+	q->dev.home = owner ? gpu_thread() : NULL;
+	q->green = kind == QUEUE_LEGACY ? green_of(ctx) : NULL;
+	if (describe(q, &priority)) {
+		CUcontext base = green_base(q->dev.ctx);
+		uint32_t gpu = ordinal_of(base);
+
+		q->dev.base = base == q->dev.ctx ? NULL : base;
+		q->sched = sched_queue_open(shim.sched, &q->dev, gpu, priority);
+		device_context_seen(gpu, base);
+	}
+	if (!q->sched) {
+		q->next = free_list;
+		free_list = q;
+		return NULL;
+	}
+	q->touched = sched_queue_touched(q->sched);
+	q->next = buckets[b];
+	buckets[b] = q;
+	q->next_live = live;
+	live = q;
+	return q;
+}
+
+struct shim_queue *queue_find(struct shim_thread *t, CUstream stream)
+{
+	uintptr_t h = (uintptr_t)stream;
+	unsigned slot = (h >> 4 ^ h >> 9 ^ h >> 14) % THREAD_QUEUES;
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	q = shim_attached() ? obtain(stream, QUEUE_CREATED, NULL, NULL) : NULL;
+	pthread_mutex_unlock(&table_mutex);
+	if (q) {
+		t->queues[slot].key = h;
+		t->queues[slot].q = q;
+	}
+	return q;
+}
+
+struct shim_queue *queue_find_default(struct shim_thread *t, enum queue_kind kind, CUcontext ctx)
+{
+	CUstream stream = kind == QUEUE_OWN ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	/* Only the thread that a green context is current to can name its default stream. */
+	bool own = kind == QUEUE_OWN || green_of(ctx);
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	q = shim_attached() ? obtain(stream, kind, ctx, own ? t : NULL) : NULL;
+	pthread_mutex_unlock(&table_mutex);
+	if (!q) {
+		return NULL;
+	}
+	t->fallback[kind].ctx = ctx;
+	t->fallback[kind].q = q;
+	return q;
+}
+
+void queue_created(CUstream stream)
+{
+	pthread_mutex_lock(&table_mutex);
+	if (shim_attached()) {
+		obtain(stream, QUEUE_CREATED, NULL, NULL);
+	}
+	pthread_mutex_unlock(&table_mutex);
+}
+
+static void leave_live(struct shim_queue *q)
+{
+	struct shim_queue **l = &live;
+
+	while (*l != q) {
+		l = &(*l)->next_live;
+	}
+	*l = q->next_live;
+}
+
+/* Nobody new finds it. False: another thread closes it. Under table_mutex. */
+static bool leave_bucket(struct shim_queue *q)
+{
+	CUcontext key = q->kind == QUEUE_CREATED ? NULL : q->dev.ctx;
+	struct shim_queue **p = &buckets[bucket_of(q->dev.stream, key, q->owner)];
+
+	while (*p && *p != q) {
+		p = &(*p)->next;
+	}
+	if (!*p) {
+		return false;
+	}
+	*p = q->next;
+	add_acqrel(&shim.queue_generation, 1);
+	return true;
+}
+
+/* Takes it out of all tables; false when another thread did. Under table_mutex. */
+static bool unlink_queue(struct shim_queue *q)
+{
+	if (q->doomed) {
+		sub_acqrel(&n_doomed, 1u);
+	} else if (!leave_bucket(q)) {
+		return false;
+	}
+	leave_live(q);
+	return true;
+}
+
+/* It is out of the table, so nobody new finds it; what it keeps back is issued by
+ * sched_queue_close. */
+static void finish(struct shim_queue *q)
+{
+	wait_settle(q);
+	sched_queue_close(q->sched);
+	block_close(q);
+	pthread_mutex_lock(&table_mutex);
+	store_release(&q->sched, NULL);
+	q->next = free_list;
+	free_list = q;
+	pthread_mutex_unlock(&table_mutex);
+}
+
+bool queue_close_stream(CUstream stream)
+{
+	bool later = false;
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	for (q = buckets[bucket_of(stream, NULL, NULL)]; q && q->dev.stream != stream;
+	     q = q->next) {
+	}
+	if (q && load_relaxed(&n_doomed) < MAX_DOOMED && sched_queue_deferred(q->sched)) {
+		later = q->doomed = leave_bucket(q); /* it was found there */
+		add_acqrel(&n_doomed, later ? 1u : 0u);
+	} else if (q && !unlink_queue(q)) {
+		q = NULL;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	if (q && !later) {
+		finish(q);
+	}
+	return later;
+}
+
+/* A doomed one that has nothing left, out of the tables. */
+static struct shim_queue *take_doomed(void)
+{
+	struct shim_queue *q;
+
+	pthread_mutex_lock(&table_mutex);
+	for (q = live; q && !(q->doomed && !sched_queue_deferred(q->sched)); q = q->next_live) {
+	}
+	if (q) {
+		(void)unlink_queue(q);
+		add_acqrel(&reaping, 1u);
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return q;
+}
+
+void queue_reap_all(void)
+{
+	struct shim_queue *q;
+
+	while (load_relaxed(&n_doomed) && !capture_any() && (q = take_doomed()) != NULL) {
+		CUstream stream = q->dev.stream;
+		CUcontext ctx = q->dev.ctx, popped;
+
+		finish(q);
+		if (shim_real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS) {
+			wait_remember(shim_real.cuStreamDestroy_v2(stream));
+			shim_real.cuCtxPopCurrent_v2(&popped);
+		}
+		sub_acqrel(&reaping, 1u);
+	}
+}
+
+static bool of_context(const struct shim_queue *q, const void *ctx)
+{
+	return green_base(q->dev.ctx) == ctx || q->dev.ctx == ctx;
+}
+
+static bool of_thread(const struct shim_queue *q, const void *thread)
+{
+	return q->owner == thread;
+}
+
+static bool of_green(const struct shim_queue *q, const void *green)
+{
+	return q->green == green;
+}
+
+static void close_all(bool (*is)(const struct shim_queue *q, const void *arg), const void *arg)
+{
+	struct shim_queue *q;
+
+	do {
+		pthread_mutex_lock(&table_mutex);
+		q = live;
+		while (q && !is(q, arg)) {
+			q = q->next_live;
+		}
+		if (q && !unlink_queue(q)) {
+			q = NULL;
+		}
+		pthread_mutex_unlock(&table_mutex);
+		if (q) {
+			finish(q);
+		}
+	} while (q);
+}
+
+/* Closed, and none of their streams is just being destroyed by another thread. */
+static void close_for_good(bool (*is)(const struct shim_queue *q, const void *arg), const void *arg)
+{
+	close_all(is, arg);
+	while (load_acquire(&reaping)) { /* perhaps one of them */
+		clock_sleep_ns(POLL_NS);
+	}
+}
+
+void queue_close_context(CUcontext ctx)
+{
+	if (ctx || shim_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
+		close_for_good(of_context, ctx);
+		block_context_gone(ctx);
+		device_context_gone(ctx);
+	}
+}
+
+void queue_close_thread(const struct shim_thread *t)
+{
+	if (shim_attached()) {
+		close_all(of_thread, t);
+	}
+}
+
+void queue_close_green(CUgreenCtx green, CUcontext ctx)
+{
+	shim_settle_pending();
+	queue_reap_all(); /* afterwards nobody can destroy its streams */
+	close_for_good(of_green, green);
+	if (ctx) {
+		device_context_gone(ctx);
+	}
+}
+
+uint32_t queue_sm_percent(CUstream stream)
+{
+	uint32_t percent = 100;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = buckets[bucket_of(stream, NULL, NULL)]; q; q = q->next) {
+		if (q->dev.stream == stream) {
+			percent = sched_queue_sm_percent(q->sched);
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return percent;
+}
+
+bool queue_replace(CUstream old, CUstream new)
+{
+	struct shim_queue **p = &buckets[bucket_of(old, NULL, NULL)], *q;
+	unsigned b = bucket_of(new, NULL, NULL);
+
+	pthread_mutex_lock(&table_mutex);
+	while (*p && (*p)->dev.stream != old) {
+		p = &(*p)->next;
+	}
+	q = *p;
+	if (q) {
+		*p = q->next;
+		q->dev.stream = new;
+		q->next = buckets[b];
+		buckets[b] = q;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return q != NULL;
+}
+
+/* A converted green context: what belongs to it; the primary one: all that is on it. */
+void queue_drain_context(CUcontext ctx)
+{
+	CUgreenCtx green;
+
+	if (!ctx && shim_real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) {
+		return;
+	}
+	green = green_of(ctx);
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q; q = q->next_live) {
+		if ((green ? q->green == green : green_base(q->dev.ctx) == ctx) &&
+		    load_relaxed(q->touched)) {
+			sched_drained(shim.sched, q->sched);
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+}
+
+/* Each waits for what was put on the other before. */
+static bool are_siblings(const struct shim_queue *a, const struct shim_queue *b)
+{
+	bool related = a->kind == QUEUE_LEGACY ? b->blocking && b != a
+					       : a->blocking && b->kind == QUEUE_LEGACY;
+
+	return related && a->green == b->green && green_base(a->dev.ctx) == green_base(b->dev.ctx);
+}
+
+unsigned queue_siblings_deferred(struct shim_queue *of, struct shim_queue **list, unsigned most)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q && n < most; q = q->next_live) {
+		if (are_siblings(of, q) && sched_queue_deferred(q->sched)) {
+			list[n++] = q;
+		}
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return n;
+}
+
+struct shim_queue *queue_sibling_deferred(struct shim_queue *of)
+{
+	struct shim_queue *found = NULL;
+
+	(void)queue_siblings_deferred(of, &found, 1);
+	return found;
+}
+
+bool queue_sibling_before(const struct shim_queue *of, uint64_t number)
+{
+	bool found = false;
+
+	if (!of->blocking || sched_queue_alone(of->sched)) {
+		return false;
+	}
+	if (pthread_mutex_trylock(&table_mutex) != 0) {
+		return true;
+	}
+	for (struct shim_queue *q = live; q && !found; q = q->next_live) {
+		found = are_siblings(of, q) && sched_queue_behind(q->sched, number);
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return found;
+}
+
+bool queue_told(uint32_t error)
+{
+	bool told = false;
+
+	pthread_mutex_lock(&table_mutex);
+	for (struct shim_queue *q = live; q; q = q->next_live) {
+		told = (load_relaxed(&q->told) == error && xchg_acqrel(&q->told, 0u)) || told;
+	}
+	pthread_mutex_unlock(&table_mutex);
+	return told;
+}
+
+void queue_forget_all(void)
+{
+	/* The lock may have been held by another thread of the parent. */
+	pthread_mutex_init(&table_mutex, NULL);
+	memset(buckets, 0, sizeof(buckets));
+	live = free_list = NULL;
+	n_doomed = reaping = 0;
+	add_acqrel(&shim.queue_generation, 1);
+}

@@ -1,0 +1,41 @@
+/* Memory of threads: made at a thread's first gated call, gone with the thread. Only a pointer is
+ * thread-local, because a library that is opened late finds little static thread-local memory left.
+ */
+#include "shim/object/thread_cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "shim/object/stream_queue.h"
+
+TLS_FAST struct shim_thread *thread_known;
+
+static pthread_key_t key;
+static bool have_key; /* atomic: a callback's thread may have been there before */
+
+/* The thread's own default streams end with it. */
+static void leave(void *arg)
+{
+	struct shim_thread *t = arg;
+
+	thread_known = NULL;
+	queue_close_thread(t);
+	free(t);
+}
+
+void thread_setup(void)
+{
+	store_release(&have_key, pthread_key_create(&key, leave) == 0);
+}
+
+struct shim_thread *thread_make(void)
+{
+	struct shim_thread *t = load_acquire(&have_key) ? calloc(1, sizeof(*t)) : NULL;
+
+	if (t && pthread_setspecific(key, t) != 0) {
+		free(t);
+		t = NULL;
+	}
+	thread_known = t;
+	return t;
+}

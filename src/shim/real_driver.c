@@ -1,0 +1,205 @@
+/* Finds and opens the real libcuda and fills the table of its functions. This happens at the first
+ * call of any function, not in a constructor: with LD_PRELOAD the shim sits in every child process,
+ * and one that never uses CUDA must not load the driver. No output but one line on stderr when
+ * there is no driver; never exits. */
+#include "shim/real_driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "cuabi/names.h"
+#include "gpu/control.h"
+#include "shim/ldcache.h"
+#include "shim/shim.h"
+
+#define SONAME "libcuda.so.1"
+
+static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
+static TLS_FAST int loading; /* the real library's own constructors may come back here */
+static uint32_t loaded;
+
+/* Sorted by address: which names the real library has at it. */
+static struct {
+	void *address;
+	uint32_t index;
+} by_address[CUABI_COUNT];
+static unsigned n_by_address;
+
+static CUresult answer_missing(void)
+{
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult answer_no_driver(void)
+{
+	return CUDA_ERROR_NO_DEVICE;
+}
+
+static CUresult answer_not_yet(void)
+{
+	return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static bool is_self(const char *path)
+{
+	struct stat self, other;
+	Dl_info info;
+
+	return dladdr((void *)shim_resolve, &info) && info.dli_fname &&
+	       stat(info.dli_fname, &self) == 0 && stat(path, &other) == 0 &&
+	       self.st_dev == other.st_dev && self.st_ino == other.st_ino;
+}
+
+static void *try_path(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || is_self(path)) {
+		return NULL;
+	}
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *try_folder(const char *folder, size_t len)
+{
+	char path[PATH_MAX];
+	int n = snprintf(path, sizeof(path), "%.*s/" SONAME, (int)len, folder);
+
+	return len && n > 0 && (size_t)n < sizeof(path) ? try_path(path) : NULL;
+}
+
+/* As the dynamic linker would, but passing over ourselves: it cannot be asked by name, since that
+ * name is ours. */
+static void *search(void)
+{
+	static const char *const folders[] = {
+		"/usr/local/nvidia/lib64",   "/usr/local/nvidia/lib",
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+		"/lib/x86_64-linux-gnu",     "/usr/lib/x86_64-linux-gnu/nvidia/current",
+		"/run/opengl-driver/lib",    "/usr/lib/wsl/lib"
+	};
+	const char *p = secure_getenv("LD_LIBRARY_PATH");
+	char path[PATH_MAX];
+	void *h = NULL;
+
+	while (p && *p && !h) {
+		size_t len = strcspn(p, ":;");
+
+		h = try_folder(p, len);
+		p += len + (p[len] != 0);
+	}
+	for (unsigned nth = 0; !h && ldcache_find(SONAME, nth, path, sizeof(path)); nth++) {
+		h = try_path(path);
+	}
+	for (size_t i = 0; !h && i < ARRAY_SIZE(folders); i++) {
+		h = try_folder(folders[i], strlen(folders[i]));
+	}
+	return h;
+}
+
+static void *open_real(void)
+{
+	const char *path = secure_getenv("GBPF_REAL_CUDA");
+	void *h;
+
+	if (!path || !*path) {
+		h = search();
+		if (!h) {
+			fprintf(stderr, "gbpf: no CUDA driver library (" SONAME
+					") found in LD_LIBRARY_PATH, the "
+					"linker's cache or the usual places; set GBPF_REAL_CUDA to "
+					"its path\n");
+		}
+		return h;
+	}
+	if (is_self(path)) {
+		fprintf(stderr, "gbpf: GBPF_REAL_CUDA names gBPF's own library: %s\n", path);
+		return NULL;
+	}
+	h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!h) {
+		const char *why = dlerror();
+
+		fprintf(stderr, "gbpf: GBPF_REAL_CUDA cannot be opened: %s\n", why ? why : path);
+	}
+	return h;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+	const void *x = *(void *const *)a, *y = *(void *const *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void fill(void *real)
+{
+	void **slots = (void **)&shim_real;
+
+	for (unsigned i = 0; i < CUABI_COUNT; i++) {
+		void *f = real ? dlsym(real, cuabi_names[i]) : NULL;
+
+		if (f && shim_exports[i]) {
+			by_address[n_by_address].address = f;
+			by_address[n_by_address++].index = i;
+		}
+		store_release(&slots[i], f	? f
+					 : real ? (void *)answer_missing
+						: (void *)answer_no_driver);
+	}
+	qsort(by_address, n_by_address, sizeof(by_address[0]), compare_addresses);
+}
+
+void *shim_resolve(unsigned index)
+{
+	void **slots = (void **)&shim_real;
+
+	if (loading) {
+		return (void *)answer_not_yet;
+	}
+	if (!load_acquire(&loaded)) {
+		int saved = errno;
+		void *real;
+
+		pthread_mutex_lock(&load_mutex);
+		if (!load_relaxed(&loaded)) {
+			loading = 1;
+			real = open_real();
+			if (real) { /* the soft GPU's has nothing to learn from */
+				(void)gpu_learn_install(real);
+			}
+			fill(real);
+			loading = 0;
+			store_release(&loaded, 1);
+		}
+		pthread_mutex_unlock(&load_mutex);
+		errno = saved;
+	}
+	return load_acquire(&slots[index]);
+}
+
+unsigned load_entries_at(const void *address, unsigned ret_index[LOAD_MAX_SAME])
+{
+	unsigned lo = 0, hi = n_by_address, n = 0;
+
+	while (lo < hi) {
+		unsigned mid = (lo + hi) / 2;
+
+		if (by_address[mid].address < (void *)(uintptr_t)address) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	while (lo < n_by_address && by_address[lo].address == address && n < LOAD_MAX_SAME) {
+		ret_index[n++] = by_address[lo++].index;
+	}
+	return n;
+}

@@ -1,0 +1,13 @@
+/* The lane in which the driver starts is chosen by environment variables, which it reads in cuInit.
+ */
+#ifndef GBPF_SHIM_SESSION_LANE_ENV_H
+#define GBPF_SHIM_SESSION_LANE_ENV_H
+
+#include "proto/wire.h"
+
+/* Before the real cuInit. */
+void lane_enter(const struct wire_welcome *w);
+/* The process lane, as without gbpfd: what a parent in the shared lane left is taken away. */
+void lane_leave(void);
+
+#endif

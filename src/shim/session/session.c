@@ -1,0 +1,515 @@
+/* Connecting: the socket, the hello, the welcome. gbpfd is trusted when it runs as root or as our
+ * own user, and only then; even so every descriptor is checked before it is mapped. */
+#include "shim/session/shim_hint.h"
+#include "shim/session/session_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/paths.h"
+#include "base/point.h"
+#include "base/shm.h"
+#include "policy/ctx.h"
+#include "shim/object/driver_device.h"
+#include "shim/object/green_context.h"
+#include "shim/session/guard.h"
+#include "shim/shim.h"
+
+#define WELCOME_TIMEOUT_NS                                                                         \
+	10000000000u			/* a gbpfd that lives answers at once; it may be stopped   \
+					 */
+#define QUEUED_TIMEOUT_NS 120000000000u /* it gives up after 30 s itself */
+#define STEP_NS 500000u
+#define RESTART_NS 3000000000u /* of a gbpfd that died during our hello */
+#define DEAD_NS 1000000000u    /* of one that has left its socket */
+#define RETRY_NS 10000000u
+#define BROKEN_MOST 8u
+#define MAX_WEIGHT 10000
+
+static const char *text_of(const char *name, const char *otherwise)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : otherwise;
+}
+
+static uint32_t class_asked(void)
+{
+	const char *v = text_of("GBPF_CLASS", "normal");
+
+	return strcmp(v, "latency") == 0 ? GBPF_CLASS_LATENCY
+	       : strcmp(v, "batch") == 0 ? GBPF_CLASS_BATCH
+					 : GBPF_CLASS_NORMAL;
+}
+
+static uint32_t weight_asked(void)
+{
+	long v = strtol(text_of("GBPF_WEIGHT", "0"), NULL, 10);
+
+	return v > 0 && v <= MAX_WEIGHT ? (uint32_t)v : 0;
+}
+
+/* auto, and nothing: the policy chooses. The others are for gbpfd to keep, whatever the policy
+ * says; where the shared lane cannot be had it is the process lane. */
+static void ask_for_lane(struct session *s)
+{
+	const char *v = text_of("GBPF_LANE", "auto");
+
+	s->lane = strcmp(v, "shared") == 0 ? GBPF_LANE_SHARED : GBPF_LANE_PROCESS;
+	s->lanes = strcmp(v, "process") == 0  ? 1u << GBPF_LANE_PROCESS
+		   : strcmp(v, "shared") == 0 ? 1u << GBPF_LANE_SHARED
+					      : 0;
+}
+
+/* The devices that this process sees, as the real driver numbers them. */
+static void find_devices(struct session *s)
+{
+	int n = 0;
+
+	if (shim_real.cuDeviceGetCount(&n) != CUDA_SUCCESS || n < 0) {
+		n = 0;
+	}
+	s->gpus = MIN((uint32_t)n, WIRE_GPUS);
+	for (uint32_t i = 0; i < s->gpus; i++) {
+		CUuuid uuid = { { 0 } };
+
+		if (shim_real.cuDeviceGetUuid_v2(&uuid, (CUdevice)i) != CUDA_SUCCESS) {
+			(void)shim_real.cuDeviceGetUuid(&uuid, (CUdevice)i);
+		}
+		memcpy(s->uuid[i], uuid.bytes, sizeof(s->uuid[i]));
+	}
+}
+
+int session_init(struct session *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->sock = s->board_fd = s->stats_fd = s->early.sock = -1;
+	for (unsigned i = 0; i < SESSION_REGIONS; i++) {
+		s->regions[i].fd = -1;
+	}
+	s->class_id = class_asked();
+	s->weight = weight_asked();
+	ask_for_lane(s);
+	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return s->wake < 0 ? -errno : 0;
+}
+
+/* ---- connecting ---- */
+
+static int open_socket(void)
+{
+	const char *path = secure_getenv("GBPF_SESSION_SOCKET");
+	char standard[256];
+	struct peer peer;
+	int sock, err;
+
+	if (!path || !*path) {
+		err = path_runtime(standard, sizeof(standard), "session.sock");
+		if (err) {
+			return err;
+		}
+		path = standard;
+	}
+	sock = unix_connect(path, SOCK_SEQPACKET);
+	if (sock < 0) {
+		return sock;
+	}
+	err = fd_peer(sock, &peer);
+	if (!err && peer.uid != 0 && peer.uid != geteuid()) {
+		err = -EPERM;
+	}
+	if (!err && fcntl(sock, F_SETFL, O_NONBLOCK) < 0) {
+		err = -errno;
+	}
+	if (err) {
+		fd_close(sock);
+		return err;
+	}
+	return sock;
+}
+
+static void command_line(char *out, size_t cap)
+{
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, out, cap - 1);
+
+	fd_close(fd);
+	n = n < 0 ? 0 : n;
+	for (ssize_t i = 0; i + 1 < n; i++) {
+		out[i] = out[i] ? out[i] : ' ';
+	}
+	out[n] = 0;
+}
+
+/* The version whose tenant region we hold that was in force last; -1: none. */
+static int region_in_use(const struct session *s)
+{
+	uint64_t version = s->stats ? load_relaxed(&s->stats->version_in_use) : 0;
+
+	for (unsigned i = 0; version && i < SESSION_REGIONS; i++) {
+		if (s->regions[i].version == version && s->regions[i].fd >= 0) {
+			return (int)i;
+		}
+	}
+	return -1;
+}
+
+/* early: before the driver was started, so nothing is known of devices. */
+static int send_hello(struct session *s, int sock, bool early)
+{
+	int fds[3] = { s->board_fd, s->stats_fd, -1 }, region = region_in_use(s);
+	union wire_message m = { 0 };
+	unsigned nfds = 0;
+
+	m.hello.class_id = s->class_id;
+	m.hello.weight = s->weight;
+	m.hello.lane = s->lane;
+	m.hello.lanes = early ? s->lanes : 1u << s->lane;
+	m.hello.gpus = s->gpus;
+	memcpy(m.hello.uuid, s->uuid, sizeof(m.hello.uuid));
+	snprintf(m.hello.name, sizeof(m.hello.name), "%s",
+		 text_of("GBPF_NAME", program_invocation_short_name));
+	command_line(m.hello.command, sizeof(m.hello.command));
+	if (strcmp(text_of("GBPF_STRICT", "0"), "1") == 0) {
+		m.hello.flags |= WIRE_STRICT;
+	}
+	if (early) {
+		m.hello.flags |= WIRE_EARLY;
+	}
+	if (s->sched) {
+		m.hello.flags |= WIRE_REATTACH;
+		m.hello.tenant = s->tenant;
+		m.hello.policy_version = load_relaxed(&s->stats->version_in_use);
+		nfds = 2;
+		if (region >= 0) {
+			m.hello.regions = 1;
+			fds[nfds++] = s->regions[region].fd;
+		}
+		POINT("shim.reattach.hello");
+	}
+	return wire_send(sock, &m, WIRE_HELLO, fds, nfds);
+}
+
+/* The scheduler's own work goes on while the agent waits here. */
+int session_wait(struct session *s, int sock, uint64_t deadline_ns)
+{
+	for (;;) {
+		struct pollfd p = { .fd = sock, .events = POLLIN };
+		uint64_t now = clock_now_ns(), wait = deadline_ns - now;
+		struct timespec t;
+		int n;
+
+		if (now >= deadline_ns) {
+			return -ETIMEDOUT;
+		}
+		if (s->sched) {
+			wait = MIN(wait, MIN(sched_agent_step(s->sched), STEP_NS));
+		}
+		t = (struct timespec){ (time_t)(wait / 1000000000u), (long)(wait % 1000000000u) };
+		n = ppoll(&p, 1, &t, NULL);
+		if (n > 0) {
+			return 0;
+		}
+		if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+	}
+}
+
+void session_close_fds(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		fds[i] = fd_close(fds[i]);
+	}
+}
+
+/* The answer to the hello (WELCOME), or to devices (DEVICES_ARE): 0, or the reason why not. */
+static int await(struct session *s, int sock, enum wire_type type, union wire_message *m,
+		 int fds[8], unsigned *nfds)
+{
+	uint64_t deadline = clock_now_ns() + WELCOME_TIMEOUT_NS;
+
+	for (;;) {
+		int err = session_wait(s, sock, deadline);
+
+		if (err) {
+			return err;
+		}
+		err = wire_recv(sock, m, fds, nfds);
+		if (err == -EAGAIN) {
+			continue;
+		}
+		if (err <= 0) {
+			return err ? err : -EPIPE;
+		}
+		if (m->head.type == type) {
+			return 0;
+		}
+		switch (m->head.type) {
+		case WIRE_QUEUED:
+			if (s->sched) {
+				return -EAGAIN; /* it runs already; later again */
+			}
+			deadline = clock_now_ns() + QUEUED_TIMEOUT_NS;
+			break;
+		case WIRE_REFUSED:
+			memcpy(s->refusal, m->refused.text, sizeof(s->refusal));
+			return -EPERM;
+		default:
+			session_close_fds(fds, *nfds);
+			return -EPROTO;
+		}
+	}
+}
+
+/* ---- the welcome ---- */
+
+void *session_map_page(int fd, size_t bytes, int writable)
+{
+	return shm_check(fd, bytes) == 0 ? shm_map(fd, bytes, writable) : NULL;
+}
+
+static int take_pages(struct session *s, int fds[8], unsigned nfds)
+{
+	const struct sched_directory *dir = session_map_page(fds[0], SCHED_PAGE_BYTES, 0);
+
+	if (!dir || dir->magic != SCHED_DIRECTORY_MAGIC || dir->abi != SCHED_ABI) {
+		return -EPROTO;
+	}
+	if (!s->sched) {
+		s->board = nfds == 3 ? session_map_page(fds[1], SCHED_PAGE_BYTES, 1) : NULL;
+		s->stats = nfds == 3 ? session_map_page(fds[2], SCHED_STATS_BYTES, 1) : NULL;
+		if (!s->board || !s->stats) {
+			return -EPROTO;
+		}
+		s->board_fd = fds[1];
+		s->stats_fd = fds[2];
+		fds[1] = fds[2] = -1;
+		guard_hold(&s->board->owner);
+	}
+	s->dir = dir;
+	return 0;
+}
+
+static void wake_agent(void *arg)
+{
+	struct session *s = arg;
+	uint64_t one = 1;
+
+	(void)!write(s->wake, &one, sizeof(one));
+}
+
+static void note_from_sched(void *arg, const char *what, const char *text)
+{
+	session_note(arg, what, text);
+}
+
+static int make_scheduler(struct session *s, const struct wire_welcome *w)
+{
+	struct sched_config cfg = {
+		.tenant = w->tenant,
+		.class_id = w->class_id,
+		.weight = w->weight,
+		.hold_limit_ns = w->hold_limit_ns,
+		.min_share_ppm = w->min_share_ppm,
+		.sm_percent = w->lane == GBPF_LANE_PROCESS ? w->sm_percent : 100,
+		.wake_agent = wake_agent,
+		.note = note_from_sched,
+		.arg = s,
+	};
+	int err = device_setup(&cfg);
+
+	green_set_percent(cfg.sm_percent);
+	return err ? err : sched_create(&s->sched, &cfg);
+}
+
+static int enter(struct session *s, const struct wire_welcome *w, int fds[8], unsigned nfds)
+{
+	int err = take_pages(s, fds, nfds);
+
+	if (err) {
+		return err;
+	}
+	for (unsigned i = 0; i < SCHED_MAX_GPUS; i++) {
+		s->gpu_index[i] = i < s->gpus && w->gpu_index[i] < SCHED_MAX_GPUS ? w->gpu_index[i]
+										  : UINT32_MAX;
+	}
+	if (w->lane != s->lane) {
+		return -EPROTO; /* the driver runs in the other one */
+	}
+	s->tenant = w->tenant;
+	s->class_id = w->class_id;
+	s->weight = w->weight;
+	if (!s->sched) {
+		err = make_scheduler(s, w);
+		if (err) {
+			return err;
+		}
+	} else {
+		sched_set_class(s->sched, w->class_id, w->weight);
+		sched_set_limits(s->sched, w->hold_limit_ns, w->min_share_ppm);
+		POINT("shim.reattach.entered");
+	}
+	sched_set_pages(s->sched, s->dir, s->board, s->stats, s->gpu_index);
+	sched_set_lane(s->sched, s->lane);
+	hint_setup(s->sched, w->rhythm != 0, w->lead_us);
+	return 0;
+}
+
+/* The pages are mapped and the scheduler runs: gbpfd may seal, and goes on. */
+static int finish(struct session *s, int sock, const struct wire_welcome *w, int fds[8],
+		  unsigned nfds)
+{
+	union wire_message m = { 0 };
+	int err = enter(s, w, fds, nfds);
+
+	POINT("shim.connect.mapped");
+	if (!err) {
+		err = wire_send(sock, &m, WIRE_BOARD_MAPPED, NULL, 0);
+	}
+	POINT("shim.connect.mapped_sent");
+	if (err) {
+		fd_close(sock);
+		if (s->sched && s->dir) {
+			session_lose(s);
+		}
+		return err;
+	}
+	session_set_sock(s, sock);
+	session_sweep(s);
+	session_flags_offer(s);
+	session_control_offer(s);
+	return 0;
+}
+
+/* The socket when gbpfd has welcomed, or -errno. */
+static int welcomed(struct session *s, bool early, union wire_message *m, int fds[8],
+		    unsigned *nfds)
+{
+	int err, sock = open_socket();
+
+	if (sock < 0) {
+		return sock;
+	}
+	POINT("shim.connect.connected");
+	err = send_hello(s, sock, early);
+	POINT("shim.connect.hello_sent");
+	if (!err) {
+		err = await(s, sock, WIRE_WELCOME, m, fds, nfds);
+	}
+	POINT("shim.connect.welcomed");
+	if (err) {
+		fd_close(sock);
+		return err;
+	}
+	return sock;
+}
+
+int session_connect(struct session *s)
+{
+	union wire_message m = { 0 };
+	unsigned nfds = 0;
+	int fds[8], err, sock = welcomed(s, false, &m, fds, &nfds);
+
+	if (sock < 0) {
+		return sock;
+	}
+	err = finish(s, sock, &m.welcome, fds, nfds);
+	session_close_fds(fds, nfds);
+	return err;
+}
+
+static int connect_early(struct session *s)
+{
+	union wire_message m = { 0 };
+	int sock = welcomed(s, true, &m, s->early.fds, &s->early.nfds);
+
+	if (sock < 0) {
+		s->early.nfds = 0;
+		return sock;
+	}
+	s->early.sock = sock;
+	s->early.welcome = m.welcome;
+	return 0;
+}
+
+/* The time counts from a failure on: this process may have been stopped before. */
+static int persist(struct session *s, int (*once)(struct session *s))
+{
+	uint64_t until = 0;
+	unsigned broken = 0;
+
+	for (;;) {
+		int err = once(s);
+		uint64_t now = clock_now_ns();
+
+		if ((err == -EPIPE || err == -ECONNRESET) && broken++ < BROKEN_MOST) {
+			until = now + RESTART_NS;
+		} else if (err == -ECONNREFUSED && !until) {
+			until = now + DEAD_NS;
+		} else if (err != -ECONNREFUSED && err != -ENOENT) {
+			return err;
+		}
+		if (now >= until) { /* ENOENT: for a moment, while the socket is replaced */
+			return err;
+		}
+		clock_sleep_ns(RETRY_NS);
+	}
+}
+
+int session_hello(struct session *s)
+{
+	int err = persist(s, connect_early);
+
+	if (!err) {
+		s->lane = s->early.welcome.lane;
+	}
+	return err;
+}
+
+/* Goes on where the early hello ended. */
+static int connect_late(struct session *s)
+{
+	union wire_message m = { 0 };
+	int sock = s->early.sock, fds[8], err;
+	unsigned nfds = 0;
+
+	m.devices.gpus = s->gpus;
+	memcpy(m.devices.uuid, s->uuid, sizeof(m.devices.uuid));
+	err = wire_send(sock, &m, WIRE_DEVICES, NULL, 0);
+	if (!err) {
+		err = await(s, sock, WIRE_DEVICES_ARE, &m, fds, &nfds);
+	}
+	if (err) {
+		fd_close(sock);
+	} else {
+		memcpy(s->early.welcome.gpu_index, m.devices.gpu_index,
+		       sizeof(s->early.welcome.gpu_index));
+		err = finish(s, sock, &s->early.welcome, s->early.fds, s->early.nfds);
+	}
+	s->early.sock = -1;
+	session_close_fds(s->early.fds, s->early.nfds);
+	s->early.nfds = 0;
+	return err;
+}
+
+int session_begin(struct session *s)
+{
+	int err;
+
+	find_devices(s);
+	err = s->early.sock >= 0 ? connect_late(s) : -EPIPE;
+	if (err != -EPIPE && err != -ECONNRESET) {
+		return err;
+	}
+	return persist(s, session_connect); /* gbpfd died while the driver started */
+}

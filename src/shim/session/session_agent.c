@@ -1,0 +1,110 @@
+/* The agent serves the session and does the scheduler's timed work: it sleeps on the socket and on
+ * an eventfd for as long as the scheduler allows. When gbpfd goes away everything stays as it is,
+ * and the agent knocks until one is back. */
+#include "shim/session/session_agent.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "shim/capture_state.h"
+#include "shim/object/driver_device.h"
+
+/* As much as a thread of the program's has: issuing a kept launch may load and compile its module,
+ * and the program's own thread-local variables lie here, too. */
+#define STACK_BYTES (8u << 20)
+#define TIMER_SLACK_NS 1000
+#define RETRY_FIRST_NS 100000000u
+#define RETRY_MOST_NS 2000000000u
+#define STOP_ROUNDS 1000 /* of 100 us: the driver ends next, not with the agent inside */
+
+static uint32_t stopping, stopped; /* atomic */
+
+struct retry {
+	uint64_t at_ns, wait_ns;
+};
+
+static void try_again(struct session *s, struct retry *r)
+{
+	if (s->sock >= 0 || clock_now_ns() < r->at_ns) {
+		return;
+	}
+	if (session_connect(s) == 0) {
+		r->wait_ns = RETRY_FIRST_NS;
+		return;
+	}
+	r->wait_ns = MIN(r->wait_ns * 2, RETRY_MOST_NS);
+	r->at_ns = clock_now_ns() + r->wait_ns;
+}
+
+/* Sleeps until a message, a wake-up or the time. */
+static void sleep_for(struct session *s, uint64_t ns, struct retry *r)
+{
+	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN },
+			       { .fd = s->sock, .events = POLLIN } };
+	struct timespec t = { 0 };
+	uint64_t count;
+
+	if (s->sock < 0) {
+		uint64_t now = clock_now_ns();
+
+		ns = MIN(ns, r->at_ns > now ? r->at_ns - now : 0);
+	}
+	t.tv_sec = (time_t)(ns / 1000000000u);
+	t.tv_nsec = (long)(ns % 1000000000u);
+	if (ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL) <= 0) {
+		return;
+	}
+	if (p[0].revents) {
+		(void)!read(s->wake, &count, sizeof(count));
+	}
+	if (p[1].revents && session_receive(s) < 0) {
+		session_lose(s);
+		r->wait_ns = RETRY_FIRST_NS;
+		r->at_ns = clock_now_ns() + r->wait_ns;
+	}
+}
+
+static void *agent(void *arg)
+{
+	struct session *s = arg;
+	struct retry r = { 0, RETRY_FIRST_NS };
+
+	prctl(PR_SET_NAME, "gbpf-agent");
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	(void)capture_exempt(); /* for good: its event queries must not spoil an application's
+				   capture */
+	while (!load_acquire(&stopping)) {
+		uint64_t ns = sched_agent_step(s->sched), keep = device_keep(clock_now_ns());
+
+		session_tell_requests(s);
+		ns = MIN(ns, keep);
+		ns = MIN(ns, session_control_keep(s));
+		sleep_for(s, ns, &r);
+		try_again(s, &r);
+	}
+	store_release(&stopped, 1u);
+	for (;;) {
+		pause();
+	}
+	return NULL;
+}
+
+int agent_start(struct session *s)
+{
+	return thread_start_detached(agent, s, STACK_BYTES);
+}
+
+void agent_stop(struct session *s)
+{
+	uint64_t one = 1;
+
+	store_release(&stopping, 1u);
+	(void)!write(s->wake, &one, sizeof(one));
+	for (int i = 0; i < STOP_ROUNDS && !load_acquire(&stopped); i++) {
+		clock_sleep_ns(100000);
+	}
+}

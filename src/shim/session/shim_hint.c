@@ -1,0 +1,113 @@
+/* Hints: the one name that the shim exports beside libcuda's, for gbpf_hint() of libgbpf, and what
+ * the environment says for programs that call nothing. docs/SCHEDULING.md, Announcements. */
+#include "shim/session/shim_hint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "shim/shim.h"
+
+#define MOST_US 10000000u /* ahead */
+#define MOST_DEADLINE_US 3600000000u
+#define LEAST_PERIOD_US 2000u
+#define MOST_PERIOD_US 10000000u
+#define MOST_LEAD_US 10000u
+
+/* The device of the calling thread's context; 0 when it has none. */
+static uint32_t current_device(void)
+{
+	CUdevice device = 0;
+
+	return shim_real.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 ? (uint32_t)device
+										: 0;
+}
+
+EXPORT int gbpf_shim_hint(uint64_t in_us, uint64_t deadline_us, int device)
+{
+	uint64_t at;
+
+	if (in_us > MOST_US || deadline_us > MOST_DEADLINE_US || device < -1 ||
+	    device >= (int)SCHED_MAX_GPUS) {
+		return -EINVAL;
+	}
+	if (!shim_attached()) {
+		return -ENOENT;
+	}
+	at = clock_now_ns() + in_us * 1000;
+	return sched_announce(load_acquire(&shim.sched),
+			      device < 0 ? current_device() : (uint32_t)device, at,
+			      deadline_us ? at + deadline_us * 1000 : 0);
+}
+
+/* ---- the environment ---- */
+
+static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9') {
+		return false;
+	}
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return !errno && !*end && *ret >= least && *ret <= most;
+}
+
+static bool told;
+
+static void complain(const char *name, const char *value, const char *rule)
+{
+	if (told) {
+		return; /* gbpfd has come back */
+	}
+	fprintf(stderr, "gbpf: %s=%s is not understood and counts as not set: it is %s\n", name,
+		value, rule);
+}
+
+static void set_rhythm(struct sched *s, bool learn)
+{
+	const char *v = getenv("GBPF_HINT");
+	uint64_t us;
+
+	sched_set_rhythm(s, (!v || !*v) && learn ? SCHED_RHYTHM_LEARN : SCHED_RHYTHM_OFF, 0);
+	if (!v || !*v || strcmp(v, "off") == 0) {
+		return;
+	}
+	if (strcmp(v, "auto") == 0) {
+		sched_set_rhythm(s, SCHED_RHYTHM_LEARN, 0);
+	} else if (strncmp(v, "period:", 7) == 0 &&
+		   number(v + 7, LEAST_PERIOD_US, MOST_PERIOD_US, &us)) {
+		sched_set_rhythm(s, SCHED_RHYTHM_PERIOD, us * 1000);
+	} else {
+		complain("GBPF_HINT", v, "auto, off or period:MICROSECONDS (2000 to 10000000)");
+	}
+}
+
+/* In nanoseconds. */
+static uint64_t lead_from(const char *name, uint64_t otherwise_ns)
+{
+	const char *v = getenv(name);
+	uint64_t us;
+
+	if (!v || !*v) {
+		return otherwise_ns;
+	}
+	if (!number(v, 0, MOST_LEAD_US, &us)) {
+		complain(name, v, "0 to 10000 microseconds");
+		return otherwise_ns;
+	}
+	return us * 1000;
+}
+
+void hint_setup(struct sched *s, bool learn, uint32_t lead_us)
+{
+	set_rhythm(s, learn);
+	sched_set_lead(s,
+		       lead_from("GBPF_HINT_LEAD_US",
+				 lead_us ? lead_us * UINT64_C(1000) : SCHED_LEAD_AUTO),
+		       lead_from("GBPF_HINT_WARM_US", SCHED_WARM_NS));
+	told = true;
+}

@@ -1,0 +1,101 @@
+/* Events of a whole context, or of a green one: recorded behind all of its work, waited for by all
+ * of its streams. */
+#include "soft/client/graph/capture.h"
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/context/green.h"
+#include "soft/client/strict.h"
+
+/* Whose streams, and what is put into each. */
+struct members {
+	CUgreenCtx green; /* NULL: all of the context */
+	CUstream own;
+	CUevent event;
+};
+
+static CUresult check(CUcontext h, CUcontext *ctx, CUgreenCtx *green)
+{
+	CUresult e = soft_check();
+
+	*green = soft_thread_green();
+	if (e || !h) {
+		return e ? e : soft_current(ctx);
+	}
+	e = green_resolve(h, ctx, green);
+	return e ? e : soft_context_error(*ctx);
+}
+
+static CUresult check_event(CUcontext ctx, CUevent ev)
+{
+	CUresult e = handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+
+	e = e ? e : capture_sync_context(ctx);
+	return e ? e : capture_event(ev) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+}
+
+static CUresult wait_for(CUstream s, void *arg)
+{
+	const struct members *m = arg;
+	CUresult e = CUDA_SUCCESS;
+
+	if (s != m->own && (!m->green || s->green == m->green)) {
+		strict_submit(m->own);
+		ring_begin();
+		e = ring_add_wait(m->own, s->slot, s->submitted);
+		ring_end();
+	}
+	return e;
+}
+
+CUresult context_record(CUcontext ctx, CUgreenCtx green, CUevent ev)
+{
+	struct members m = { .green = green };
+	CUresult e = check_event(ctx, ev), last;
+
+	if (e) {
+		return e;
+	}
+	if (ev->context != ctx) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	e = stream_new(ctx, 0, SOFT_STREAM_NON_BLOCKING, &m.own);
+	if (e) {
+		return e;
+	}
+	e = streams_each(ctx, wait_for, &m);
+	e = e ? e : event_record(m.own, ev, 0);
+	last = stream_end(m.own);
+	return e ? e : last;
+}
+
+static CUresult wait_in(CUstream s, void *arg)
+{
+	const struct members *m = arg;
+
+	return m->green && s->green != m->green ? CUDA_SUCCESS : event_put_wait(s, m->event);
+}
+
+CUresult context_wait(CUcontext ctx, CUgreenCtx green, CUevent ev)
+{
+	struct members m = { .green = green, .event = ev };
+	CUresult e = check_event(ctx, ev);
+
+	return e ? e : streams_each(ctx, wait_in, &m);
+}
+
+CUresult cuCtxRecordEvent(CUcontext h, CUevent ev)
+{
+	CUcontext ctx;
+	CUgreenCtx g;
+	CUresult e = check(h, &ctx, &g);
+
+	return e ? e : context_record(ctx, g, ev);
+}
+
+CUresult cuCtxWaitEvent(CUcontext h, CUevent ev)
+{
+	CUcontext ctx;
+	CUgreenCtx g;
+	CUresult e = check(h, &ctx, &g);
+
+	return e ? e : context_wait(ctx, g, ev);
+}

@@ -1,0 +1,256 @@
+/* Green contexts: made on the primary context, destroyed, converted, asked, recorded, waited for.
+ */
+#include "soft/client/context/green.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/strict.h"
+
+#define NUMBER_NS 1000000u
+#define NUMBER_TRIES 1000u
+
+bool green_is(const void *h)
+{
+	const struct CUgreenCtx_st *g = h;
+
+	return object_is(h, OBJECT_GREEN) && object_is(g->primary, OBJECT_CONTEXT) &&
+	       g->primary->id == g->primary_id;
+}
+
+CUresult green_resolve(CUcontext h, CUcontext *ret_ctx, CUgreenCtx *ret_green)
+{
+	CUgreenCtx g = (CUgreenCtx)(void *)h;
+
+	*ret_green = NULL;
+	*ret_ctx = h;
+	if (!object_is(h, OBJECT_GREEN)) {
+		return handle_is(h, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (!g->converted) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	*ret_green = g;
+	*ret_ctx = g->primary;
+	return green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUcontext green_context(CUcontext h)
+{
+	CUgreenCtx g;
+	CUcontext ctx;
+
+	return green_resolve(h, &ctx, &g) == CUDA_SUCCESS ? ctx : h;
+}
+
+bool green_stream_gone(const CUstream s)
+{
+	return s->green && (!green_is(s->green) || s->green->id != s->green_id);
+}
+
+static CUresult check(CUgreenCtx g)
+{
+	CUresult e = soft_check();
+
+	if (e || !handle_is(g, OBJECT_GREEN)) {
+		return e ? e : CUDA_ERROR_INVALID_CONTEXT;
+	}
+	return green_is(g) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult make_part(CUgreenCtx g)
+{
+	struct soft_request q = { .op = SOFT_REQ_PART, .object = SOFT_PART_NEW, .value = g->sms.n };
+	struct soft_reply r;
+	CUresult e;
+
+	for (uint32_t i = 0; i < g->sms.n; i++) {
+		uint64_t range = g->sms.range[i].first | (uint64_t)g->sms.range[i].n << 16;
+
+		q.more[i / 2] |= range << i % 2 * 32;
+	}
+	/* Numbers come again when the server has taken what was put with them. */
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	for (unsigned i = 0; e == CUDA_ERROR_NOT_READY && i < NUMBER_TRIES; i++) {
+		clock_sleep_ns(NUMBER_NS);
+		e = link_call(&q, -1, &r, sizeof(r), NULL);
+	}
+	e = e == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : e;
+	g->part = e ? 0 : r.value32 + 1;
+	return e;
+}
+
+static void drop_part(CUgreenCtx g)
+{
+	struct soft_request q = { .op = SOFT_REQ_PART,
+				  .object = SOFT_PART_FREE,
+				  .index = g->part - 1 };
+	struct soft_reply r;
+
+	if (g->part) {
+		link_call(&q, -1, &r, sizeof(r), NULL);
+	}
+}
+
+static void green_delete(CUgreenCtx g)
+{
+	drop_part(g);
+	pthread_mutex_lock(&soft.lock);
+	object_delete(g);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+static CUgreenCtx green_new(CUdevResourceDesc desc, CUcontext primary)
+{
+	CUgreenCtx g;
+
+	pthread_mutex_lock(&soft.lock);
+	g = object_new(OBJECT_GREEN, sizeof(*g));
+	if (g) {
+		g->primary = primary;
+		g->primary_id = primary->id;
+		g->id = ++soft.next_id;
+		g->sms = desc->sms;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return g;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *ret, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+	CUresult e = context_check_device(dev);
+	CUcontext primary;
+	CUgreenCtx g;
+
+	if (e) {
+		return e;
+	}
+	if (!ret || flags != CU_GREEN_CTX_DEFAULT_STREAM || !object_is(desc, OBJECT_RESOURCES) ||
+	    desc->device != dev) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = cuDevicePrimaryCtxRetain(&primary, dev);
+	if (e) {
+		return e;
+	}
+	g = green_new(desc, primary);
+	e = g ? make_part(g) : CUDA_ERROR_OUT_OF_MEMORY;
+	e = e ? e : stream_new_in(primary, g, 0, SOFT_STREAM_LEGACY, &g->legacy);
+	if (e) {
+		if (g) {
+			green_delete(g);
+		}
+		cuDevicePrimaryCtxRelease_v2(dev);
+		return e;
+	}
+	*ret = g;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx g)
+{
+	CUresult e = check(g);
+	CUdevice dev;
+
+	if (e) {
+		return e;
+	}
+	dev = g->primary->device;
+	handle_ends(g);
+	e = stream_end(g->legacy);
+	green_delete(g);
+	cuDevicePrimaryCtxRelease_v2(dev);
+	return e;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx g)
+{
+	CUresult e = check(g);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	g->converted = true;
+	*ret = green_handle(g);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxGetDevResource(CUgreenCtx g, CUdevResource *ret, CUdevResourceType type)
+{
+	CUresult e = check(g);
+
+	return e ? e : resource_give(ret, type, g->primary->device, &g->sms);
+}
+
+CUresult cuCtxGetDevResource(CUcontext h, CUdevResource *ret, CUdevResourceType type)
+{
+	struct sm_ranges all;
+	CUresult e = soft_check();
+	CUcontext ctx;
+	CUgreenCtx g;
+
+	e = e ? e : green_resolve(h, &ctx, &g);
+	if (e) {
+		return e;
+	}
+	all = g ? g->sms : resource_all();
+	return resource_give(ret, type, ctx->device, &all);
+}
+
+CUresult cuGreenCtxGetId(CUgreenCtx g, unsigned long long *ret)
+{
+	CUresult e;
+
+	if (!g) {
+		g = soft_thread_green();
+	}
+	e = check(g);
+	if (!e && ret) {
+		*ret = g->id;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx g, unsigned int flags, int priority)
+{
+	CUresult e = check(g);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || flags != CU_STREAM_NON_BLOCKING) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	priority = MIN(MAX(priority, SOFT_PRIORITY_GREATEST), 0);
+	return stream_new_in(g->primary, g, priority, SOFT_STREAM_NON_BLOCKING, ret);
+}
+
+/* Events of the whole green context go as those of contexts do. */
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx g, CUevent ev)
+{
+	CUresult e = check(g);
+
+	return e ? e : context_record(g->primary, g, ev);
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx g, CUevent ev)
+{
+	CUresult e = check(g);
+
+	return e ? e : context_wait(g->primary, g, ev);
+}
+
+CUresult cuStreamGetGreenCtx(CUstream h, CUgreenCtx *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, 0, &s);
+
+	if (!e && ret) {
+		*ret = s->green;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,117 @@
+/* The primary context of each device: one for all libraries of the process, counted. */
+#include "soft/client/process.h"
+
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&primary_lock);
+	if (!soft.primary[dev]) {
+		e = context_new(soft.primary_flags[dev], dev, &soft.primary[dev]);
+		if (e) {
+			soft.primary[dev] = NULL;
+		} else {
+			soft.primary[dev]->primary = true;
+			soft.primary[dev]->refs = 0;
+		}
+	}
+	if (!e) {
+		soft.primary[dev]->refs++;
+		*ret = soft.primary[dev];
+	}
+	pthread_mutex_unlock(&primary_lock);
+	return e;
+}
+
+static CUresult end_primary(CUdevice dev)
+{
+	CUcontext ctx = soft.primary[dev];
+
+	soft.primary[dev] = NULL;
+	return context_end(ctx);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&primary_lock);
+	if (!soft.primary[dev]) {
+		e = CUDA_ERROR_INVALID_CONTEXT;
+	} else if (--soft.primary[dev]->refs == 0) {
+		e = end_primary(dev);
+	}
+	pthread_mutex_unlock(&primary_lock);
+	return e;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&primary_lock);
+	e = soft.primary[dev] ? end_primary(dev) : CUDA_SUCCESS;
+	pthread_mutex_unlock(&primary_lock);
+	return e;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	return cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if ((flags & CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	soft.primary_flags[dev] = flags;
+	if (soft.primary[dev]) {
+		soft.primary[dev]->flags = flags;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *ret_flags, int *ret_active)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret_flags || !ret_active) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_flags = soft.primary_flags[dev];
+	*ret_active = soft.primary[dev] != NULL;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,281 @@
+/* Device resources: sets of SMs by value, in the part of the structure that programs must not look
+ * into, with a checksum, since it comes back from them; and descriptors of what a green context is
+ * to have. */
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/context/green.h"
+
+#define MAGIC 0x736d7273u
+#define DESCS_MAX 4096u
+
+enum origin { ORIGIN_WHOLE, ORIGIN_SPLIT }; /* what a split gave cannot be split again */
+
+struct inside {
+	uint32_t magic;
+	CUdevice device;
+	uint32_t split; /* which one it came from; 0: none */
+	uint32_t n_ranges;
+	struct {
+		uint16_t first, n;
+	} range[SOFT_PART_RANGES];
+	uint32_t check;
+};
+_Static_assert(sizeof(struct inside) <= sizeof(((CUdevResource *)0)->internal), "it fits");
+
+static uint32_t next_split;
+static CUdevResourceDesc descs; /* soft.lock; there is no call that frees one */
+static unsigned n_descs;
+
+unsigned ranges_count(const struct sm_ranges *r)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		n += r->range[i].n;
+	}
+	return n;
+}
+
+struct sm_ranges resource_all(void)
+{
+	return (struct sm_ranges){ .n = 1, .range[0] = { 0, (uint16_t)soft.hello.sms } };
+}
+
+static uint32_t checksum(const struct inside *in)
+{
+	const unsigned char *p = (const unsigned char *)in;
+	uint32_t h = 2166136261u;
+
+	for (size_t i = 0; i < offsetof(struct inside, check); i++) {
+		h = (h ^ p[i]) * 16777619u;
+	}
+	return h;
+}
+
+static void put(CUdevResource *ret, CUdevice dev, uint32_t split, const struct sm_ranges *sms)
+{
+	struct inside in = { .magic = MAGIC, .device = dev, .split = split, .n_ranges = sms->n };
+
+	memcpy(in.range, sms->range, sizeof(in.range));
+	in.check = checksum(&in);
+	memset(ret, 0, sizeof(*ret));
+	if (!sms->n) {
+		ret->type = CU_DEV_RESOURCE_TYPE_INVALID;
+		return;
+	}
+	ret->type = CU_DEV_RESOURCE_TYPE_SM;
+	memcpy(ret->internal, &in, sizeof(in));
+	ret->sm.smCount = ranges_count(sms);
+	ret->sm.minSmPartitionSize = GREEN_MIN_SMS;
+	ret->sm.smCoscheduledAlignment = GREEN_ALIGN_SMS;
+}
+
+static CUresult get(const CUdevResource *r, struct inside *ret, struct sm_ranges *sms)
+{
+	if (r->type != CU_DEV_RESOURCE_TYPE_SM) {
+		return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+	}
+	memcpy(ret, r->internal, sizeof(*ret));
+	if (ret->magic != MAGIC || ret->check != checksum(ret) || ret->n_ranges == 0 ||
+	    ret->n_ranges > SOFT_PART_RANGES || ret->device < 0 || ret->device >= soft.gpus) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	sms->n = ret->n_ranges;
+	memcpy(sms->range, ret->range, sizeof(sms->range));
+	return CUDA_SUCCESS;
+}
+
+CUresult resource_give(CUdevResource *ret, CUdevResourceType type, CUdevice dev,
+		       const struct sm_ranges *sms)
+{
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (type != CU_DEV_RESOURCE_TYPE_SM) {
+		return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+	}
+	put(ret, dev, 0, sms);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *ret, CUdevResourceType type)
+{
+	struct sm_ranges all;
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	all = resource_all();
+	return resource_give(ret, type, dev, &all);
+}
+
+/* The n SMs behind the first `skip` of the set. */
+static struct sm_ranges slice(const struct sm_ranges *of, unsigned skip, unsigned n)
+{
+	struct sm_ranges r = { 0 };
+
+	for (uint32_t i = 0; i < of->n && n; i++) {
+		unsigned there = of->range[i].n, from = MIN(skip, there), take;
+
+		skip -= from;
+		take = MIN(there - from, n);
+		if (take) {
+			r.range[r.n].first = (uint16_t)(of->range[i].first + from);
+			r.range[r.n++].n = (uint16_t)take;
+			n -= take;
+		}
+	}
+	return r;
+}
+
+CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups,
+				     const CUdevResource *input, CUdevResource *remaining,
+				     unsigned int flags, unsigned int min_count)
+{
+	bool fine = flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
+	unsigned size = MAX(min_count, fine ? GREEN_ALIGN_SMS : GREEN_MIN_SMS), all, n;
+	CUresult e = soft_check();
+	struct sm_ranges sms, rest;
+	struct inside in;
+	uint32_t split;
+
+	if (e) {
+		return e;
+	}
+	if (!groups || !input || (flags & ~CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING)) {
+		return CUDA_ERROR_INVALID_VALUE; /* the other flag is for capability 9.0 */
+	}
+	e = get(input, &in, &sms);
+	if (e) {
+		return e;
+	}
+	all = ranges_count(&sms);
+	if (in.split || min_count > all || ROUND_UP(size, GREEN_ALIGN_SMS) > all) {
+		return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+	}
+	size = ROUND_UP(size, GREEN_ALIGN_SMS);
+	n = all / size;
+	if (!result) {
+		*groups = n;
+		return CUDA_SUCCESS;
+	}
+	if (*groups == 0) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	n = MIN(n, *groups);
+	split = add_relaxed(&next_split, 1u) + 1;
+	for (unsigned i = 0; i < n; i++) {
+		struct sm_ranges part = slice(&sms, i * size, size);
+
+		put(&result[i], in.device, split, &part);
+	}
+	rest = slice(&sms, n * size, all - n * size);
+	if (remaining) {
+		put(remaining, in.device, split, &rest);
+	}
+	*groups = n;
+	return CUDA_SUCCESS;
+}
+
+static bool overlap(const struct sm_ranges *a, unsigned first, unsigned n)
+{
+	for (uint32_t i = 0; i < a->n; i++) {
+		if (first < (unsigned)a->range[i].first + a->range[i].n &&
+		    a->range[i].first < first + n) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Ranges that touch become one; false: they overlap, or are too many. */
+static bool join(struct sm_ranges *to, const struct sm_ranges *more)
+{
+	for (uint32_t i = 0; i < more->n; i++) {
+		unsigned first = more->range[i].first, n = more->range[i].n;
+		struct sm_ranges *t = to;
+
+		if (overlap(t, first, n)) {
+			return false;
+		}
+		if (t->n && (unsigned)t->range[t->n - 1].first + t->range[t->n - 1].n == first) {
+			t->range[t->n - 1].n = (uint16_t)(t->range[t->n - 1].n + n);
+			continue;
+		}
+		if (t->n == SOFT_PART_RANGES) {
+			return false;
+		}
+		t->range[t->n].first = (uint16_t)first;
+		t->range[t->n++].n = (uint16_t)n;
+	}
+	return true;
+}
+
+static CUresult collect(const CUdevResource *from, unsigned n, CUdevice *dev, struct sm_ranges *all)
+{
+	uint32_t split = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct sm_ranges sms;
+		struct inside in;
+		CUresult e = get(&from[i], &in, &sms);
+
+		if (e) {
+			return e;
+		}
+		if (i && (in.device != *dev || in.split != split || !split)) {
+			return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+		}
+		*dev = in.device;
+		split = in.split;
+		if (!join(all, &sms)) {
+			return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Nobody can give a descriptor back, so equal ones are the same. soft.lock held. */
+static CUresult find_desc(CUdevice dev, const struct sm_ranges *sms, CUdevResourceDesc *ret)
+{
+	CUdevResourceDesc d = descs;
+
+	while (d && (d->device != dev || memcmp(&d->sms, sms, sizeof(*sms)) != 0)) {
+		d = d->next;
+	}
+	if (!d && n_descs < DESCS_MAX) {
+		d = object_new(OBJECT_RESOURCES, sizeof(*d));
+		if (d) {
+			d->device = dev;
+			d->sms = *sms;
+			d->next = descs;
+			descs = d;
+			n_descs++;
+		}
+	}
+	*ret = d;
+	return d ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *ret, CUdevResource *resources, unsigned int n)
+{
+	struct sm_ranges sms = { 0 };
+	CUresult e = soft_check();
+	CUdevice dev = 0;
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !resources || !n) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = collect(resources, n, &dev, &sms);
+	if (!e) {
+		pthread_mutex_lock(&soft.lock);
+		e = find_desc(dev, &sms, ret);
+		pthread_mutex_unlock(&soft.lock);
+	}
+	return e;
+}

@@ -1,0 +1,500 @@
+/* Captures: streams whose work becomes nodes. A stream has a set of nodes that its next one depends
+ * on; an event that is recorded in a capture carries such a set to other streams. */
+#include "soft/client/graph/capture_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+
+pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER; /* everything here; before soft.lock */
+static struct capture *captures;
+static unsigned n_captures;
+static uint64_t last_id;
+static __thread CUstreamCaptureMode thread_mode;
+static __thread char thread_mark;
+
+static bool nobody(void)
+{
+	return load_relaxed(&n_captures) == 0;
+}
+
+CUresult capture_edges_set(struct edges *e, const struct graph_edge *v, uint32_t n)
+{
+	struct graph_edge *copy = malloc((n + 1) * sizeof(*copy));
+
+	if (!copy) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (n) {
+		memcpy(copy, v, n * sizeof(*copy));
+	}
+	free(e->v);
+	e->v = copy;
+	e->n = n;
+	return CUDA_SUCCESS;
+}
+
+CUresult capture_edges_add(struct edges *e, const struct graph_edge *v, uint32_t n)
+{
+	struct graph_edge *grown = realloc(e->v, (e->n + n + 1) * sizeof(*grown));
+
+	if (!grown) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e->v = grown;
+	for (uint32_t i = 0; i < n; i++) {
+		bool there = false;
+
+		for (uint32_t j = 0; j < e->n && !there; j++) {
+			there = grown[j].from == v[i].from;
+		}
+		if (!there) {
+			grown[e->n++] = v[i];
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult join(CUstream s, struct capture *c, const struct graph_edge *v, uint32_t n)
+{
+	if (!s->capturing) {
+		s->capturing = calloc(1, sizeof(*s->capturing));
+	}
+	if (!s->capturing) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	s->capturing->capture = c;
+	return capture_edges_set(&s->capturing->deps, v, n);
+}
+
+static void leave(CUstream s)
+{
+	s->capturing->capture = NULL;
+	s->capturing->deps.n = 0;
+}
+
+/* Runs fn for every stream of the capture; until it answers something else than 0. */
+struct each {
+	struct capture *c;
+	CUresult (*fn)(CUstream s, struct capture *c);
+};
+
+static CUresult each_one(CUstream s, void *arg)
+{
+	struct each *x = arg;
+
+	return capture_of(s) == x->c ? x->fn(s, x->c) : CUDA_SUCCESS;
+}
+
+CUresult capture_each(struct capture *c, CUresult (*fn)(CUstream s, struct capture *c))
+{
+	struct each x = { c, fn };
+
+	return streams_each(NULL, each_one, &x);
+}
+
+static CUresult leave_one(CUstream s, struct capture *c)
+{
+	(void)c;
+	leave(s);
+	return CUDA_SUCCESS;
+}
+
+void capture_close(struct capture *c)
+{
+	struct capture **at = &captures;
+
+	capture_each(c, leave_one);
+	while (*at != c) {
+		at = &(*at)->next;
+	}
+	*at = c->next;
+	sub_acqrel(&n_captures, 1u);
+	c->graph->capturing = false;
+	free(c->lost.v);
+	free(c);
+}
+
+static struct capture *find(uint64_t id)
+{
+	struct capture *c = captures;
+
+	while (c && c->id != id) {
+		c = c->next;
+	}
+	return c;
+}
+
+/* The legacy stream would wait for blocking streams, so nobody may use it while one captures. */
+static CUresult is_blocking(CUstream s, struct capture *c)
+{
+	(void)c;
+	return s->flags & CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS
+						 : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+CUresult capture_legacy_conflict(CUstream s, bool invalidate)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	if (!s->legacy) {
+		return CUDA_SUCCESS;
+	}
+	for (struct capture *c = captures; c; c = c->next) {
+		if (c->origin->context == s->context && capture_each(c, is_blocking)) {
+			c->invalid |= invalidate;
+			e = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+		}
+	}
+	return e;
+}
+
+static CUresult check_locked(CUstream s, bool *ret)
+{
+	struct capture *c = capture_of(s);
+
+	if (!c) {
+		return capture_legacy_conflict(s, true);
+	}
+	*ret = !c->invalid;
+	return c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult capture_check(CUstream s, bool *ret)
+{
+	CUresult e;
+
+	*ret = false;
+	if (nobody()) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&capture_lock);
+	e = check_locked(s, ret);
+	pthread_mutex_unlock(&capture_lock);
+	return e;
+}
+
+CUresult capture_add(CUstream s, struct work *w)
+{
+	struct graph_edge edge = { 0 };
+	struct capture *c;
+	CUresult e;
+
+	pthread_mutex_lock(&capture_lock);
+	c = capture_of(s);
+	if (!c || c->invalid) {
+		work_finish(w);
+		e = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	} else {
+		e = graph_add(c->graph, s->capturing->deps.v, s->capturing->deps.n, w, &edge.from);
+		e = e ? e : capture_edges_set(&s->capturing->deps, &edge, 1);
+		c->invalid |= e != CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&capture_lock);
+	return e;
+}
+
+CUresult capture_unsafe(void)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	if (nobody() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&capture_lock);
+	for (struct capture *c = captures; c; c = c->next) {
+		bool own = c->thread == &thread_mark && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+		bool others = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+			      thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+		if (own || others) {
+			c->invalid = true;
+			e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	}
+	pthread_mutex_unlock(&capture_lock);
+	return e;
+}
+
+CUresult capture_refuse(CUstream s)
+{
+	bool capturing = false;
+	CUresult e;
+
+	if (nobody()) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&capture_lock);
+	e = check_locked(s, &capturing);
+	if (capturing) {
+		capture_of(s)->invalid = true;
+		e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	pthread_mutex_unlock(&capture_lock);
+	return e;
+}
+
+CUresult capture_sync(CUstream s)
+{
+	CUresult e = capture_refuse(s);
+
+	return e ? e : capture_unsafe(); /* other streams too, for who may not wait at all */
+}
+
+struct in_context {
+	CUcontext ctx;
+	bool any;
+};
+
+static CUresult invalidate_one(CUstream s, void *arg)
+{
+	struct in_context *x = arg;
+
+	if (capture_of(s)) {
+		capture_of(s)->invalid = true;
+		x->any = true;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult capture_sync_context(CUcontext ctx)
+{
+	struct in_context x = { ctx, false };
+
+	if (nobody()) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&capture_lock);
+	streams_each(ctx, invalidate_one, &x);
+	pthread_mutex_unlock(&capture_lock);
+	return x.any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+/* Events. */
+
+static CUresult keep(CUevent ev, const struct capture *c, const struct edges *deps)
+{
+	if (!ev->captured) {
+		ev->captured = calloc(1, sizeof(*ev->captured));
+	}
+	if (!ev->captured) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	ev->captured->id = c->id;
+	return capture_edges_set(&ev->captured->deps, deps->v, deps->n);
+}
+
+static CUresult add_event(CUstream s, CUgraphNodeType type, CUevent ev)
+{
+	struct work w;
+	CUresult e = work_event(&w, type, ev);
+
+	return e ? e : capture_add(s, &w);
+}
+
+CUresult capture_record(CUstream s, CUevent ev, bool external, bool *ret)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	*ret = false;
+	if (!nobody()) {
+		pthread_mutex_lock(&capture_lock);
+		e = check_locked(s, ret);
+		if (!e && *ret && !external) {
+			e = keep(ev, capture_of(s), &s->capturing->deps);
+		}
+		pthread_mutex_unlock(&capture_lock);
+	}
+	if (e) {
+		return e;
+	}
+	if (*ret) {
+		return external ? add_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev) : CUDA_SUCCESS;
+	}
+	if (external) {
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
+	if (ev->captured) {
+		ev->captured->id = 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* The stream waits for an event of a capture that goes on: it takes part from now on. */
+static CUresult wait_captured(CUstream s, struct capture *to, const struct edges *deps)
+{
+	struct capture *c = capture_of(s);
+
+	if (to->invalid) {
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	}
+	if (!c && s->legacy) {
+		to->invalid = true;
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	}
+	if (c && c != to) {
+		c->invalid = to->invalid = true;
+		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+	}
+	return c ? capture_edges_add(&s->capturing->deps, deps->v, deps->n)
+		 : join(s, to, deps->v, deps->n);
+}
+
+static CUresult wait_locked(CUstream s, CUevent ev, bool external, bool *ret)
+{
+	struct capture *c = capture_of(s), *to = ev->captured ? find(ev->captured->id) : NULL;
+
+	if (to && !external) {
+		*ret = true;
+		return wait_captured(s, to, &ev->captured->deps);
+	}
+	if (!c) {
+		return capture_legacy_conflict(s, true);
+	}
+	if (c->invalid) {
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	}
+	*ret = true;
+	if (!external && (load_acquire(&ev->last) || ev->shared || capture_event(ev))) {
+		c->invalid = true;
+		return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult capture_wait(CUstream s, CUevent ev, bool external, bool *ret)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	*ret = false;
+	if (!nobody()) {
+		pthread_mutex_lock(&capture_lock);
+		e = wait_locked(s, ev, external, ret);
+		pthread_mutex_unlock(&capture_lock);
+	}
+	if (e) {
+		return e;
+	}
+	if (*ret) {
+		return external ? add_event(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev) : CUDA_SUCCESS;
+	}
+	if (external) {
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
+	return capture_asked(ev, false);
+}
+
+bool capture_event(const CUevent ev)
+{
+	return ev->captured && ev->captured->id;
+}
+
+CUresult capture_asked(CUevent ev, bool invalidate)
+{
+	struct capture *c;
+
+	if (!capture_event(ev)) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&capture_lock);
+	c = find(ev->captured->id);
+	if (c) {
+		c->invalid |= invalidate;
+	}
+	pthread_mutex_unlock(&capture_lock);
+	return c ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
+}
+
+void capture_forget_event(CUevent ev)
+{
+	if (ev->captured) {
+		free(ev->captured->deps.v);
+		free(ev->captured);
+		ev->captured = NULL;
+	}
+}
+
+void capture_forget_stream(CUstream s)
+{
+	struct capturing *p = s->capturing;
+	struct capture *c;
+
+	if (!p) {
+		return;
+	}
+	pthread_mutex_lock(&capture_lock);
+	c = p->capture;
+	if (c && c->origin == s) {
+		CUgraph g = c->own_graph ? c->graph : NULL;
+
+		capture_close(c);
+		graph_delete(g);
+	} else if (c) {
+		capture_edges_add(&c->lost, p->deps.v, p->deps.n);
+	}
+	s->capturing = NULL;
+	pthread_mutex_unlock(&capture_lock);
+	free(p->deps.v);
+	free(p->nodes);
+	free(p->data);
+	free(p);
+}
+
+const void *capture_thread(void)
+{
+	return &thread_mark;
+}
+
+CUresult capture_begin(CUstream s, CUgraph g, bool own, const struct graph_edge *deps, uint32_t n,
+		       CUstreamCaptureMode mode)
+{
+	struct capture *c;
+	CUresult e;
+
+	if (capture_of(s)) {
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
+	if (g->capturing) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*c = (struct capture){ .id = ++last_id,
+			       .mode = mode,
+			       .thread = &thread_mark,
+			       .origin = s,
+			       .graph = g,
+			       .own_graph = own,
+			       .next = captures };
+	e = join(s, c, deps, n);
+	if (e) {
+		if (s->capturing) {
+			leave(s);
+		}
+		free(c);
+		return e;
+	}
+	g->capturing = true;
+	captures = c;
+	add_acqrel(&n_captures, 1u);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = thread_mode;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	thread_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,371 @@
+/* Graphs as data: nodes, edges, copies, walks. What nodes do is work.c's. */
+#include "soft/client/graph/graph.h"
+#include "soft/client/strict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+
+static uint64_t next_id(void)
+{
+	static uint64_t last;
+
+	return add_relaxed(&last, 1u) + 1;
+}
+
+static void *new_object(enum object_kind kind, size_t size)
+{
+	void *o;
+
+	pthread_mutex_lock(&soft.lock);
+	o = object_new(kind, size);
+	pthread_mutex_unlock(&soft.lock);
+	return o;
+}
+
+static void end_object(void *o)
+{
+	pthread_mutex_lock(&soft.lock);
+	object_delete(o);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+CUresult graph_new(CUgraph *ret)
+{
+	CUgraph g = new_object(OBJECT_GRAPH, sizeof(*g));
+
+	if (!g) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	g->id = next_id();
+	*ret = g;
+	return CUDA_SUCCESS;
+}
+
+static void end_node(CUgraphNode n)
+{
+	work_finish(&n->work);
+	free(n->deps);
+	n->deps = NULL;
+	end_object(n);
+}
+
+void graph_delete(CUgraph g)
+{
+	if (!g) {
+		return;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		end_node(g->nodes[i]);
+	}
+	free(g->nodes);
+	users_release(g->users, g->n_users);
+	end_object(g);
+}
+
+CUresult graph_check(CUgraph g)
+{
+	CUresult e = soft_check();
+
+	return e					  ? e
+	       : handle_is(g, OBJECT_GRAPH) && !g->hidden ? CUDA_SUCCESS
+							  : CUDA_ERROR_INVALID_VALUE;
+}
+
+void graph_hide(CUgraph g)
+{
+	g->hidden = true;
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			graph_hide(g->nodes[i]->work.child);
+		}
+	}
+}
+
+CUresult node_check(CUgraphNode n)
+{
+	CUresult e = soft_check();
+
+	return e						? e
+	       : handle_is(n, OBJECT_NODE) && !n->graph->hidden ? CUDA_SUCCESS
+								: CUDA_ERROR_INVALID_VALUE;
+}
+
+static struct graph_edge *find_edge(CUgraphNode to, CUgraphNode from)
+{
+	for (uint32_t i = 0; i < to->n_deps; i++) {
+		if (to->deps[i].from == from) {
+			return &to->deps[i];
+		}
+	}
+	return NULL;
+}
+
+static CUresult check_edge(CUgraphNode to, CUgraphNode from, const CUgraphEdgeData *d)
+{
+	static const CUgraphEdgeData plain;
+
+	if (from->graph != to->graph || from == to) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (memcmp(d->reserved, plain.reserved, sizeof(d->reserved)) != 0 || d->to_port ||
+	    d->from_port > 2 || d->type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if ((d->from_port || d->type) && from->work.type != CU_GRAPH_NODE_TYPE_KERNEL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return d->type && (to->work.type != CU_GRAPH_NODE_TYPE_KERNEL || !d->from_port)
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : CUDA_SUCCESS;
+}
+
+CUresult graph_connect(CUgraphNode to, CUgraphNode from, CUgraphEdgeData data)
+{
+	CUresult e = check_edge(to, from, &data);
+
+	if (e) {
+		return e;
+	}
+	if (find_edge(to, from)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (to->n_deps == to->cap_deps) {
+		uint32_t cap = to->cap_deps ? to->cap_deps * 2 : 4;
+		struct graph_edge *grown = realloc(to->deps, cap * sizeof(*grown));
+
+		if (!grown) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		to->deps = grown;
+		to->cap_deps = cap;
+	}
+	to->deps[to->n_deps++] = (struct graph_edge){ from, data };
+	return CUDA_SUCCESS;
+}
+
+bool graph_disconnect(CUgraphNode to, CUgraphNode from)
+{
+	struct graph_edge *d = find_edge(to, from);
+
+	if (!d) {
+		return false;
+	}
+	to->n_deps--;
+	memmove(d, d + 1, (size_t)(to->deps + to->n_deps - d) * sizeof(*d));
+	return true;
+}
+
+void graph_remove(CUgraphNode n)
+{
+	CUgraph g = n->graph;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		graph_disconnect(g->nodes[i], n);
+	}
+	g->n--;
+	memmove(g->nodes + n->index, g->nodes + n->index + 1,
+		(g->n - n->index) * sizeof(*g->nodes));
+	for (uint32_t i = n->index; i < g->n; i++) {
+		g->nodes[i]->index = i;
+	}
+	end_node(n);
+}
+
+static CUgraphNode append(CUgraph g)
+{
+	CUgraphNode n;
+
+	if (g->n == g->cap) {
+		uint32_t cap = g->cap ? g->cap * 2 : 8;
+		CUgraphNode *grown =
+			cap > GRAPH_MAX_NODES ? NULL : realloc(g->nodes, cap * sizeof(*grown));
+
+		if (!grown) {
+			return NULL;
+		}
+		g->nodes = grown;
+		g->cap = cap;
+	}
+	n = new_object(OBJECT_NODE, sizeof(*n));
+	if (n) {
+		n->graph = g;
+		n->id = next_id();
+		n->index = g->n;
+		g->nodes[g->n++] = n;
+	}
+	return n;
+}
+
+CUresult graph_add(CUgraph g, const struct graph_edge *deps, size_t n, struct work *w,
+		   CUgraphNode *ret)
+{
+	CUgraphNode node = append(g);
+	CUresult e = CUDA_SUCCESS;
+
+	if (!node) {
+		work_finish(w);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	node->work = *w;
+	if (w->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+		w->child->owner = node;
+	}
+	memset(w, 0, sizeof(*w));
+	for (size_t i = 0; i < n && !e; i++) {
+		e = graph_connect(node, deps[i].from, deps[i].data);
+	}
+	if (e) {
+		graph_remove(node);
+		return e;
+	}
+	*ret = node;
+	return CUDA_SUCCESS;
+}
+
+static CUresult clone_into(CUgraph to, CUgraph from)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < from->n && !e; i++) {
+		CUgraphNode n = append(to);
+
+		if (!n) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		n->origin = from->nodes[i]->id;
+		e = work_copy(&n->work, &from->nodes[i]->work);
+		if (!e && n->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			n->work.child->owner = n;
+		}
+	}
+	for (uint32_t i = 0; i < from->n && !e; i++) {
+		const CUgraphNode old = from->nodes[i];
+
+		for (uint32_t j = 0; j < old->n_deps && !e; j++) {
+			e = graph_connect(to->nodes[i], to->nodes[old->deps[j].from->index],
+					  old->deps[j].data);
+		}
+	}
+	return e ? e : users_copy(&to->users, &to->n_users, from->users, from->n_users);
+}
+
+CUresult graph_clone(CUgraph from, CUgraph *ret)
+{
+	CUgraph g;
+	CUresult e = graph_new(&g);
+
+	if (e) {
+		return e;
+	}
+	g->origin = from->id;
+	e = clone_into(g, from);
+	if (e) {
+		graph_delete(g);
+		return e;
+	}
+	*ret = g;
+	return CUDA_SUCCESS;
+}
+
+/* For each node how many it waits for, and after them the edges by the node that they leave. */
+struct edges {
+	uint32_t *waits, *first, *to;
+};
+
+static void list_edges(CUgraph g, struct edges *l)
+{
+	for (uint32_t i = 0; i < g->n; i++) {
+		l->waits[i] = g->nodes[i]->n_deps;
+		for (uint32_t j = 0; j < g->nodes[i]->n_deps; j++) {
+			l->first[g->nodes[i]->deps[j].from->index + 1]++;
+		}
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		l->first[i + 1] += l->first[i];
+	}
+	for (uint32_t i = g->n; i-- > 0;) { /* fills each list from its end */
+		for (uint32_t j = 0; j < g->nodes[i]->n_deps; j++) {
+			l->to[--l->first[g->nodes[i]->deps[j].from->index + 1]] = i;
+		}
+	}
+}
+
+CUresult graph_order(CUgraph g, uint32_t **ret)
+{
+	uint32_t n_edges = 0, put = 0;
+	struct edges l = { 0 };
+	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
+	uint32_t *order;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		n_edges += g->nodes[i]->n_deps;
+	}
+	order = calloc(g->n + 1, sizeof(*order));
+	l.waits = calloc(g->n + 1, sizeof(*l.waits));
+	l.first = calloc(g->n + 2, sizeof(*l.first));
+	l.to = calloc(n_edges + 1, sizeof(*l.to));
+	if (!order || !l.waits || !l.first || !l.to) {
+		goto out;
+	}
+	list_edges(g, &l);
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (!l.waits[i]) {
+			order[put++] = i;
+		}
+	}
+	for (uint32_t at = 0; at < put; at++) {
+		uint32_t end = order[at] + 1 < g->n ? l.first[order[at] + 2] : n_edges;
+
+		for (uint32_t j = l.first[order[at] + 1]; j < end; j++) {
+			if (--l.waits[l.to[j]] == 0) {
+				order[put++] = l.to[j];
+			}
+		}
+	}
+	e = put == g->n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+out:
+	free(l.waits);
+	free(l.first);
+	free(l.to);
+	if (e) {
+		free(order);
+		order = NULL;
+	}
+	*ret = order;
+	return e;
+}
+
+bool graph_before(CUgraph g, const struct graph_edge *edges, size_t n,
+		  const struct graph_edge *from, size_t n_from)
+{
+	CUgraphNode *todo = malloc((g->n + 1) * sizeof(*todo));
+	uint32_t put = 0;
+	bool all = todo != NULL;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		g->nodes[i]->mark = 0;
+	}
+	for (size_t i = 0; i < n_from && all; i++) {
+		if (!from[i].from->mark) {
+			from[i].from->mark = 1;
+			todo[put++] = from[i].from;
+		}
+	}
+	while (put && all) {
+		CUgraphNode node = todo[--put];
+
+		for (uint32_t j = 0; j < node->n_deps; j++) {
+			if (!node->deps[j].from->mark) {
+				node->deps[j].from->mark = 1;
+				todo[put++] = node->deps[j].from;
+			}
+		}
+	}
+	for (size_t i = 0; i < n && all; i++) {
+		all = edges[i].from->mark;
+	}
+	free(todo);
+	return all;
+}

@@ -1,0 +1,272 @@
+/* Graphs as programs see them: made, asked, connected. Nodes are graph_node.c's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/client/graph/graph.h"
+#include "soft/client/strict.h"
+
+CUresult cuGraphCreate(CUgraph *ret, unsigned int flags)
+{
+	CUresult e = soft_check();
+
+	return e ? e : ret && !flags ? graph_new(ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphDestroy(CUgraph g)
+{
+	CUresult e = graph_check(g);
+
+	if (!e && (g->owner || g->capturing)) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!e) {
+		handle_ends(g);
+		graph_delete(g);
+	}
+	return e;
+}
+
+CUresult cuGraphClone(CUgraph *ret, CUgraph g)
+{
+	CUresult e = graph_check(g);
+
+	e = e ? e : ret ? graph_copyable(g) : CUDA_ERROR_INVALID_VALUE;
+	return e ? e : graph_clone(g, ret);
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode *ret, CUgraphNode n, CUgraph clone)
+{
+	CUresult e = node_check(n);
+
+	e = e ? e : graph_check(clone);
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	for (uint32_t i = 0; i < clone->n; i++) {
+		if (clone->nodes[i]->origin == n->id) {
+			*ret = clone->nodes[i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The driver's way to give a list: with no array the count is asked; what of the array is not
+ * filled becomes null, and the count tells how many were. */
+struct out {
+	CUgraphNode *nodes, *to;
+	CUgraphEdgeData *data;
+	size_t cap, n;
+	bool lossy; /* an edge says more than the caller can take */
+};
+
+static void give(struct out *o, CUgraphNode node, CUgraphNode to, const CUgraphEdgeData *d)
+{
+	static const CUgraphEdgeData plain;
+
+	if (o->nodes && o->n < o->cap) {
+		o->nodes[o->n] = node;
+		if (o->to) {
+			o->to[o->n] = to;
+		}
+		if (o->data) {
+			o->data[o->n] = *d;
+		} else if (d && memcmp(d, &plain, sizeof(plain)) != 0) {
+			o->lossy = true;
+		}
+	}
+	o->n++;
+}
+
+static CUresult end(struct out *o, size_t *count)
+{
+	if (!o->nodes) {
+		*count = o->n;
+		return CUDA_SUCCESS;
+	}
+	for (size_t i = o->n; i < o->cap; i++) {
+		o->nodes[i] = NULL;
+		if (o->to) {
+			o->to[i] = NULL;
+		}
+	}
+	*count = MIN(o->n, o->cap);
+	return o->lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
+{
+	CUresult e = graph_check(g);
+	struct out o = { .nodes = nodes };
+
+	if (e || !count) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	o.cap = *count;
+	for (uint32_t i = 0; i < g->n; i++) {
+		give(&o, g->nodes[i], NULL, NULL);
+	}
+	return end(&o, count);
+}
+
+CUresult cuGraphGetRootNodes(CUgraph g, CUgraphNode *nodes, size_t *count)
+{
+	CUresult e = graph_check(g);
+	struct out o = { .nodes = nodes };
+
+	if (e || !count) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	o.cap = *count;
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (!g->nodes[i]->n_deps) {
+			give(&o, g->nodes[i], NULL, NULL);
+		}
+	}
+	return end(&o, count);
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+			    size_t *count)
+{
+	CUresult e = graph_check(g);
+	struct out o = { .nodes = from, .to = to, .data = data };
+
+	if (e || !count || !from != !to || (data && !from)) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	o.cap = *count;
+	for (uint32_t i = 0; i < g->n; i++) {
+		for (uint32_t j = 0; j < g->nodes[i]->n_deps; j++) {
+			const struct graph_edge *d = &g->nodes[i]->deps[j];
+
+			give(&o, d->from, g->nodes[i], &d->data);
+		}
+	}
+	return end(&o, count);
+}
+
+CUresult cuGraphGetEdges(CUgraph g, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+	return cuGraphGetEdges_v2(g, from, to, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode n, CUgraphNode *nodes, CUgraphEdgeData *data,
+				       size_t *count)
+{
+	CUresult e = node_check(n);
+	struct out o = { .nodes = nodes, .data = data };
+
+	if (e || !count || (data && !nodes)) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	o.cap = *count;
+	for (uint32_t j = 0; j < n->n_deps; j++) {
+		give(&o, n->deps[j].from, NULL, &n->deps[j].data);
+	}
+	return end(&o, count);
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode n, CUgraphNode *nodes, size_t *count)
+{
+	return cuGraphNodeGetDependencies_v2(n, nodes, NULL, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode n, CUgraphNode *nodes, CUgraphEdgeData *data,
+					 size_t *count)
+{
+	CUresult e = node_check(n);
+	struct out o = { .nodes = nodes, .data = data };
+
+	if (e || !count || (data && !nodes)) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	o.cap = *count;
+	for (uint32_t i = 0; i < n->graph->n; i++) {
+		const CUgraphNode to = n->graph->nodes[i];
+
+		for (uint32_t j = 0; j < to->n_deps; j++) {
+			if (to->deps[j].from == n) {
+				give(&o, to, NULL, &to->deps[j].data);
+			}
+		}
+	}
+	return end(&o, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode n, CUgraphNode *nodes, size_t *count)
+{
+	return cuGraphNodeGetDependentNodes_v2(n, nodes, NULL, count);
+}
+
+/* All edges are checked before one is made. */
+static CUresult check_pairs(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+	CUresult e = graph_check(g);
+
+	if (e || (n && (!from || !to))) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t i = 0; i < n && !e; i++) {
+		e = node_check(from[i]);
+		e = e ? e : node_check(to[i]);
+		e = e					       ? e
+		    : from[i]->graph == g && to[i]->graph == g ? CUDA_SUCCESS
+							       : CUDA_ERROR_INVALID_VALUE;
+	}
+	return e;
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+				   const CUgraphEdgeData *data, size_t n)
+{
+	static const CUgraphEdgeData plain;
+	CUresult e = check_pairs(g, from, to, n);
+	size_t i = 0;
+
+	for (; i < n && !e; i++) {
+		e = graph_connect(to[i], from[i], data ? data[i] : plain);
+	}
+	if (e && i) { /* the one that failed was not made */
+		for (size_t j = 0; j + 1 < i; j++) {
+			graph_disconnect(to[j], from[j]);
+		}
+	}
+	return e;
+}
+
+CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+	return cuGraphAddDependencies_v2(g, from, to, NULL, n);
+}
+
+static bool has_edge(CUgraphNode from, CUgraphNode to, const CUgraphEdgeData *data)
+{
+	for (uint32_t j = 0; j < to->n_deps; j++) {
+		if (to->deps[j].from == from) {
+			return !data || memcmp(data, &to->deps[j].data, sizeof(*data)) == 0;
+		}
+	}
+	return false;
+}
+
+CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+				      const CUgraphEdgeData *data, size_t n)
+{
+	CUresult e = check_pairs(g, from, to, n);
+
+	for (size_t i = 0; i < n && !e; i++) {
+		e = has_edge(from[i], to[i], data ? &data[i] : NULL) ? CUDA_SUCCESS
+								     : CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t i = 0; i < n && !e; i++) {
+		graph_disconnect(to[i], from[i]);
+	}
+	return e;
+}
+
+CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+				   size_t n)
+{
+	return cuGraphRemoveDependencies_v2(g, from, to, NULL, n);
+}

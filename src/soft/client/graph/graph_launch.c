@@ -1,0 +1,366 @@
+/* Launching execs: the prepared records of all steps, put in the ring in one go. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/graph/graph_exec.h"
+#include "soft/client/strict.h"
+
+static CUgraphExec dying; /* changed under soft.lock; its head is read anywhere */
+
+bool exec_ended(CUgraphExec x)
+{
+	return !x->launched ||
+	       word_reached(&soft.shared->streams[x->last_slot].done, x->last_target);
+}
+
+/* One that has ended, taken off the list; NULL: none has. */
+static CUgraphExec take_ended(void)
+{
+	CUgraphExec x, *at = &dying;
+
+	pthread_mutex_lock(&soft.lock);
+	while (*at && !exec_ended(*at)) {
+		at = &(*at)->next_dying;
+	}
+	x = *at;
+	if (x) {
+		store_relaxed(at, x->next_dying);
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return x;
+}
+
+void exec_reap(void)
+{
+	while (load_relaxed(&dying)) {
+		CUgraphExec x = take_ended();
+
+		if (!x) {
+			return;
+		}
+		exec_free(x);
+	}
+}
+
+/* The streams that the lanes of this launch are. */
+static CUresult find_streams(CUgraphExec x, CUstream s, CUstream *ret)
+{
+	for (uint32_t i = 0; i < x->n_lanes; i++) {
+		struct lane *l = &x->lanes[i];
+
+		if (i == 0 && l->ctx == s->context) {
+			ret[0] = s;
+			continue;
+		}
+		if (!object_is(l->ctx, OBJECT_CONTEXT) ||
+		    (l->stream &&
+		     (!object_is(l->stream, OBJECT_STREAM) || l->stream->id != l->stream_id))) {
+			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		}
+		if (!l->stream) {
+			CUresult e = lane_stream(l);
+
+			if (e) {
+				return e;
+			}
+		}
+		ret[i] = l->stream;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* An operation without effect: a place in the stream that others can wait for. */
+static CUresult add_mark(CUstream s)
+{
+	return ring_add_wait(s, s->slot, s->submitted);
+}
+
+static CUresult add_host(CUstream s, struct soft_record_host *r)
+{
+	struct host_call *c = malloc(sizeof(*c));
+	struct soft_record_host own = *r;
+	CUresult e;
+
+	if (!c) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(c, (const void *)(uintptr_t)r->cookie, sizeof(*c));
+	store_release(&c->ready, 1u);
+	own.cookie = (uint64_t)(uintptr_t)c;
+	e = ring_add(s, &own.r, sizeof(own));
+	if (e) {
+		free(c);
+	}
+	return e;
+}
+
+static CUresult add_records(struct step *st, CUstream s, CUstream launch)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	for (size_t at = 0; at < st->records.len && !e;) {
+		struct soft_record *r = (struct soft_record *)(void *)(st->records.data + at);
+
+		if (r->op == SOFT_OP_HOST) {
+			e = add_host(s, (struct soft_record_host *)(void *)r);
+		} else {
+			struct soft_record_launch *l = (struct soft_record_launch *)(void *)r;
+
+			if (r->op == SOFT_OP_LAUNCH && s != launch && launch->priority &&
+			    !(l->flags & SOFT_LAUNCH_PRIORITY)) {
+				struct soft_record_launch *own = l;
+
+				own->flags |= SOFT_LAUNCH_PRIORITY;
+				own->priority = launch->priority;
+				e = ring_add(s, r, r->bytes);
+				own->flags &= ~SOFT_LAUNCH_PRIORITY;
+			} else {
+				e = ring_add(s, r, r->bytes);
+			}
+		}
+		at += r->bytes;
+	}
+	return e;
+}
+
+static CUresult add_step(CUgraphExec x, struct step *st, const CUstream *streams, CUstream launch)
+{
+	CUstream s = streams[st->lane];
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < st->n_waits && !e; i++) {
+		const struct step *d = &x->steps[x->waits[st->first_wait + i]];
+
+		e = ring_add_wait(s, streams[d->lane]->slot, d->target);
+	}
+	if (!e && st->node && !st->disabled) {
+		const struct work *w = &st->node->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+			e = object_is(w->event, OBJECT_EVENT) ? event_add_record(s, w->event)
+							      : CUDA_ERROR_INVALID_HANDLE;
+		} else if (w->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
+			e = object_is(w->event, OBJECT_EVENT) ? event_add_wait(s, w->event)
+							      : CUDA_ERROR_INVALID_HANDLE;
+		} else {
+			e = add_records(st, s, launch);
+		}
+	}
+	st->target = s->submitted;
+	return e;
+}
+
+/* Each other lane begins behind the place in the launch's stream where the graph begins. */
+static CUresult add_fork(CUgraphExec x, const CUstream *streams, CUstream launch)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	if (x->launched && x->last_slot != launch->slot && !exec_ended(x)) {
+		e = ring_add_wait(launch, x->last_slot, x->last_target);
+	}
+	if (x->n_lanes == 1 && streams[0] == launch) {
+		return e;
+	}
+	e = e ? e : add_mark(launch);
+	for (uint32_t i = 0; i < x->n_lanes && !e; i++) {
+		if (streams[i] != launch) {
+			e = ring_add_wait(streams[i], launch->slot, launch->submitted);
+		}
+	}
+	return e;
+}
+
+static CUresult add_all(CUgraphExec x, const CUstream *streams, CUstream launch)
+{
+	CUresult e = add_fork(x, streams, launch);
+
+	for (uint32_t i = 0; i < x->n && !e; i++) {
+		e = add_step(x, &x->steps[i], streams, launch);
+	}
+	for (uint32_t i = 0; i < x->n_joins && !e; i++) {
+		const struct step *d = &x->steps[x->joins[i]];
+
+		e = ring_add_wait(streams[0], streams[d->lane]->slot, d->target);
+	}
+	if (!e && streams[0] != launch) {
+		e = ring_add_wait(launch, streams[0]->slot, streams[0]->submitted);
+	}
+	x->launched = true;
+	x->last_slot = launch->slot;
+	x->last_target = launch->submitted;
+	return e;
+}
+
+CUresult exec_launch(CUgraphExec x, CUstream s)
+{
+	CUstream streams[GRAPH_MAX_LANES];
+	CUresult e = find_streams(x, s, streams);
+
+	e = e ? e
+	      : graph_memory_launch(x->graph,
+				    x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	if (e) {
+		return e;
+	}
+	strict_submit(s);
+	ring_begin();
+	e = add_all(x, streams, s);
+	ring_end();
+	graph_memory_launched(x->graph);
+	return e;
+}
+
+/* A launch into a capture is the graph as a child. */
+static CUresult capture_launch(CUstream s, CUgraphExec x)
+{
+	struct work w = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUresult e = graph_copyable(x->graph);
+
+	e = e ? e : graph_clone(x->graph, &w.child);
+	return e ? e : capture_add(s, &w);
+}
+
+static CUresult launch(int pt, CUgraphExec x, CUstream h)
+{
+	bool capturing;
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : exec_check(x);
+	e = e ? e : capture_check(s, &capturing);
+	if (e) {
+		return e;
+	}
+	exec_reap();
+	return capturing ? capture_launch(s, x) : exec_launch(x, s);
+}
+PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec x, CUstream h), x, h)
+
+static CUresult upload(int pt, CUgraphExec x, CUstream h)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : capture_refuse(s);
+	return e ? e : exec_check(x); /* there is nothing to bring anywhere */
+}
+PAIR(cuGraphUpload, _ptsz, upload, (CUgraphExec x, CUstream h), x, h)
+
+CUresult cuGraphExecDestroy(CUgraphExec x)
+{
+	CUresult e = exec_check(x);
+
+	if (e) {
+		return e;
+	}
+	handle_ends(x);
+	if (exec_ended(x)) {
+		exec_free(x);
+		return CUDA_SUCCESS;
+	}
+	graph_memory_leave(x->graph);
+	strict_died(x);
+	pthread_mutex_lock(&soft.lock);
+	x->dying = true;
+	x->next_dying = dying;
+	store_relaxed(&dying, x);
+	pthread_mutex_unlock(&soft.lock);
+	return CUDA_SUCCESS;
+}
+
+/* Instantiation. */
+
+/* What a kernel could launch where that is possible. */
+static bool only_device_work(const CUgraph g)
+{
+	for (uint32_t i = 0; i < g->n; i++) {
+		CUgraphNodeType type = g->nodes[i]->work.type;
+
+		if (type != CU_GRAPH_NODE_TYPE_KERNEL && type != CU_GRAPH_NODE_TYPE_MEMCPY &&
+		    type != CU_GRAPH_NODE_TYPE_MEMSET && type != CU_GRAPH_NODE_TYPE_GRAPH) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static CUresult instantiate(CUgraphExec *ret, CUgraph g, uint64_t flags, CUgraphNode *ret_node)
+{
+	const uint64_t known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+			       CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+			       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+	CUresult e = graph_check(g);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
+		return only_device_work(g) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	}
+	return flags & ~known ? CUDA_ERROR_INVALID_VALUE : exec_new(g, flags, ret, ret_node);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
+{
+	return flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? CUDA_ERROR_INVALID_VALUE
+							  : instantiate(ret, g, flags, NULL);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *ret, CUgraph g, CUgraphNode *ret_node, char *log,
+			       size_t log_bytes)
+{
+	CUgraphNode node = NULL;
+	CUresult e = instantiate(ret, g, 0, &node);
+
+	if (ret_node) {
+		*ret_node = node;
+	}
+	if (log && log_bytes) {
+		log[0] = 0;
+	}
+	return e;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *ret, CUgraph g, CUgraphNode *ret_node, char *log,
+			    size_t log_bytes)
+{
+	return cuGraphInstantiate_v2(ret, g, ret_node, log, log_bytes);
+}
+
+static CUresult with_params(int pt, CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	CUstream s;
+	CUresult e = CUDA_SUCCESS;
+
+	if (!p) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	p->hErrNode_out = NULL;
+	if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
+		e = soft_stream(p->hUploadStream, pt, &s);
+		e = e ? e : capture_refuse(s);
+	}
+	e = e ? e : instantiate(ret, g, p->flags, &p->hErrNode_out);
+	p->result_out = e == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+			: e == CUDA_ERROR_NOT_SUPPORTED
+				? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
+			: e == CUDA_ERROR_INVALID_VALUE && graph_check(g) == CUDA_SUCCESS
+				? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
+				: CUDA_GRAPH_INSTANTIATE_ERROR;
+	return e;
+}
+PAIR(cuGraphInstantiateWithParams, _ptsz, with_params,
+     (CUgraphExec * ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), ret, g, p)
+
+CUresult cuGraphExecGetFlags(CUgraphExec x, uint64_t *ret)
+{
+	CUresult e = exec_check(x);
+
+	if (!e && ret) {
+		*ret = x->flags;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

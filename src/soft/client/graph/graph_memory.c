@@ -1,0 +1,292 @@
+/* Memory of allocation nodes. The address is fixed when the node is made and the memory is there
+ * from then on; allocating and freeing in a launch only change who may use it. */
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/graph/graph.h"
+
+static struct graph_memory *all; /* soft.lock */
+static uint64_t used_high, reserved_high;
+
+static struct graph_memory *find(uint64_t address)
+{
+	struct graph_memory *m = all;
+
+	while (m && m->address != address) {
+		m = m->next;
+	}
+	return m;
+}
+
+static void count(uint64_t *ret_used, uint64_t *ret_reserved)
+{
+	*ret_used = *ret_reserved = 0;
+	for (struct graph_memory *m = all; m; m = m->next) {
+		*ret_used += m->live ? m->bytes : 0;
+		*ret_reserved += m->bytes;
+	}
+	used_high = MAX(used_high, *ret_used);
+	reserved_high = MAX(reserved_high, *ret_reserved);
+}
+
+void graph_memory_get(struct graph_memory *m)
+{
+	pthread_mutex_lock(&soft.lock);
+	m->refs++;
+	pthread_mutex_unlock(&soft.lock);
+}
+
+void graph_memory_put(struct graph_memory *m)
+{
+	bool last = false;
+
+	if (!m) {
+		return;
+	}
+	pthread_mutex_lock(&soft.lock);
+	if (--m->refs == 0) {
+		struct graph_memory **at = &all;
+
+		while (*at != m) {
+			at = &(*at)->next;
+		}
+		*at = m->next;
+		last = true;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	if (!last) {
+		return;
+	}
+	if (object_is(m->ctx, OBJECT_CONTEXT) && m->ctx->id == m->ctx_id) {
+		context_drain(m->ctx);
+		memory_delete(m->ctx, m->address, true);
+	}
+	free(m);
+}
+
+CUresult work_alloc(struct work *w, const CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	struct range like = { .kind = RANGE_DEVICE };
+	struct graph_memory *m;
+	uint64_t used, reserved;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+	if (e) {
+		return e;
+	}
+	if (p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->poolProps.handleTypes ||
+	    p->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    p->poolProps.location.id != ctx->device || !p->bytesize) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	m = calloc(1, sizeof(*m));
+	if (!m) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = memory_new(ctx, p->bytesize, &like, &m->address, NULL);
+	if (e) {
+		free(m);
+		return e;
+	}
+	m->ctx = ctx;
+	m->ctx_id = ctx->id;
+	m->bytes = p->bytesize;
+	m->refs = 1;
+	pthread_mutex_lock(&soft.lock);
+	m->next = all;
+	all = m;
+	count(&used, &reserved);
+	pthread_mutex_unlock(&soft.lock);
+	w->type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+	w->ctx = ctx;
+	w->alloc.params = *p;
+	w->alloc.params.accessDescs = NULL;
+	w->alloc.params.accessDescCount = 0;
+	w->alloc.params.dptr = m->address;
+	w->alloc.memory = m;
+	return CUDA_SUCCESS;
+}
+
+CUresult work_free(struct work *w, CUdeviceptr address)
+{
+	bool known;
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
+	w->free = address;
+	pthread_mutex_lock(&soft.lock);
+	known = find(address) != NULL;
+	pthread_mutex_unlock(&soft.lock);
+	return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult graph_copyable(CUgraph g)
+{
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+		    w->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+			return CUDA_ERROR_NOT_SUPPORTED;
+		}
+		if (w->type == CU_GRAPH_NODE_TYPE_GRAPH && graph_copyable(w->child)) {
+			return CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult graph_memory_take(CUgraph g)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && w->alloc.memory->execs++) {
+			e = CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void graph_memory_leave(CUgraph g)
+{
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+			g->nodes[i]->work.alloc.memory->execs--;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+}
+
+/* A launch allocates and frees. What is allocated already may not be allocated again, unless the
+ * exec frees by itself. Live memory is a reference: it outlasts its graph. */
+CUresult graph_memory_launch(CUgraph g, bool auto_free)
+{
+	uint64_t used, reserved;
+	CUresult e = CUDA_SUCCESS;
+
+	if (!load_relaxed(&all)) {
+		return e;
+	}
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < g->n && !e && !auto_free; i++) {
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && w->alloc.memory->live) {
+			e = CUDA_ERROR_INVALID_VALUE;
+		}
+	}
+	for (uint32_t i = 0; i < g->n && !e; i++) {
+		const struct work *w = &g->nodes[i]->work;
+
+		if (w->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !w->alloc.memory->live) {
+			w->alloc.memory->live = true;
+			w->alloc.memory->refs++;
+		}
+	}
+	count(&used, &reserved);
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+/* True when it was live. */
+static bool end_live(uint64_t address, bool *ret_known)
+{
+	struct graph_memory *m;
+	bool live;
+
+	pthread_mutex_lock(&soft.lock);
+	m = find(address);
+	live = m && m->live;
+	if (live) {
+		m->live = false;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	if (live) {
+		graph_memory_put(m);
+	}
+	*ret_known = m != NULL;
+	return live;
+}
+
+void graph_memory_launched(CUgraph g)
+{
+	bool known;
+
+	if (!load_relaxed(&all)) {
+		return;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		if (g->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+			end_live(g->nodes[i]->work.free, &known);
+		}
+	}
+}
+
+bool graph_memory_freed(uint64_t address, CUresult *ret_e)
+{
+	bool known = false;
+
+	if (load_relaxed(&all)) {
+		*ret_e = end_live(address, &known) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!known) {
+		*ret_e = CUDA_SUCCESS;
+	}
+	return known;
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, void *ret)
+{
+	CUresult e = context_check_device(dev);
+	uint64_t used, reserved;
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (unsigned)what > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&soft.lock);
+	count(&used, &reserved);
+	*(uint64_t *)ret = what == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT	    ? used
+			   : what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH	    ? used_high
+			   : what == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? reserved
+									    : reserved_high;
+	pthread_mutex_unlock(&soft.lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute what, void *value)
+{
+	CUresult e = context_check_device(dev);
+
+	if (e) {
+		return e;
+	}
+	if (!value || *(uint64_t *)value ||
+	    (what != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH &&
+	     what != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&soft.lock);
+	if (what == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) {
+		used_high = 0;
+	} else {
+		reserved_high = 0;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice dev)
+{
+	return context_check_device(dev); /* nothing is kept that no graph names */
+}

@@ -1,0 +1,384 @@
+/* Changing execs: single nodes, or everything after another graph of the same shape. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/graph_exec.h"
+
+/* The records are made anew; a staging buffer that a launch still uses is waited for. */
+static CUresult emit_again(CUgraphExec x, struct step *st)
+{
+	if (st->staging && !exec_ended(x)) {
+		struct soft_stream_word *w = &soft.shared->streams[x->last_slot];
+		CUresult e = word_wait(&w->done, &w->waiters, x->last_target, st->staging_ctx);
+
+		if (e) {
+			return e;
+		}
+	}
+	step_clear(st);
+	return step_emit(x, st);
+}
+
+/* What an exec's node may become: CU_GRAPH_EXEC_UPDATE_*. */
+static CUgraphExecUpdateResult may_become(const struct work *old, const struct work *new)
+{
+	CUlaunchAttributeValue a, b;
+
+	if (old->type != new->type) {
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+	}
+	switch (new->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		if (old->ctx != new->ctx) {
+			return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+		}
+		work_get_attribute(old, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a);
+		work_get_attribute(new, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &b);
+		return !a.cooperative == !b.cooperative
+			       ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+			       : CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return old->ctx == new->ctx &&
+				       old->copy.params.srcMemoryType ==
+					       new->copy.params.srcMemoryType &&
+				       old->copy.params.dstMemoryType ==
+					       new->copy.params.dstMemoryType
+			       ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+			       : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return old->ctx == new->ctx ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+					    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return old->ctx == new->ctx && old->values.n == new->values.n
+			       ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+			       : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+	default:
+		return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	}
+}
+
+/* One node. w was well made when e is 0; it is taken. */
+static CUresult set(CUgraphExec x, CUgraphNode n, CUresult e, struct work *w)
+{
+	struct step *st;
+
+	if (e) {
+		return e;
+	}
+	st = exec_step(x, n);
+	if (!st || may_become(&st->node->work, w) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+		work_finish(w);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	work_finish(&st->node->work);
+	st->node->work = *w;
+	return emit_again(x, st);
+}
+
+static CUresult check(CUgraphExec x, CUgraphNode n, CUgraphNodeType type, const void *p)
+{
+	CUresult e = exec_check(x);
+	struct step *st;
+
+	e = e ? e : node_check(n);
+	if (e) {
+		return e;
+	}
+	st = exec_step(x, n);
+	return p && st && st->node->work.type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec x, CUgraphNode n,
+					   const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_KERNEL, p);
+	struct work w;
+
+	e = e ? e : work_kernel_again(&w, &exec_step(x, n)->node->work, p);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode n,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	CUDA_KERNEL_NODE_PARAMS v2 = { 0 };
+
+	if (!p) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	memcpy(&v2, p, sizeof(*p));
+	return cuGraphExecKernelNodeSetParams_v2(x, n, &v2);
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_MEMCPY3D *p,
+					CUcontext ctx)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_MEMCPY, p);
+	struct work w;
+
+	e = e ? e : work_memcpy(&w, p, ctx);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec x, CUgraphNode n,
+					const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_MEMSET, p);
+	struct work w;
+
+	e = e ? e : work_memset(&w, p, ctx);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_HOST, p);
+	struct work w;
+
+	e = e ? e : work_host(&w, p->fn, p->userData);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent ev)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev);
+	struct work w;
+
+	e = e ? e : work_event(&w, CU_GRAPH_NODE_TYPE_EVENT_RECORD, ev);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent ev)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev);
+	struct work w;
+
+	e = e ? e : work_event(&w, CU_GRAPH_NODE_TYPE_WAIT_EVENT, ev);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec x, CUgraphNode n,
+					    const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+	CUresult e = check(x, n, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, p);
+	struct work w;
+
+	e = e ? e : work_values(&w, p->ctx, p->count, p->paramArray, p->flags);
+	return set(x, n, e, &w);
+}
+
+/* Enabled and disabled nodes: what does no work itself cannot be switched. */
+static struct step *switchable(CUgraphExec x, CUgraphNode n)
+{
+	struct step *st = exec_step(x, n);
+
+	return st && (st->node->work.type == CU_GRAPH_NODE_TYPE_KERNEL ||
+		      st->node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+		      st->node->work.type == CU_GRAPH_NODE_TYPE_MEMSET)
+		       ? st
+		       : NULL;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode n, unsigned int on)
+{
+	CUresult e = exec_check(x);
+	struct step *st;
+
+	e = e ? e : node_check(n);
+	if (e) {
+		return e;
+	}
+	st = switchable(x, n);
+	if (!st) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	st->disabled = !on;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned int *ret)
+{
+	CUresult e = exec_check(x);
+	struct step *st;
+
+	e = e ? e : node_check(n);
+	if (e) {
+		return e;
+	}
+	st = switchable(x, n);
+	if (!st || !ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = !st->disabled;
+	return CUDA_SUCCESS;
+}
+
+/* Whole graphs. */
+
+static bool same_dependency(const CUgraphNode old, const struct graph_edge *d)
+{
+	for (uint32_t j = 0; j < old->n_deps; j++) {
+		if (old->deps[j].from->index == d->from->index) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static CUgraphExecUpdateResult compare(CUgraph old, CUgraph new, CUgraphExecUpdateResultInfo *info);
+
+static CUgraphExecUpdateResult compare_node(const CUgraphNode old, const CUgraphNode new,
+					    CUgraphExecUpdateResultInfo *info)
+{
+	CUgraphExecUpdateResult r = may_become(&old->work, &new->work);
+
+	if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && old->n_deps != new->n_deps) {
+		r = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	}
+	for (uint32_t j = 0; j < new->n_deps &&r == CU_GRAPH_EXEC_UPDATE_SUCCESS; j++) {
+		if (!same_dependency(old, &new->deps[j])) {
+			r = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+		}
+	}
+	if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && new->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+		r = compare(old->work.child, new->work.child, info);
+	}
+	if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS && r != CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED &&
+	    !info->errorNode) {
+		info->errorNode = new;
+	}
+	return r;
+}
+
+/* Nodes answer to each other in the order in which they were added. */
+static CUgraphExecUpdateResult compare(CUgraph old, CUgraph new, CUgraphExecUpdateResultInfo *info)
+{
+	CUgraphExecUpdateResult r = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+
+	if (old->n != new->n) {
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	}
+	for (uint32_t i = 0; i < new->n &&r == CU_GRAPH_EXEC_UPDATE_SUCCESS; i++) {
+		r = compare_node(old->nodes[i], new->nodes[i], info);
+	}
+	return r;
+}
+
+/* The same shape: the works move over. */
+static CUresult adopt(CUgraph old, CUgraph new)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < new->n && !e; i++) {
+		struct work w;
+
+		if (new->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			e = adopt(old->nodes[i]->work.child, new->nodes[i]->work.child);
+			continue;
+		}
+		e = work_copy(&w, &new->nodes[i]->work);
+		if (!e) {
+			work_finish(&old->nodes[i]->work);
+			old->nodes[i]->work = w;
+		}
+	}
+	return e;
+}
+
+static CUresult child_params(CUgraphExec x, CUgraphNode n, CUgraph child)
+{
+	CUgraphExecUpdateResultInfo info = { 0 };
+	struct step *st = NULL;
+	CUgraph own = NULL;
+	CUresult e;
+
+	/* The node itself is no step; its graph's nodes are. */
+	for (uint32_t i = 0; i < x->graph->n; i++) {
+		if (x->graph->nodes[i]->origin == n->id &&
+		    x->graph->nodes[i]->work.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			own = x->graph->nodes[i]->work.child;
+		}
+	}
+	if (!own || compare(own, child, &info) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = adopt(own, child);
+	for (uint32_t i = 0; i < x->n && !e; i++) {
+		st = &x->steps[i];
+		e = st->node ? emit_again(x, st) : CUDA_SUCCESS;
+	}
+	return e;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec x, CUgraphNode n, CUgraph child)
+{
+	CUresult e = exec_check(x);
+
+	e = e ? e : node_check(n);
+	e = e ? e : graph_check(child);
+	return e ? e : child_params(x, n, child);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode n, CUgraphNodeParams *p)
+{
+	CUresult e = exec_check(x);
+	struct work w;
+
+	e = e ? e : node_check(n);
+	if (e || !p || p->type != n->work.type) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+		return cuGraphExecChildGraphNodeSetParams(x, n, p->graph.graph);
+	}
+	if (p->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+		return cuGraphExecKernelNodeSetParams_v2(x, n, &p->kernel);
+	}
+	if (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || p->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check(x, n, p->type, p);
+	e = e ? e : work_params(&w, p);
+	return set(x, n, e, &w);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec x, CUgraph g, CUgraphExecUpdateResultInfo *info)
+{
+	CUresult e = exec_check(x);
+
+	e = e ? e : graph_check(g);
+	if (e || !info) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	*info = (CUgraphExecUpdateResultInfo){ 0 };
+	info->result = compare(x->graph, g, info);
+	if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	}
+	e = adopt(x->graph, g);
+	for (uint32_t i = 0; i < x->n && !e; i++) {
+		e = x->steps[i].node ? emit_again(x, &x->steps[i]) : CUDA_SUCCESS;
+	}
+	if (e) {
+		info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+	}
+	return e;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec x, CUgraph g, CUgraphNode *ret_node,
+			   CUgraphExecUpdateResult *ret)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUresult e = ret_node && ret ? cuGraphExecUpdate_v2(x, g, &info) : CUDA_ERROR_INVALID_VALUE;
+
+	if (!e || e == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
+		*ret_node = info.errorNode;
+		*ret = info.result;
+	}
+	return e;
+}

@@ -1,0 +1,397 @@
+/* What one graph node does: made from the driver's descriptions, checked, copied, ended. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/graph/graph.h"
+#include "soft/client/context/green.h"
+#include "soft/client/launch.h"
+#include "soft/client/stream/stream_op.h"
+#include "soft/client/strict.h"
+
+void work_finish(struct work *w)
+{
+	switch (w->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		free(w->kernel.params);
+		free(w->kernel.pointers);
+		free(w->kernel.attrs);
+		break;
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		free(w->values.ops);
+		break;
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		graph_delete(w->child);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		graph_memory_put(w->alloc.memory);
+		break;
+	default:
+		break;
+	}
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+}
+
+CUresult work_kernel_params(struct work *w, const unsigned char *params)
+{
+	CUfunction f = w->kernel.f;
+
+	w->kernel.params = calloc(1, f->param_bytes + 1);
+	w->kernel.pointers = calloc(f->n_params + 1, sizeof(void *));
+	if (!w->kernel.params || !w->kernel.pointers) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	w->kernel.n_params = f->n_params;
+	memcpy(w->kernel.params, params, f->param_bytes);
+	for (uint32_t i = 0; i < f->n_params; i++) {
+		w->kernel.pointers[i] = w->kernel.params + f->params[i].offset;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult work_keep_attribute(struct work *w, const CUlaunchAttribute *a)
+{
+	CUlaunchAttribute *grown;
+
+	if ((int)a->id == CU_LAUNCH_ATTRIBUTE_IGNORE) {
+		return CUDA_SUCCESS;
+	}
+	for (uint32_t i = 0; i < w->kernel.n_attrs; i++) {
+		if (w->kernel.attrs[i].id == a->id) {
+			w->kernel.attrs[i] = *a;
+			return CUDA_SUCCESS;
+		}
+	}
+	grown = realloc(w->kernel.attrs, (w->kernel.n_attrs + 1) * sizeof(*grown));
+	if (!grown) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	w->kernel.attrs = grown;
+	grown[w->kernel.n_attrs++] = *a;
+	return CUDA_SUCCESS;
+}
+
+/* What belongs to one launch, or a stream, is no property of a node. */
+static bool of_a_launch(CUlaunchAttributeID id)
+{
+	return id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+}
+
+CUresult work_attribute(struct work *w, CUlaunchAttributeID id, const CUlaunchAttributeValue *v)
+{
+	CUlaunchAttribute a = { .id = id };
+	struct soft_record_launch r = w->kernel.r;
+	CUresult e;
+
+	if (of_a_launch(id)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	a.value = *v;
+	e = object_is(w->kernel.f, OBJECT_FUNCTION) ? launch_attribute(&a, &r)
+						    : CUDA_ERROR_INVALID_HANDLE;
+	e = e ? e : launch_check_shape(w->kernel.f, &r);
+	e = e ? e : work_keep_attribute(w, &a);
+	if (!e) {
+		w->kernel.r = r;
+	}
+	return e;
+}
+
+bool work_get_attribute(const struct work *w, CUlaunchAttributeID id, CUlaunchAttributeValue *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	if ((unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || of_a_launch(id)) {
+		return false;
+	}
+	for (uint32_t i = 0; i < w->kernel.n_attrs; i++) {
+		if (w->kernel.attrs[i].id == id) {
+			*ret = w->kernel.attrs[i].value;
+			return true;
+		}
+	}
+	if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+		ret->clusterDim.x = ret->clusterDim.y = ret->clusterDim.z = 0;
+	}
+	return true;
+}
+
+/* A kernel handle means its function in the context that the parameters name. */
+static CUresult resolve(const CUDA_KERNEL_NODE_PARAMS *p, CUfunction *ret)
+{
+	CUfunction h = p->func ? p->func : (CUfunction)(void *)p->kern;
+	CUcontext popped;
+	CUresult e;
+
+	if (!p->ctx || object_is(h, OBJECT_FUNCTION)) {
+		e = function_current(h, ret);
+		return e == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : e;
+	}
+	if (!handle_is(green_context(p->ctx), OBJECT_CONTEXT)) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	e = soft_push(p->ctx);
+	if (!e) {
+		e = function_current(h, ret);
+		soft_pop(&popped);
+	}
+	return e;
+}
+
+/* The SMs that a node's kernel may be on: those of the context that it is made for. */
+static uint32_t part_of(CUcontext h)
+{
+	CUgreenCtx g = soft_thread_green();
+	CUcontext ctx;
+
+	return h && green_resolve(h, &ctx, &g) ? 0 : g ? g->part : 0;
+}
+
+CUresult work_kernel(struct work *w, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	unsigned char packed[SOFT_MAX_PARAM_BYTES];
+	struct launch_spec l;
+	CUfunction f;
+	CUresult e = resolve(p, &f);
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	if (e) {
+		return e;
+	}
+	l = (struct launch_spec){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+				  .shared = p->sharedMemBytes,
+				  .params = p->kernelParams,
+				  .extra = p->extra };
+	e = launch_make(f, &l, &w->kernel.r, packed);
+	w->ctx = f->module->context;
+	w->kernel.r.part = part_of(p->ctx);
+	w->kernel.handle = p->func ? p->func : (CUfunction)(void *)p->kern;
+	w->kernel.f = f;
+	e = e ? e : work_kernel_params(w, packed);
+	if (e) {
+		work_finish(w);
+	}
+	return e;
+}
+
+static CUresult check_context(CUcontext *ctx)
+{
+	*ctx = green_context(*ctx);
+	return *ctx ? handle_is(*ctx, OBJECT_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT
+		    : soft_current(ctx);
+}
+
+CUresult work_memcpy(struct work *w, const CUDA_MEMCPY3D *p, CUcontext ctx)
+{
+	CUDA_MEMCPY3D_PEER peer;
+	CUresult e = check_context(&ctx);
+	bool empty;
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEMCPY, .ctx = ctx };
+	if (e) {
+		return e;
+	}
+	memcpy(&peer, p, sizeof(peer)); /* the same but for the contexts in reserved fields */
+	peer.srcContext = peer.dstContext = NULL;
+	w->copy.params = *p;
+	e = copy_resolve(&peer, &w->copy.c);
+	e = e ? e : copy_prepare(&w->copy.c, &empty);
+	e = e ? e : !empty && w->copy.c.depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!e && ((w->copy.c.dst_device && !copy_reachable(&w->copy.c, true)) ||
+		   (w->copy.c.src_device && !copy_reachable(&w->copy.c, false)))) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	}
+	return e;
+}
+
+CUresult work_memset_record(const CUDA_MEMSET_NODE_PARAMS *p, struct soft_record_set *r)
+{
+	uint64_t bytes, extent;
+
+	if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width ||
+	    !p->height || p->dst % p->elementSize ||
+	    checked_mul((uint64_t)p->width, (uint64_t)p->elementSize, &bytes) ||
+	    (p->height > 1 && (p->pitch < bytes || p->pitch % p->elementSize)) ||
+	    checked_mul(p->height > 1 ? (uint64_t)p->pitch : 0, (uint64_t)p->height - 1, &extent) ||
+	    checked_add(extent, bytes, &extent) || !memory_valid(p->dst, extent, NULL)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*r = (struct soft_record_set){ .r.op = SOFT_OP_SET,
+				       .dst = p->dst,
+				       .pitch = p->pitch,
+				       .width = p->width,
+				       .height = p->height,
+				       .value = p->value,
+				       .unit = p->elementSize };
+	return CUDA_SUCCESS;
+}
+
+CUresult work_memset(struct work *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+{
+	struct soft_record_set r;
+	CUresult e = check_context(&ctx);
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_MEMSET, .ctx = ctx, .set = *p };
+	return e ? e : work_memset_record(p, &r);
+}
+
+CUresult work_host(struct work *w, CUhostFn fn, void *user)
+{
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_HOST };
+	w->host.fn = fn;
+	w->host.user = user;
+	return fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult work_values(struct work *w, CUcontext ctx, unsigned n, const CUstreamBatchMemOpParams *ops,
+		     unsigned flags)
+{
+	struct soft_record_value r;
+	CUresult e = check_context(&ctx);
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .ctx = ctx };
+	e = e ? e : (n && !ops) || n > STREAMOP_BATCH_MAX || flags ? CUDA_ERROR_INVALID_VALUE : e;
+	for (unsigned i = 0; i < n && !e; i++) {
+		bool none;
+
+		e = streamop_value(&ops[i], &r, &none);
+	}
+	if (e) {
+		return e;
+	}
+	w->values.ops = calloc(n + 1u, sizeof(*ops));
+	if (!w->values.ops) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(w->values.ops, ops, n * sizeof(*ops));
+	w->values.n = n;
+	w->values.flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult work_event(struct work *w, CUgraphNodeType type, CUevent ev)
+{
+	*w = (struct work){ .type = type };
+	if (!handle_is(ev, OBJECT_EVENT)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	w->event = ev;
+	w->ctx = type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? ev->context : NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult work_child(struct work *w, CUgraph child)
+{
+	CUresult e = graph_check(child);
+
+	*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	e = e ? e : graph_copyable(child);
+	if (e) {
+		return e;
+	}
+	e = graph_clone(child, &w->child);
+	if (e) {
+		w->type = CU_GRAPH_NODE_TYPE_EMPTY;
+	}
+	return e;
+}
+
+CUresult work_params(struct work *w, const CUgraphNodeParams *p)
+{
+	CUDA_MEMSET_NODE_PARAMS set;
+
+	switch (p->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return work_kernel(w, &p->kernel);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return p->memcpy.flags || p->memcpy.reserved
+			       ? CUDA_ERROR_INVALID_VALUE
+			       : work_memcpy(w, &p->memcpy.copyParams, p->memcpy.copyCtx);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		memcpy(&set, &p->memset, sizeof(set));
+		return work_memset(w, &set, p->memset.ctx);
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return work_host(w, p->host.fn, p->host.userData);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return work_child(w, p->graph.graph);
+	case CU_GRAPH_NODE_TYPE_EMPTY:
+		*w = (struct work){ .type = CU_GRAPH_NODE_TYPE_EMPTY };
+		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return work_event(w, p->type, p->eventWait.event);
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return work_event(w, p->type, p->eventRecord.event);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return work_values(w, p->memOp.ctx, p->memOp.count, p->memOp.paramArray,
+				   p->memOp.flags);
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		return work_alloc(w, &p->alloc);
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return work_free(w, p->free.dptr);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult copy_kernel(struct work *to, const struct work *from)
+{
+	uint32_t bytes = from->kernel.r.param_bytes; /* the function may be gone */
+	CUresult e = CUDA_SUCCESS;
+
+	to->kernel.attrs = NULL;
+	to->kernel.n_attrs = 0;
+	to->kernel.params = calloc(1, bytes + 1);
+	to->kernel.pointers = calloc(from->kernel.n_params + 1, sizeof(void *));
+	if (!to->kernel.params || !to->kernel.pointers) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(to->kernel.params, from->kernel.params, bytes);
+	for (uint32_t i = 0; i < from->kernel.n_params; i++) {
+		ptrdiff_t at = (unsigned char *)from->kernel.pointers[i] - from->kernel.params;
+
+		to->kernel.pointers[i] = to->kernel.params + at;
+	}
+	for (uint32_t i = 0; i < from->kernel.n_attrs && !e; i++) {
+		e = work_keep_attribute(to, &from->kernel.attrs[i]);
+	}
+	return e;
+}
+
+CUresult work_copy(struct work *to, const struct work *from)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	*to = *from;
+	switch (from->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		e = copy_kernel(to, from);
+		break;
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		to->values.ops = calloc(from->values.n + 1u, sizeof(*to->values.ops));
+		if (to->values.ops) {
+			memcpy(to->values.ops, from->values.ops,
+			       from->values.n * sizeof(*to->values.ops));
+		}
+		e = to->values.ops ? e : CUDA_ERROR_OUT_OF_MEMORY;
+		break;
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		to->child = NULL;
+		e = graph_clone(from->child, &to->child);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		graph_memory_get(to->alloc.memory);
+		break;
+	default:
+		break;
+	}
+	if (e) {
+		work_finish(to);
+	}
+	return e;
+}

@@ -1,0 +1,23 @@
+/* Calls on the host in the order of a stream: cuLaunchHostFunc, cuStreamAddCallback, and the parts
+ * of graph copies that reach memory of the program's own. */
+#ifndef GBPF_SOFT_CLIENT_HOST_CALL_H
+#define GBPF_SOFT_CLIENT_HOST_CALL_H
+
+#include <stdint.h>
+
+#include "soft/client/process.h"
+
+struct host_call {
+	CUhostFn fn;
+	CUstreamCallback callback;
+	void *user;
+	CUstream stream;
+	struct copy copy;	/* when there is neither function */
+	struct host_call *next; /* of who keeps some */
+	uint32_t ready;		/* [atomic] whole: its way to the agent is the server's */
+};
+
+/* On the agent thread: runs and forgets the function behind a cookie. */
+void host_run(uint64_t cookie, CUresult context_error);
+
+#endif

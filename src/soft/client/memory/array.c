@@ -1,0 +1,493 @@
+/* Arrays: device memory with rows and slices that touch, which copies reach by coordinates. There
+ * are no textures, so the order of bytes is nobody's business but ours. */
+#include <string.h>
+
+#include "soft/client/process.h"
+#include "soft/client/strict.h"
+
+#define WIDTH_MAX 131072u
+#define HEIGHT_MAX 65536u
+#define DEPTH_MAX 16384u
+#define LAYERS_MAX 2048u
+#define LEVELS_MAX 18u
+
+struct CUarray_st {
+	struct object object;
+	CUcontext context;
+	uint64_t context_id;
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	unsigned element;
+	uint64_t address, pitch, slice, bytes;
+	bool level; /* of a mipmapped array: goes with it */
+};
+
+struct CUmipmappedArray_st {
+	struct object object;
+	unsigned levels;
+	CUarray level[LEVELS_MAX];
+};
+
+/* Bytes of one channel; 0: not a format of plain elements. *ret_channels: how many there must be,
+ * 0: as many as wanted. */
+static unsigned format_bytes(CUarray_format f, unsigned *ret_channels)
+{
+	static const unsigned char wide[] = { 1, 2, 4 };
+
+	*ret_channels = 0;
+	switch (f) {
+	case CU_AD_FORMAT_UNSIGNED_INT8:
+	case CU_AD_FORMAT_SIGNED_INT8:
+		return 1;
+	case CU_AD_FORMAT_UNSIGNED_INT16:
+	case CU_AD_FORMAT_SIGNED_INT16:
+	case CU_AD_FORMAT_HALF:
+		return 2;
+	case CU_AD_FORMAT_UNSIGNED_INT32:
+	case CU_AD_FORMAT_SIGNED_INT32:
+	case CU_AD_FORMAT_FLOAT:
+		return 4;
+	default:
+		break;
+	}
+	if (f < CU_AD_FORMAT_UNORM_INT8X1 || f > CU_AD_FORMAT_SNORM_INT16X4) {
+		return 0;
+	}
+	*ret_channels = wide[(f - CU_AD_FORMAT_UNORM_INT8X1) % 3];
+	return (f - CU_AD_FORMAT_UNORM_INT8X1) / 3 % 2 ? 2 : 1;
+}
+
+static CUresult check_shape(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	bool layered = d->Flags & CUDA_ARRAY3D_LAYERED, cube = d->Flags & CUDA_ARRAY3D_CUBEMAP;
+
+	if (!d->Width || d->Width > WIDTH_MAX || d->Height > HEIGHT_MAX ||
+	    d->Depth > (layered || cube ? LAYERS_MAX : DEPTH_MAX)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (d->Depth && !d->Height && !layered) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (layered && !d->Depth) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (cube &&
+	    (d->Width != d->Height || !d->Depth || d->Depth % 6 || (!layered && d->Depth != 6))) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned *ret_element)
+{
+	unsigned channels, bytes = format_bytes(d->Format, &channels);
+
+	if (!bytes) { /* planes, packed and compressed formats */
+		return d->Format == CU_AD_FORMAT_NV12 ? CUDA_ERROR_NOT_SUPPORTED
+						      : CUDA_ERROR_INVALID_VALUE;
+	}
+	if ((d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4) ||
+	    (channels && channels != d->NumChannels)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (d->Flags & ~(unsigned)CUDA_ARRAY3D_FLAGS) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_element = bytes * d->NumChannels;
+	return check_shape(d);
+}
+
+/* Sizes are bounded by check_shape: nothing wraps. */
+static CUresult make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned element,
+		     CUarray *ret)
+{
+	struct range hidden = { .hidden = 1 };
+	CUarray a;
+	CUresult e;
+
+	pthread_mutex_lock(&soft.lock);
+	a = object_new(OBJECT_ARRAY, sizeof(*a));
+	pthread_mutex_unlock(&soft.lock);
+	if (!a) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->context = ctx;
+	a->context_id = ctx->id;
+	a->desc = *d;
+	a->element = element;
+	a->pitch = d->Width * element;
+	a->slice = a->pitch * MAX(d->Height, 1u);
+	a->bytes = a->slice * MAX(d->Depth, 1u);
+	e = memory_new(ctx, a->bytes, &hidden, &a->address, NULL);
+	if (e) {
+		pthread_mutex_lock(&soft.lock);
+		object_delete(a);
+		pthread_mutex_unlock(&soft.lock);
+		return e;
+	}
+	*ret = a;
+	return CUDA_SUCCESS;
+}
+
+static void drop(CUarray a)
+{
+	memory_delete(a->context, a->address, true);
+	pthread_mutex_lock(&soft.lock);
+	object_delete(a);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+static CUresult check_handle(CUarray a)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!handle_is(a, OBJECT_ARRAY)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	return a->context->id == a->context_id && object_is(a->context, OBJECT_CONTEXT)
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult array_element(CUarray a, unsigned *ret_bytes)
+{
+	CUresult e = check_handle(a);
+
+	if (!e) {
+		*ret_bytes = a->element;
+	}
+	return e;
+}
+
+static bool inside(size_t at, size_t n, size_t all)
+{
+	return at <= all && n <= all - at;
+}
+
+CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
+		     size_t depth, struct array_place *ret)
+{
+	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
+
+	if (e) {
+		return e;
+	}
+	if (!inside(x, width, a->pitch) || !inside(y, height, MAX(a->desc.Height, 1u)) ||
+	    !inside(z, depth, MAX(a->desc.Depth, 1u))) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (struct array_place){ a->address + x + y * a->pitch + z * a->slice, a->pitch,
+				     a->slice };
+	return CUDA_SUCCESS;
+}
+
+CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address)
+{
+	CUresult e = a ? check_handle(a) : CUDA_ERROR_INVALID_VALUE;
+
+	if (e) {
+		return e;
+	}
+	if (!inside(offset, bytes, a->bytes) || offset % a->pitch + bytes > a->pitch) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_address = a->address + offset;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	unsigned element;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !d) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check(d, &element);
+	return e ? e : make(ctx, d, element, ret);
+}
+
+CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
+{
+	CUDA_ARRAY3D_DESCRIPTOR full = { 0 };
+
+	if (d) {
+		full.Width = d->Width;
+		full.Height = d->Height;
+		full.Format = d->Format;
+		full.NumChannels = d->NumChannels;
+	}
+	return cuArray3DCreate_v2(ret, d ? &full : NULL);
+}
+
+CUresult cuArray3DCreate(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
+{
+	CUDA_ARRAY3D_DESCRIPTOR full = { 0 };
+
+	if (d) {
+		full = (CUDA_ARRAY3D_DESCRIPTOR){ d->Width,  d->Height,	     d->Depth,
+						  d->Format, d->NumChannels, d->Flags };
+	}
+	return cuArray3DCreate_v2(ret, d ? &full : NULL);
+}
+
+CUresult cuArrayCreate(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR_v1 *d)
+{
+	CUDA_ARRAY3D_DESCRIPTOR full = { 0 };
+
+	if (d) {
+		full.Width = d->Width;
+		full.Height = d->Height;
+		full.Format = d->Format;
+		full.NumChannels = d->NumChannels;
+	}
+	return cuArray3DCreate_v2(ret, d ? &full : NULL);
+}
+
+CUresult cuArrayDestroy(CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	if (e) {
+		return e;
+	}
+	if (a->level) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	e = context_drain(a->context);
+	if (e != SOFT_DEAD) {
+		drop(a);
+	}
+	return e;
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *ret, CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = a->desc;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret, CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (CUDA_ARRAY_DESCRIPTOR){ a->desc.Width, a->desc.Height, a->desc.Format,
+					a->desc.NumChannels };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *ret, CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (CUDA_ARRAY3D_DESCRIPTOR_v1){ (unsigned)a->desc.Width, (unsigned)a->desc.Height,
+					     (unsigned)a->desc.Depth, a->desc.Format,
+					     a->desc.NumChannels,     a->desc.Flags };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *ret, CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	if (e) {
+		return e;
+	}
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = (CUDA_ARRAY_DESCRIPTOR_v1){ (unsigned)a->desc.Width, (unsigned)a->desc.Height,
+					   a->desc.Format, a->desc.NumChannels };
+	return CUDA_SUCCESS;
+}
+
+/* These are of arrays whose memory is mapped later: there are none. */
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, CUarray a, CUdevice dev)
+{
+	CUresult e = check_handle(a);
+
+	(void)ret;
+	e = e ? e : context_check_device(dev);
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* No array here has planes or tiles. */
+
+CUresult cuArrayGetPlane(CUarray *ret, CUarray a, unsigned int plane)
+{
+	CUresult e = check_handle(a);
+
+	(void)ret;
+	(void)plane;
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUarray a)
+{
+	CUresult e = check_handle(a);
+
+	(void)ret;
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Mipmapped arrays: one array for each level. */
+
+static void shrink(CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	d->Width = MAX(d->Width / 2, 1u);
+	d->Height = d->Height ? MAX(d->Height / 2, 1u) : 0;
+	if (!(d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) {
+		d->Depth = d->Depth ? MAX(d->Depth / 2, 1u) : 0;
+	}
+}
+
+static unsigned levels_of(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	CUDA_ARRAY3D_DESCRIPTOR now = *d;
+	unsigned n = 1;
+	size_t depth = 0;
+
+	while (now.Width > 1 || now.Height > 1 || (depth != now.Depth && now.Depth > 1)) {
+		depth = now.Depth;
+		shrink(&now);
+		n++;
+	}
+	return MIN(n, LEVELS_MAX);
+}
+
+static void drop_levels(CUmipmappedArray m)
+{
+	for (unsigned i = 0; i < m->levels; i++) {
+		drop(m->level[i]);
+	}
+	pthread_mutex_lock(&soft.lock);
+	object_delete(m);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d,
+				unsigned int levels)
+{
+	CUDA_ARRAY3D_DESCRIPTOR now;
+	CUmipmappedArray m;
+	unsigned element;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !d || !levels) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check(d, &element);
+	if (e) {
+		return e;
+	}
+	now = *d;
+	pthread_mutex_lock(&soft.lock);
+	m = object_new(OBJECT_MIPMAPPED, sizeof(*m));
+	pthread_mutex_unlock(&soft.lock);
+	levels =
+		m ? MIN(levels, levels_of(d)) : 0; /* more than there can be are cut, not refused */
+	for (unsigned i = 0; i < levels && !e; i++) {
+		e = make(ctx, &now, element, &m->level[i]);
+		if (!e) {
+			m->level[i]->level = true;
+			m->levels++;
+		}
+		shrink(&now);
+	}
+	if (e) {
+		drop_levels(m);
+		return e;
+	}
+	*ret = m;
+	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult check_mipmapped(CUmipmappedArray m)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	return object_is(m, OBJECT_MIPMAPPED) ? check_handle(m->level[0])
+					      : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *ret, CUmipmappedArray m, unsigned int level)
+{
+	CUresult e = check_mipmapped(m);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || level >= m->levels) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = m->level[level];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
+{
+	CUresult e = check_mipmapped(m);
+
+	if (e) {
+		return e;
+	}
+	e = context_drain(m->level[0]->context);
+	if (e != SOFT_DEAD) {
+		drop_levels(m);
+	}
+	return e;
+}
+
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret,
+					       CUmipmappedArray m, CUdevice dev)
+{
+	CUresult e = check_mipmapped(m);
+
+	(void)ret;
+	e = e ? e : context_check_device(dev);
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, CUmipmappedArray m)
+{
+	CUresult e = check_mipmapped(m);
+
+	(void)ret;
+	return e ? e : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,255 @@
+/* Registered host memory. The server sees no memory of the program's own, so the pages are
+ * replaced: their contents move into memory that both share, which then lies at the same addresses.
+ * That is done with private memory only; files, memory that is shared with others, and stacks are
+ * refused. Kernels reach it at its device pointer. Unregistering makes the pages private again. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/memory/page_replace.h"
+
+struct registration {
+	struct registration *next;
+	CUcontext ctx;
+	uint64_t ctx_id;
+	uint64_t given, length; /* what the program named */
+	uint64_t begin, bytes;	/* whole pages */
+	uint64_t device;	/* of begin */
+	unsigned flags;
+	int fd;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct registration *all;
+static unsigned n_all; /* read without the lock: mostly there are none */
+
+static bool alive(const struct registration *r)
+{
+	return object_is(r->ctx, OBJECT_CONTEXT) && r->ctx->id == r->ctx_id;
+}
+
+static void forget(struct registration **at)
+{
+	struct registration *r = *at;
+
+	*at = r->next;
+	move_back(r->begin, r->bytes, r->fd);
+	close(r->fd);
+	free(r);
+	store_release(&n_all, n_all - 1);
+}
+
+/* Those of contexts that have gone. */
+static void purge(void)
+{
+	struct registration **at = &all;
+
+	while (*at) {
+		if (alive(*at)) {
+			at = &(*at)->next;
+		} else {
+			forget(at);
+		}
+	}
+}
+
+static struct registration *at_address(uint64_t host)
+{
+	for (struct registration *r = all; r; r = r->next) {
+		if (host >= r->given && host - r->given < r->length) {
+			return r;
+		}
+	}
+	return NULL;
+}
+
+uint64_t register_device(uint64_t host, uint64_t bytes)
+{
+	struct registration *r;
+	uint64_t device = 0;
+
+	if (!load_acquire(&n_all) || memory_in_window(host)) {
+		return 0;
+	}
+	pthread_mutex_lock(&lock);
+	r = at_address(host);
+	if (r && alive(r) && bytes <= r->given + r->length - host) {
+		device = r->device + (host - r->begin);
+	}
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+bool register_range(uint64_t host, uint64_t *ret_begin, uint64_t *ret_bytes)
+{
+	struct registration *r;
+
+	if (!load_acquire(&n_all)) {
+		return false;
+	}
+	pthread_mutex_lock(&lock);
+	r = at_address(host);
+	if (r) {
+		*ret_begin = r->given;
+		*ret_bytes = r->length;
+	}
+	pthread_mutex_unlock(&lock);
+	return r != NULL;
+}
+
+/* Two registrations cannot share a page, since each has pages of its own behind it. */
+static CUresult check_others(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	for (struct registration *r = all; r; r = r->next) {
+		if (given < r->given + r->length && r->given < given + length) {
+			return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+		}
+		if (begin < r->begin + r->bytes && r->begin < begin + bytes) {
+			e = CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	return e;
+}
+
+static CUresult check(uint64_t begin, uint64_t bytes, uint64_t given, uint64_t length,
+		      unsigned flags)
+{
+	CUresult e;
+
+	if (memory_in_window(begin) || memory_in_window(begin + bytes - 1)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check_others(begin, bytes, given, length);
+	if (e) {
+		return e;
+	}
+	switch (move_check(begin, bytes, flags & CU_MEMHOSTREGISTER_READ_ONLY)) {
+	case 0:
+		break;
+	case -EFAULT:
+		e = CUDA_ERROR_INVALID_VALUE;
+		break;
+	default:
+		e = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return e;
+}
+
+static CUresult replace(CUcontext ctx, struct registration *r)
+{
+	struct range like = { .kind = RANGE_HOST, .flags = r->flags, .host = r->begin };
+	CUresult e = memory_new(ctx, r->bytes, &like, &r->device, &r->fd);
+
+	if (e) {
+		return e;
+	}
+	if (move_pages(r->begin, r->bytes, r->device, r->fd) < 0) {
+		memory_delete(ctx, r->device, true);
+		close(r->fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult add(CUcontext ctx, uint64_t given, uint64_t bytes, unsigned flags)
+{
+	uint64_t begin = given / SOFT_PAGE * SOFT_PAGE, end = given + bytes;
+	struct registration *r;
+	CUresult e;
+
+	end = ROUND_UP(end, SOFT_PAGE);
+	purge();
+	e = check(begin, end - begin, given, bytes, flags);
+	if (e) {
+		return e;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r->ctx = ctx;
+	r->ctx_id = ctx->id;
+	r->given = given;
+	r->length = bytes;
+	r->begin = begin;
+	r->bytes = end - begin;
+	r->flags = flags;
+	e = replace(ctx, r);
+	if (e) {
+		free(r);
+		return e;
+	}
+	r->next = all;
+	all = r;
+	store_release(&n_all, n_all + 1);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	CUcontext ctx;
+	uint64_t end;
+	CUresult e = soft_current(&ctx);
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (!p || !bytes || (flags & ~0xfu) || checked_add(bytes, (size_t)(uintptr_t)p, &end) ||
+	    end > UINT64_MAX - SOFT_PAGE) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	pthread_mutex_lock(&lock);
+	e = add(ctx, (uint64_t)(uintptr_t)p, bytes, flags);
+	pthread_mutex_unlock(&lock);
+	return e;
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
+{
+	return cuMemHostRegister_v2(p, bytes, flags);
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+	struct registration **at = &all, *r;
+	CUresult e = soft_check();
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (!p) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	purge();
+	while (*at && (*at)->given != (uint64_t)(uintptr_t)p) {
+		at = &(*at)->next;
+	}
+	r = *at;
+	if (r) {
+		context_drain(r->ctx); /* kernels and copies may still use it */
+		memory_delete(r->ctx, r->device, true);
+		forget(at);
+	} else if (at_address((uint64_t)(uintptr_t)p) || memory_in_window((uint64_t)(uintptr_t)p)) {
+		e = CUDA_ERROR_INVALID_VALUE; /* not where it was registered */
+	} else {
+		e = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	}
+	pthread_mutex_unlock(&lock);
+	return e;
+}

@@ -1,0 +1,495 @@
+/* Memory: what this process has allocated, so that pointers can be classified without asking the
+ * server. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/memory/memory.h"
+
+static uint32_t after(const CUcontext ctx, uint64_t address)
+{
+	uint32_t lo = 0, hi = ctx->n_ranges;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (ctx->ranges[mid].address <= address) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+static int remember(CUcontext ctx, const struct range *r)
+{
+	int err = 0;
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	if (ctx->n_ranges == ctx->cap_ranges) {
+		uint32_t cap = ctx->cap_ranges ? ctx->cap_ranges * 2 : 64;
+		struct range *grown = realloc(ctx->ranges, cap * sizeof(*grown));
+
+		if (grown) {
+			ctx->ranges = grown;
+			ctx->cap_ranges = cap;
+		} else {
+			err = -ENOMEM;
+		}
+	}
+	if (!err) {
+		static uint64_t next_id;
+
+		i = after(ctx, r->address);
+		memmove(ctx->ranges + i + 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(*r));
+		ctx->ranges[i] = *r;
+		ctx->ranges[i].id = add_relaxed(&next_id, 1u) + 1;
+		ctx->n_ranges++;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return err;
+}
+
+CUresult memory_note(CUcontext ctx, const struct range *r)
+{
+	return remember(ctx, r) < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUcontext memory_context(uint64_t address)
+{
+	uint64_t slot = (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE;
+	CUcontext ctx;
+
+	if (address < SOFT_WINDOW_FIRST || slot >= SOFT_MAX_CONTEXTS) {
+		return NULL;
+	}
+	ctx = soft.contexts[slot];
+	return ctx && address - ctx->window_base < ctx->window_bytes ? ctx : NULL;
+}
+
+bool memory_in_window(uint64_t address)
+{
+	return address >= SOFT_WINDOW_FIRST &&
+	       (address - SOFT_WINDOW_FIRST) / SOFT_WINDOW_STRIDE < SOFT_MAX_CONTEXTS;
+}
+
+bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret)
+{
+	CUcontext ctx = memory_context(address);
+	bool found = false;
+	uint32_t i;
+
+	if (!ctx) {
+		return false;
+	}
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	if (i > 0 && address - ctx->ranges[i - 1].address < ctx->ranges[i - 1].bytes) {
+		*ret = ctx->ranges[i - 1];
+		*ret_ctx = ctx;
+		found = true;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return found;
+}
+
+bool memory_allows(uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	struct range r;
+	CUcontext ctx;
+	uint64_t part;
+
+	do {
+		if (!memory_find(address, &ctx, &r) ||
+		    (r.kind == RANGE_MAPPED && (r.rights & rights) != rights)) {
+			return false;
+		}
+		part = MIN(bytes, r.bytes - (address - r.address));
+		address += part;
+		bytes -= part;
+	} while (bytes);
+	return true;
+}
+
+bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx)
+{
+	if (!memory_allows(address, bytes, 1)) {
+		return false;
+	}
+	if (ret_ctx) {
+		*ret_ctx = memory_context(address);
+	}
+	return true;
+}
+
+CUresult memory_any_context(CUcontext *ret)
+{
+	CUcontext ctx = NULL;
+	CUresult e = soft_current(&ctx);
+
+	if (!e) {
+		*ret = ctx;
+		return e;
+	}
+	pthread_mutex_lock(&soft.lock);
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && e == CUDA_ERROR_INVALID_CONTEXT; i++) {
+		if (soft.contexts[i]) {
+			*ret = soft.contexts[i];
+			e = CUDA_SUCCESS;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void memory_each(CUcontext ctx, uint64_t address, uint64_t bytes,
+		 void (*each)(struct range *, void *), void *arg)
+{
+	pthread_mutex_lock(&ctx->memory_lock);
+	for (uint32_t i = address ? after(ctx, address - 1) : 0;
+	     i < ctx->n_ranges && ctx->ranges[i].address - address < bytes; i++) {
+		each(&ctx->ranges[i], arg);
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+}
+
+CUresult memory_ask(uint32_t op, CUcontext ctx, uint64_t value, uint64_t more0, uint32_t object)
+{
+	struct soft_request q = { .op = op,
+				  .context = ctx ? ctx->slot : 0,
+				  .object = object,
+				  .value = value,
+				  .more = { more0 } };
+	struct soft_reply r;
+
+	return link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
+int memory_ordinal(uint32_t gpu)
+{
+	for (int i = 0; i < soft.gpus; i++) {
+		if (soft.visible[i] == gpu) {
+			return i;
+		}
+	}
+	return 0;
+}
+
+bool memory_check_location(const CUmemLocation *where)
+{
+	return where->type == CU_MEM_LOCATION_TYPE_DEVICE && where->id >= 0 &&
+	       where->id < soft.gpus;
+}
+
+/* The driver's rules: between two places of device memory nothing waits; anything else that is
+ * synchronous does, and so does memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
+bool memory_blocks(uint64_t dst, uint64_t src, bool sync)
+{
+	struct range d, s;
+	CUcontext ctx;
+	bool to = memory_find(dst, &ctx, &d), from = src && memory_find(src, &ctx, &s);
+
+	if ((to && d.sync) || (from && s.sync)) {
+		return true;
+	}
+	if (!sync) {
+		return false;
+	}
+	if (src && !from) {
+		return true;
+	}
+	return !to || range_is_host(&d) || (src && range_is_host(&s));
+}
+
+bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
+		   void *arg)
+{
+	bool found;
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	found = i > 0 && ctx->ranges[i - 1].address == address;
+	if (found) {
+		change(&ctx->ranges[i - 1], arg);
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	return found;
+}
+
+/* Host memory that the server shares appears at its device address. */
+static CUresult map_pinned(uint64_t address, uint64_t bytes, int fd)
+{
+	void *at = (void *)(uintptr_t)address;
+
+	if (mmap(at, ROUND_UP(bytes, SOFT_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) != at) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	return CUDA_SUCCESS;
+}
+
+static void unmap_pinned(uint64_t address, uint64_t bytes)
+{
+	mmap((void *)(uintptr_t)address, ROUND_UP(bytes, SOFT_PAGE), PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static void free_on_server(CUcontext ctx, uint64_t address)
+{
+	struct soft_request q = { .op = SOFT_REQ_FREE, .context = ctx->slot, .value = address };
+	struct soft_reply r;
+
+	link_call(&q, -1, &r, sizeof(r), NULL);
+}
+
+CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
+		    int *ret_fd)
+{
+	bool host = range_is_host(like);
+	struct soft_request q = { .op = SOFT_REQ_ALLOC,
+				  .context = ctx->slot,
+				  .value = bytes,
+				  .object = host ? SOFT_MEMORY_PINNED : SOFT_MEMORY_DEVICE };
+	struct soft_reply r;
+	struct range range = *like;
+	int fd = -1;
+	CUresult e = link_call(&q, -1, &r, sizeof(r), &fd);
+
+	if (e) {
+		return e;
+	}
+	range.address = r.value;
+	range.bytes = bytes;
+	if (host) {
+		e = fd < 0 ? CUDA_ERROR_MAP_FAILED : map_pinned(r.value, bytes, fd);
+	}
+	if (!e && remember(ctx, &range) < 0) {
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (ret_fd && !e) {
+		*ret_fd = fd;
+	} else {
+		fd_close(fd);
+	}
+	if (e) {
+		free_on_server(ctx, r.value);
+		return e;
+	}
+	*ret_address = r.value;
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server)
+{
+	struct range r = { 0 };
+	uint32_t i;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	i = after(ctx, address);
+	if (i > 0 && ctx->ranges[i - 1].address == address) {
+		r = ctx->ranges[i - 1];
+		memmove(ctx->ranges + i - 1, ctx->ranges + i, (ctx->n_ranges - i) * sizeof(r));
+		ctx->n_ranges--;
+	}
+	pthread_mutex_unlock(&ctx->memory_lock);
+	if (!r.bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (range_is_host(&r)) {
+		unmap_pinned(r.address, r.bytes);
+	}
+	if (tell_server) {
+		free_on_server(ctx, address);
+	}
+	return CUDA_SUCCESS;
+}
+
+void memory_drop_module(CUcontext ctx, uint32_t id)
+{
+	uint32_t kept = 0;
+
+	pthread_mutex_lock(&ctx->memory_lock);
+	for (uint32_t i = 0; i < ctx->n_ranges; i++) {
+		if (ctx->ranges[i].module != id + 1) {
+			ctx->ranges[kept++] = ctx->ranges[i];
+		}
+	}
+	ctx->n_ranges = kept;
+	pthread_mutex_unlock(&ctx->memory_lock);
+}
+
+void memory_forget(CUcontext ctx)
+{
+	free(ctx->ranges);
+	ctx->ranges = NULL;
+	ctx->n_ranges = ctx->cap_ranges = 0;
+	if (ctx->window_base) {
+		munmap((void *)(uintptr_t)ctx->window_base, ctx->window_bytes);
+	}
+}
+
+/* The calls. */
+
+CUresult memory_allocate(uint64_t *ret, size_t bytes, const struct range *like)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (!ret || !bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return memory_new(ctx, bytes, like, ret, NULL);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
+{
+	struct range like = { 0 };
+	uint64_t p;
+	CUresult e = memory_allocate(ret ? &p : NULL, bytes, &like);
+
+	if (!e) {
+		*ret = p;
+	}
+	return e;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
+			    unsigned int unit)
+{
+	size_t pitch = ROUND_UP(width, SOFT_PITCH), bytes;
+
+	if (!ret_pitch || !width || !height || (unit != 4 && unit != 8 && unit != 16) ||
+	    width > (1ull << 40) || checked_mul(pitch, height, &bytes)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_pitch = pitch;
+	return cuMemAlloc_v2(ret, bytes);
+}
+
+/* Frees what kernels in flight may still use, so it waits for them first, as the driver does. */
+static CUresult release(uint64_t address, bool host)
+{
+	CUcontext ctx;
+	struct range r;
+	CUresult e = soft_check();
+
+	e = e ? e : capture_unsafe();
+	if (!e && !address) {
+		return e;
+	}
+	if (e || (!host && graph_memory_freed(address, &e))) {
+		return e;
+	}
+	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
+	    (host ? r.kind != RANGE_HOST || r.host
+		  : r.kind == RANGE_HOST || r.kind == RANGE_OPENED || r.kind == RANGE_MAPPED)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = context_drain(ctx);
+	if (e == SOFT_DEAD) {
+		return e;
+	}
+	if (r.kind == RANGE_POOL || r.kind == RANGE_IMPORTED) {
+		pool_free_now(ctx, &r);
+	} else {
+		memory_delete(ctx, address, true);
+	}
+	return e;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr p)
+{
+	return release(p, false);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+	return release((uint64_t)(uintptr_t)p, true);
+}
+
+CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned int flags)
+{
+	struct range like = { .kind = RANGE_HOST, .flags = flags };
+	uint64_t p;
+	CUresult e;
+
+	if (flags & ~7u) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (ret && !bytes) { /* nothing is asked for and given */
+		e = soft_check();
+		*ret = e ? *ret : NULL;
+		return e;
+	}
+	e = memory_allocate(ret ? &p : NULL, bytes, &like);
+	if (!e) {
+		*ret = (void *)(uintptr_t)p;
+	}
+	return e;
+}
+
+CUresult cuMemAllocHost_v2(void **ret, size_t bytes)
+{
+	return cuMemHostAlloc(ret, bytes, 0);
+}
+
+CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
+{
+	struct soft_request q = { .op = SOFT_REQ_MEMORY };
+	struct soft_reply r;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	q.index = e ? 0 : ctx->gpu;
+	e = e ? e : link_call(&q, -1, &r, sizeof(r), NULL);
+	if (e) {
+		return e;
+	}
+	if (!ret_free || !ret_total) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_free = r.value;
+	*ret_total = r.bytes;
+	return CUDA_SUCCESS;
+}
+
+/* From before CUDA 3.2: sizes and device addresses of 32 bits. No device memory lies there, so what
+ * gives such an address is not supported, and what takes one finds nothing. */
+
+CUresult cuMemAllocHost(void **ret, unsigned int bytes)
+{
+	return cuMemAllocHost_v2(ret, bytes);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 p)
+{
+	return cuMemFree_v2(p);
+}
+
+CUresult cuMemGetInfo(unsigned int *ret_free, unsigned int *ret_total)
+{
+	size_t available, total;
+	CUresult e = cuMemGetInfo_v2(ret_free ? &available : NULL, &total);
+
+	if (e) {
+		return e;
+	}
+	if (!ret_total) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_free = (unsigned)MIN(available, UINT32_MAX);
+	*ret_total = (unsigned)MIN(total, UINT32_MAX);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,296 @@
+/* What programs ask about pointers. Memory that was registered is known at both of its addresses.
+ */
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/memory/memory.h"
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)
+{
+	uint64_t host = (uint64_t)(uintptr_t)p, device;
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !p || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	device = register_device(host, 1);
+	if (!device && memory_find(host, &ctx, &r) && r.kind == RANGE_HOST && !r.host) {
+		device = host;
+	}
+	if (!device) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = device;
+	return CUDA_SUCCESS;
+}
+
+/* The range behind a pointer of either side. *ret_device: what kernels use. */
+static bool look_up(uint64_t p, CUcontext *ret_ctx, struct range *ret, uint64_t *ret_device)
+{
+	uint64_t device = register_device(p, 1);
+
+	*ret_device = device ? device : p;
+	return memory_find(*ret_device, ret_ctx, ret) && !ret->hidden;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *ret, void *p)
+{
+	struct range r;
+	CUcontext ctx;
+	uint64_t device;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !look_up((uint64_t)(uintptr_t)p, &ctx, &r, &device) || !range_is_host(&r)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = r.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *ret_base, size_t *ret_bytes, CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (register_range(p, &r.address, &r.bytes)) {
+		r.hidden = 0;
+	} else if (!memory_find(p, &ctx, &r) || r.hidden || r.kind == RANGE_MAPPED) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (ret_base) {
+		*ret_base = r.address;
+	}
+	if (ret_bytes) {
+		*ret_bytes = r.bytes;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *ret_base, unsigned int *ret_bytes, CUdeviceptr_v1 p)
+{
+	CUresult e = soft_check();
+
+	(void)ret_base;
+	(void)ret_bytes;
+	(void)p;
+	return e ? e : CUDA_ERROR_NOT_FOUND; /* device memory has no addresses of 32 bits */
+}
+
+static CUmemAllocationHandleType handle_types(const struct range *r)
+{
+	switch (r->kind) {
+	case RANGE_POOL:
+		return pool_handle_types(r);
+	case RANGE_MAPPED:
+		return vmm_handle_types(r);
+	default:
+		return CU_MEM_HANDLE_TYPE_NONE;
+	}
+}
+
+static unsigned access_flags(const struct range *r)
+{
+	return r->kind == RANGE_MAPPED ? r->rights : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+/* Bytes of an attribute's value; 0: not an attribute that can be read. */
+static unsigned attribute_bytes(CUpointer_attribute what)
+{
+	switch (what) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return 4;
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return 8;
+	default:
+		return 0;
+	}
+}
+
+static CUresult host_pointer(const struct range *r, uint64_t device, uint64_t *ret)
+{
+	if (!range_is_host(r)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = r->host ? r->host + (device - r->address) : device;
+	return CUDA_SUCCESS;
+}
+
+/* The attribute as a number. */
+static CUresult value_of(CUpointer_attribute what, uint64_t device, CUcontext ctx,
+			 const struct range *r, uint64_t *ret)
+{
+	switch (what) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		/* Mapped and stream-ordered memory belongs to no context, as the driver says. */
+		*ret = r->kind == RANGE_MAPPED || r->kind == RANGE_POOL || r->kind == RANGE_IMPORTED
+			       ? 0
+			       : (uint64_t)(uintptr_t)ctx;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*ret = r->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*ret = device;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		return host_pointer(r, device, ret);
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*ret = r->sync;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*ret = r->id;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*ret = r->kind == RANGE_MANAGED;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*ret = (uint64_t)memory_gpu(ctx);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*ret = r->kind == RANGE_DEVICE && !r->module;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*ret = r->address;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*ret = r->bytes;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*ret = 1;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*ret = handle_types(r);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		*ret = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*ret = access_flags(r);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*ret = r->kind == RANGE_POOL	   ? (uint64_t)(uintptr_t)pool_of(r)
+		       : r->kind == RANGE_IMPORTED ? (uint64_t)(uintptr_t)r->owner
+						   : 0;
+		return CUDA_SUCCESS;
+	default: /* tokens for RDMA, and what comes later */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p)
+{
+	uint64_t device, value;
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!out || what < CU_POINTER_ATTRIBUTE_CONTEXT) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!attribute_bytes(what)) {
+		return what == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? CUDA_ERROR_NOT_SUPPORTED
+							       : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!look_up(p, &ctx, &r, &device)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = value_of(what, device, ctx, &r, &value);
+	if (!e) {
+		memcpy(out, &value, attribute_bytes(what)); /* little endian */
+	}
+	return e;
+}
+
+/* Several at once; for a pointer that is not of the device they are 0. */
+CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **out,
+				CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	uint64_t device;
+	CUresult e = soft_check();
+	bool known;
+
+	if (e) {
+		return e;
+	}
+	if (!what || !out || !n) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	known = look_up(p, &ctx, &r, &device);
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t value = 0;
+
+		if (!out[i] || !attribute_bytes(what[i])) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		if (!known && what[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+			value = (uint32_t)-2; /* CU_DEVICE_INVALID */
+		} else if (known && value_of(what[i], device, ctx, &r, &value) != CUDA_SUCCESS) {
+			value = 0;
+		}
+		memcpy(out[i], &value, attribute_bytes(what[i]));
+	}
+	return CUDA_SUCCESS;
+}
+
+static void set_sync(struct range *r, void *arg)
+{
+	r->sync = *(const uint8_t *)arg;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
+{
+	uint64_t device;
+	struct range r;
+	CUcontext ctx;
+	uint8_t on;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!value || what != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !look_up(p, &ctx, &r, &device)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	on = *(const unsigned *)value != 0;
+	memory_change(ctx, r.address, set_sync, &on);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,339 @@
+/* Stream-ordered memory: allocating, freeing, giving out again. A freed block is used again by the
+ * stream that freed it at once, since its work comes after; by others when the work before the free
+ * has ended; and when memory is short by another stream that waits for that in its order. */
+#include "soft/client/memory/pool.h"
+
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/strict.h"
+
+#define WASTE_MAX (64u << 10) /* what a block may be too large, or half of it */
+
+pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t idle_bytes; /* of all pools; read without the lock */
+
+static bool ended(const struct block *b)
+{
+	return word_reached(&soft.shared->streams[b->slot].done, b->target);
+}
+
+static bool context_lives(const struct block *b)
+{
+	return object_is(b->ctx, OBJECT_CONTEXT) && b->ctx->id == b->ctx_id;
+}
+
+static void remove_block(struct block **at)
+{
+	struct block *b = *at;
+
+	b->pool->reserved -= b->bytes;
+	if (b->live) {
+		b->pool->used -= b->used;
+	} else {
+		store_relaxed(&idle_bytes, idle_bytes - b->bytes);
+	}
+	*at = b->next;
+	free(b);
+}
+
+static struct block **place_of(struct block *b)
+{
+	struct block **at = &b->pool->blocks;
+
+	while (*at != b) {
+		at = &(*at)->next;
+	}
+	return at;
+}
+
+void pool_prune(CUmemoryPool p)
+{
+	struct block **at = &p->blocks;
+
+	while (*at) {
+		if (context_lives(*at)) {
+			at = &(*at)->next;
+		} else {
+			remove_block(at);
+		}
+	}
+}
+
+void pool_trim(CUmemoryPool p, uint64_t keep)
+{
+	struct block **at = &p->blocks;
+
+	pool_prune(p);
+	while (*at && p->reserved > keep) {
+		struct block *b = *at;
+
+		if (b->live || !ended(b)) {
+			at = &b->next;
+			continue;
+		}
+		memory_ask(SOFT_REQ_FREE, b->ctx, b->address, 0, 0);
+		remove_block(at);
+	}
+	if (p->destroyed && !p->blocks) {
+		pool_delete(p);
+	}
+}
+
+static void trim_to_threshold(CUmemoryPool p, void *arg)
+{
+	(void)arg;
+	pool_trim(p, p->destroyed ? 0 : p->threshold);
+}
+
+static void trim_all(CUmemoryPool p, void *arg)
+{
+	(void)arg;
+	pool_trim(p, 0);
+}
+
+void pool_idle(void)
+{
+	if (load_relaxed(&idle_bytes)) {
+		pthread_mutex_lock(&pool_lock);
+		pool_each(trim_to_threshold, NULL);
+		pthread_mutex_unlock(&pool_lock);
+	}
+}
+
+static bool fits(const struct block *b, CUcontext ctx, uint64_t bytes)
+{
+	return !b->live && b->ctx == ctx && b->ctx_id == ctx->id && b->bytes >= bytes &&
+	       (b->bytes - bytes <= WASTE_MAX || b->bytes / 2 <= bytes);
+}
+
+/* The smallest block that the stream may have without waiting. */
+static struct block *pick(CUmemoryPool p, CUstream s, uint64_t bytes)
+{
+	struct block *best = NULL;
+
+	for (struct block *b = p->blocks; b; b = b->next) {
+		if (fits(b, s->context, bytes) && (!best || b->bytes < best->bytes) &&
+		    (b->slot == s->slot || (p->reuse[1] && ended(b)))) {
+			best = b;
+		}
+	}
+	return best;
+}
+
+/* A block that the stream may have when it waits in its order for the one that freed it. */
+static struct block *pick_with_wait(CUmemoryPool p, CUstream s, uint64_t bytes)
+{
+	for (struct block *b = p->blocks; b && p->reuse[2]; b = b->next) {
+		struct soft_record_wait r = { .r.op = SOFT_OP_WAIT,
+					      .stream = b->slot,
+					      .target = b->target };
+
+		if (fits(b, s->context, bytes) &&
+		    ring_put(s, &r.r, sizeof(r), NULL, 0, NULL) == CUDA_SUCCESS) {
+			return b;
+		}
+	}
+	return NULL;
+}
+
+static void count_used(CUmemoryPool p, struct block *b, uint64_t bytes)
+{
+	b->live = true;
+	b->used = bytes;
+	p->used += bytes;
+	p->used_high = MAX(p->used_high, p->used);
+}
+
+static CUresult take(CUmemoryPool p, struct block *b, uint64_t bytes, uint64_t *ret)
+{
+	struct range range = {
+		.kind = RANGE_POOL, .address = b->address, .bytes = bytes, .owner = b
+	};
+	CUresult e = memory_note(b->ctx, &range);
+
+	if (e) {
+		return e;
+	}
+	store_relaxed(&idle_bytes, idle_bytes - b->bytes);
+	count_used(p, b, bytes);
+	*ret = b->address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult make(CUmemoryPool p, CUcontext ctx, uint64_t bytes, uint64_t *ret)
+{
+	struct block *b = calloc(1, sizeof(*b));
+	struct range like = { .kind = RANGE_POOL, .owner = b };
+	uint64_t whole = bytes / SOFT_PAGE * SOFT_PAGE + (bytes % SOFT_PAGE ? SOFT_PAGE : 0);
+	CUresult e;
+
+	if (!b) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (p->props.maxSize &&
+	    (whole > p->props.maxSize || p->reserved > p->props.maxSize - whole)) {
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		e = memory_new(ctx, bytes, &like, &b->address, NULL);
+	}
+	if (e) {
+		free(b);
+		return e;
+	}
+	b->pool = p;
+	b->ctx = ctx;
+	b->ctx_id = ctx->id;
+	b->bytes = whole;
+	b->next = p->blocks;
+	p->blocks = b;
+	p->reserved += whole;
+	p->reserved_high = MAX(p->reserved_high, p->reserved);
+	count_used(p, b, bytes);
+	*ret = b->address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pool_alloc(CUmemoryPool p, CUstream s, uint64_t bytes, uint64_t *ret)
+{
+	struct block *b;
+	CUresult e;
+
+	pthread_mutex_lock(&pool_lock);
+	pool_prune(p);
+	b = pick(p, s, bytes);
+	e = b ? take(p, b, bytes, ret) : make(p, s->context, bytes, ret);
+	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+		pool_each(trim_all, NULL);
+		e = make(p, s->context, bytes, ret);
+	}
+	if (e == CUDA_ERROR_OUT_OF_MEMORY) {
+		b = pick_with_wait(p, s, bytes);
+		e = b ? take(p, b, bytes, ret) : e;
+	}
+	pthread_mutex_unlock(&pool_lock);
+	if (e == CUDA_ERROR_OUT_OF_MEMORY && load_relaxed(&idle_bytes)) {
+		context_drain(s->context); /* frees that have not had their turn make room */
+		pthread_mutex_lock(&pool_lock);
+		pool_each(trim_all, NULL);
+		e = make(p, s->context, bytes, ret);
+		pthread_mutex_unlock(&pool_lock);
+	}
+	return e;
+}
+
+static CUresult alloc_from(int pt, CUdeviceptr *ret, size_t bytes, CUmemoryPool p, bool given,
+			   CUstream h)
+{
+	CUstream s;
+	uint64_t address;
+	bool captured;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : capture_alloc(s, ret, bytes, &captured);
+	if (e || captured) {
+		return e;
+	}
+	if (!given) {
+		p = pool_current(memory_gpu(s->context));
+	}
+	if (!ret || !handle_is(p, OBJECT_POOL) || p->imported || p->destroyed) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (p->props.location.id != memory_gpu(s->context)) { /* it lies on the stream's GPU */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	address = 0; /* of nothing */
+	e = bytes ? pool_alloc(p, s, bytes, &address) : CUDA_SUCCESS;
+	if (!e) {
+		*ret = address;
+	}
+	return e;
+}
+PAIR(cuMemAllocAsync, _ptsz, alloc_from, (CUdeviceptr * ret, size_t bytes, CUstream h), ret, bytes,
+     NULL, false, h)
+PAIR(cuMemAllocFromPoolAsync, _ptsz, alloc_from,
+     (CUdeviceptr * ret, size_t bytes, CUmemoryPool p, CUstream h), ret, bytes, p, true, h)
+
+/* Freed in the order of the stream by the server. */
+static CUresult put_free(CUstream s, uint64_t address)
+{
+	struct soft_record_free f = { .r.op = SOFT_OP_FREE, .address = address };
+
+	return ring_put(s, &f.r, sizeof(f), NULL, 0, NULL);
+}
+
+static CUresult free_block(CUstream s, struct block *b)
+{
+	CUmemoryPool p = b->pool;
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&pool_lock);
+	if (b->exported) {
+		e = put_free(s, b->address);
+		remove_block(place_of(b));
+	} else {
+		b->live = false;
+		b->slot = s->slot;
+		b->target = load_acquire(&s->submitted);
+		p->used -= b->used;
+		store_relaxed(&idle_bytes, idle_bytes + b->bytes);
+	}
+	if (p->destroyed) {
+		pool_trim(p, 0);
+	}
+	pthread_mutex_unlock(&pool_lock);
+	return e;
+}
+
+static CUresult free_async(int pt, CUdeviceptr address, CUstream h)
+{
+	struct range r;
+	CUcontext ctx;
+	CUstream s;
+	bool captured;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : capture_free(s, address, &captured);
+	if (e || captured || graph_memory_freed(address, &e)) {
+		return e;
+	}
+	if (!address) {
+		return CUDA_SUCCESS;
+	}
+	if (!memory_find(address, &ctx, &r) || r.address != address || r.hidden || r.module ||
+	    (r.kind != RANGE_DEVICE && r.kind != RANGE_POOL && r.kind != RANGE_IMPORTED) ||
+	    ctx != s->context) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = memory_delete(ctx, address, false); /* of several that free it at once only one does */
+	if (e) {
+		return e;
+	}
+	return r.kind == RANGE_POOL ? free_block(s, r.owner) : put_free(s, address);
+}
+PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr p, CUstream h), p, h)
+
+void pool_free_now(CUcontext ctx, const struct range *r)
+{
+	if (memory_delete(ctx, r->address, false) != CUDA_SUCCESS) {
+		return;
+	}
+	if (r->kind == RANGE_IMPORTED) {
+		memory_ask(SOFT_REQ_IPC_CLOSE, ctx, r->address, 0, 0);
+		return;
+	}
+	free_block(ctx->legacy, r->owner);
+	pool_idle();
+}
+
+CUmemoryPool pool_of(const struct range *r)
+{
+	return ((struct block *)r->owner)->pool;
+}
+
+CUmemAllocationHandleType pool_handle_types(const struct range *r)
+{
+	return pool_of(r)->props.handleTypes;
+}

@@ -1,0 +1,489 @@
+/* Pools as objects: made and destroyed, attributes, access, other processes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/client/memory/pool.h"
+#include "soft/client/strict.h"
+
+#define POOLS_MAX 256u
+
+static CUmemoryPool pools[POOLS_MAX]; /* pool_lock; those of GPUs come first */
+static CUmemoryPool current[SOFT_MAX_GPUS];
+
+void pool_each(void (*each)(CUmemoryPool p, void *arg), void *arg)
+{
+	for (unsigned i = 0; i < POOLS_MAX; i++) {
+		if (pools[i]) {
+			each(pools[i], arg);
+		}
+	}
+}
+
+static CUmemoryPool make(unsigned from, const CUmemPoolProps *props)
+{
+	CUmemoryPool p = NULL;
+
+	for (unsigned i = from; i < POOLS_MAX; i++) {
+		if (pools[i]) {
+			continue;
+		}
+		pthread_mutex_lock(&soft.lock);
+		p = object_new(OBJECT_POOL, sizeof(*p));
+		pthread_mutex_unlock(&soft.lock);
+		pools[i] = p;
+		break;
+	}
+	if (p) {
+		p->props = *props;
+		p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
+	}
+	return p;
+}
+
+void pool_delete(CUmemoryPool p)
+{
+	for (unsigned i = 0; i < POOLS_MAX; i++) {
+		pools[i] = pools[i] == p ? NULL : pools[i];
+	}
+	pthread_mutex_lock(&soft.lock);
+	object_delete(p);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+static CUmemoryPool default_locked(int gpu)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, gpu } };
+
+	if (!pools[gpu]) {
+		CUmemoryPool p = make((unsigned)gpu, &props);
+
+		if (p) {
+			p->is_default = true;
+		}
+	}
+	return pools[gpu];
+}
+
+static CUmemoryPool pool_default(int gpu)
+{
+	CUmemoryPool p;
+
+	pthread_mutex_lock(&pool_lock);
+	p = default_locked(gpu);
+	pthread_mutex_unlock(&pool_lock);
+	return p;
+}
+
+CUmemoryPool pool_current(int gpu)
+{
+	CUmemoryPool p;
+
+	pthread_mutex_lock(&pool_lock);
+	p = current[gpu] ? current[gpu] : default_locked(gpu);
+	pthread_mutex_unlock(&pool_lock);
+	return p;
+}
+
+static CUresult give(CUmemoryPool *ret, CUmemoryPool p)
+{
+	if (!ret) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = p;
+	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *ret, CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	return e ? e : give(ret, pool_default(dev));
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *ret, CUdevice dev)
+{
+	CUresult e = context_check_device(dev);
+
+	return e ? e : give(ret, pool_current(dev));
+}
+
+static CUresult check_pool(CUmemoryPool p)
+{
+	CUresult e = soft_check();
+
+	return e					    ? e
+	       : handle_is(p, OBJECT_POOL) && !p->destroyed ? CUDA_SUCCESS
+							    : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool p)
+{
+	CUresult e = context_check_device(dev);
+
+	e = e ? e : check_pool(p);
+	if (e) {
+		return e;
+	}
+	if (p->imported || p->props.location.id != dev) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&pool_lock);
+	current[dev] = p;
+	pthread_mutex_unlock(&pool_lock);
+	return CUDA_SUCCESS;
+}
+
+/* The same by location, since CUDA 13. */
+
+static CUresult check_location(const CUmemLocation *where, CUmemAllocationType type)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!where ||
+	    (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+		return CUDA_ERROR_NOT_SUPPORTED; /* pools are of device memory */
+	}
+	return context_check_device(where->id);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *ret, CUmemLocation *where, CUmemAllocationType type)
+{
+	CUresult e = check_location(where, type);
+
+	return e ? e : cuDeviceGetDefaultMemPool(ret, where->id);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *ret, CUmemLocation *where, CUmemAllocationType type)
+{
+	CUresult e = check_location(where, type);
+
+	return e ? e : cuDeviceGetMemPool(ret, where->id);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *where, CUmemAllocationType type, CUmemoryPool p)
+{
+	CUresult e = check_location(where, type);
+
+	return e ? e : cuDeviceSetMemPool(where->id, p);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
+{
+	CUmemoryPool p;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+		return props->location.type == CU_MEM_LOCATION_TYPE_INVALID
+			       ? CUDA_ERROR_INVALID_VALUE
+			       : CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (!memory_check_location(&props->location)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&pool_lock);
+	p = make(SOFT_MAX_GPUS, props);
+	pthread_mutex_unlock(&pool_lock);
+	return give(ret, p);
+}
+
+/* What is allocated from it stays until it is freed. */
+CUresult cuMemPoolDestroy(CUmemoryPool p)
+{
+	CUresult e = check_pool(p);
+
+	if (e) {
+		return e;
+	}
+	if (p->is_default) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	strict_died(p);
+	pthread_mutex_lock(&pool_lock);
+	for (unsigned i = 0; i < SOFT_MAX_GPUS; i++) {
+		current[i] = current[i] == p ? NULL : current[i];
+	}
+	p->destroyed = true;
+	pool_trim(p, 0);
+	pthread_mutex_unlock(&pool_lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
+{
+	CUresult e = check_pool(p);
+
+	if (!e) {
+		pthread_mutex_lock(&pool_lock);
+		pool_trim(p, keep);
+		pthread_mutex_unlock(&pool_lock);
+	}
+	return e;
+}
+
+static CUresult get(CUmemoryPool p, CUmemPool_attribute what, void *value)
+{
+	switch (what) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		*(int *)value = p->reuse[what - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		*(uint64_t *)value = p->threshold;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		*(uint64_t *)value = p->reserved;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		*(uint64_t *)value = p->reserved_high;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		*(uint64_t *)value = p->used;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		*(uint64_t *)value = p->used_high;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult set(CUmemoryPool p, CUmemPool_attribute what, const void *value)
+{
+	switch (what) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		p->reuse[what - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] =
+			*(const int *)value != 0;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		p->threshold = *(const uint64_t *)value;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be brought back to what there is */
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		if (*(const uint64_t *)value) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		if (what == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+			p->used_high = p->used;
+		} else {
+			p->reserved_high = p->reserved;
+		}
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult attribute(CUmemoryPool p, CUmemPool_attribute what, void *value, bool write)
+{
+	CUresult e = check_pool(p);
+
+	if (e || !value) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&pool_lock);
+	pool_prune(p);
+	e = write ? set(p, what, value) : get(p, what, value);
+	pthread_mutex_unlock(&pool_lock);
+	return e;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute what, void *value)
+{
+	return attribute(p, what, value, false);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute what, void *value)
+{
+	return attribute(p, what, value, true);
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult e = check_pool(p);
+
+	if (e || (count && !desc)) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t i = 0; i < count; i++) {
+		CUmemAccess_flags f = desc[i].flags;
+
+		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE && f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+			return CUDA_ERROR_NOT_SUPPORTED;
+		}
+		if (!memory_check_location(&desc[i].location)) {
+			return CUDA_ERROR_INVALID_DEVICE;
+		}
+		if (desc[i].location.id == p->props.location.id) {
+			if (f != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+				return CUDA_ERROR_INVALID_DEVICE; /* its own GPU always has it */
+			}
+		} else if (f != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+			return CUDA_ERROR_NOT_SUPPORTED; /* GPUs do not reach each other's memory */
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocation *where)
+{
+	CUresult e = check_pool(p);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !where || !memory_check_location(where)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = where->id == p->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return CUDA_SUCCESS;
+}
+
+/* Other processes. */
+
+CUresult cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool p, CUmemAllocationHandleType type,
+					  unsigned long long flags)
+{
+	struct soft_request q = { .op = SOFT_REQ_POOL_EXPORT };
+	struct soft_reply r;
+	int fd = -1;
+	CUresult e = check_pool(p);
+
+	if (e || flags) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (!ret || p->imported || !(p->props.handleTypes & type)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&pool_lock);
+	q.index = soft.visible[p->props.location.id];
+	q.value = p->number;
+	e = link_call(&q, -1, &r, sizeof(r), &fd);
+	if (!e) {
+		p->number = r.value;
+		*(int *)ret = fd;
+	}
+	pthread_mutex_unlock(&pool_lock);
+	return e;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *ret, void *os,
+					    CUmemAllocationHandleType type,
+					    unsigned long long flags)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+	struct soft_reply r;
+	CUmemoryPool p;
+	CUresult e = ipc_import(SOFT_REQ_POOL_IMPORT, os, type, flags, ret, &r);
+
+	if (e) {
+		return e;
+	}
+	props.location.id = memory_ordinal(r.value32);
+	pthread_mutex_lock(&pool_lock);
+	p = make(SOFT_MAX_GPUS, &props);
+	if (p) {
+		p->imported = true;
+		p->number = r.value;
+	}
+	pthread_mutex_unlock(&pool_lock);
+	return give(ret, p);
+}
+
+struct export_data {
+	uint64_t number; /* of the pool */
+	struct soft_ipc_handle h;
+};
+_Static_assert(sizeof(struct export_data) <= sizeof(CUmemPoolPtrExportData), "it fits");
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address)
+{
+	struct soft_request q = { .op = SOFT_REQ_IPC_EXPORT, .value = address };
+	struct export_data d;
+	struct soft_reply r;
+	struct range range;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !memory_find(address, &ctx, &range) || range.kind != RANGE_POOL ||
+	    range.address != address || !pool_handle_types(&range)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&pool_lock);
+	((struct block *)range.owner)->exported = true;
+	d.number = pool_of(&range)->number;
+	pthread_mutex_unlock(&pool_lock);
+	if (!d.number) {
+		return CUDA_ERROR_INVALID_VALUE; /* the pool itself has to be exported first */
+	}
+	q.context = ctx->slot;
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	if (!e) {
+		d.h = r.ipc;
+		memset(ret, 0, sizeof(*ret));
+		memcpy(ret, &d, sizeof(d));
+	}
+	return e;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool p, CUmemPoolPtrExportData *data)
+{
+	struct soft_request q = { .op = SOFT_REQ_IPC_OPEN, .object = 1 };
+	struct range range = { .kind = RANGE_IMPORTED, .owner = p };
+	struct export_data d;
+	struct soft_reply r;
+	CUcontext ctx;
+	CUresult e = check_pool(p);
+
+	e = e ? e : soft_current(&ctx);
+	if (e) {
+		return e;
+	}
+	if (!ret || !data || !p->imported) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	memcpy(&d, data, sizeof(d));
+	if (d.number != p->number) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	q.context = ctx->slot;
+	memcpy(q.more, &d.h, sizeof(d.h));
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	if (e) {
+		return e;
+	}
+	range.address = r.value;
+	range.bytes = r.bytes;
+	e = memory_note(ctx, &range);
+	if (e) {
+		memory_ask(SOFT_REQ_IPC_CLOSE, ctx, r.value, 0, 0);
+		return e;
+	}
+	*ret = r.value;
+	return CUDA_SUCCESS;
+}

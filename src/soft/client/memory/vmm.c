@@ -1,0 +1,432 @@
+/* Physical memory with handles, and addresses that it is mapped to. Rights are those of kernels and
+ * copies of the context whose window the addresses lie in; the host never reaches them. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "soft/client/memory/memory.h"
+
+struct allocation {
+	struct object object;
+	uint64_t handle; /* of the server */
+	uint64_t bytes;
+	CUmemAllocationProp prop;
+	unsigned refs; /* that the program holds */
+	unsigned maps;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* refs and maps of all */
+
+static CUresult check_prop(const CUmemAllocationProp *p)
+{
+	if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) { /* host memory has no handles here */
+		return p->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
+									: CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (!memory_check_location(&p->location)) {
+		return CUDA_ERROR_INVALID_DEVICE;
+	}
+	if (p->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return CUDA_SUCCESS;
+}
+
+static struct allocation *find(CUmemGenericAllocationHandle handle)
+{
+	struct allocation *a = (struct allocation *)(uintptr_t)handle;
+
+	return object_is(a, OBJECT_ALLOCATION) && a->refs ? a : NULL;
+}
+
+static CUresult adopt(const struct soft_reply *r, const CUmemAllocationProp *prop,
+		      CUmemGenericAllocationHandle *ret)
+{
+	struct allocation *a;
+
+	pthread_mutex_lock(&soft.lock);
+	a = object_new(OBJECT_ALLOCATION, sizeof(*a));
+	pthread_mutex_unlock(&soft.lock);
+	if (!a) {
+		memory_ask(SOFT_REQ_HANDLE_RELEASE, NULL, r->value, 0, 0);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->handle = r->value;
+	a->bytes = r->bytes;
+	a->prop = *prop;
+	a->refs = 1;
+	*ret = (CUmemGenericAllocationHandle)(uintptr_t)a;
+	return CUDA_SUCCESS;
+}
+
+/* With the lock: the last use of it lets the server's handle go. */
+static void drop_if_unused(struct allocation *a)
+{
+	if (!a->refs && !a->maps) {
+		memory_ask(SOFT_REQ_HANDLE_RELEASE, NULL, a->handle, 0, 0);
+		pthread_mutex_lock(&soft.lock);
+		object_delete(a);
+		pthread_mutex_unlock(&soft.lock);
+	}
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	struct soft_request q = { .op = SOFT_REQ_HANDLE_CREATE, .value = bytes };
+	struct soft_reply r;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !bytes || bytes % SOFT_GRANULARITY || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check_prop(prop);
+	if (e) {
+		return e;
+	}
+	q.index = soft.visible[prop->location.id];
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	return e ? e : adopt(&r, prop, ret);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct allocation *a;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&lock);
+	a = find(handle);
+	if (a) {
+		a->refs--;
+		drop_if_unused(a);
+	}
+	pthread_mutex_unlock(&lock);
+	return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = check_prop(prop);
+	if (!e) {
+		*ret = SOFT_GRANULARITY;
+	}
+	return e;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
+						CUmemGenericAllocationHandle handle)
+{
+	struct allocation *a;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&lock);
+	a = find(handle);
+	if (a && ret) {
+		*ret = a->prop;
+	}
+	pthread_mutex_unlock(&lock);
+	return a && ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult retain(const struct range *r, CUmemGenericAllocationHandle *ret)
+{
+	struct allocation *a = r->owner;
+
+	pthread_mutex_lock(&lock);
+	a->refs++;
+	pthread_mutex_unlock(&lock);
+	*ret = (CUmemGenericAllocationHandle)(uintptr_t)a;
+	return CUDA_SUCCESS;
+}
+
+CUmemAllocationHandleType vmm_handle_types(const struct range *r)
+{
+	const struct allocation *a = r->owner;
+
+	return a->prop.requestedHandleTypes;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !memory_find((uint64_t)(uintptr_t)p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return retain(&r, ret);
+}
+
+/* Other processes. */
+
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType type, unsigned long long flags)
+{
+	struct soft_request q = { .op = SOFT_REQ_HANDLE_EXPORT };
+	struct soft_reply r;
+	struct allocation *a;
+	int fd = -1;
+	CUresult e = soft_check();
+
+	if (e || flags) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	a = find(handle);
+	if (!ret || !a || !(a->prop.requestedHandleTypes & type)) { /* FABRIC never is */
+		e = CUDA_ERROR_INVALID_VALUE;
+	} else {
+		q.value = a->handle;
+		e = link_call(&q, -1, &r, sizeof(r), &fd);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!e) {
+		*(int *)ret = fd;
+	}
+	return e;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *os,
+					CUmemAllocationHandleType type)
+{
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location.type = CU_MEM_LOCATION_TYPE_DEVICE,
+	};
+	struct soft_reply r;
+	CUresult e = ipc_import(SOFT_REQ_HANDLE_IMPORT, os, type, 0, ret, &r);
+
+	if (e) {
+		return e;
+	}
+	prop.location.id = memory_ordinal(r.value32);
+	return adopt(&r, &prop, ret);
+}
+
+/* Addresses. */
+
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t align, CUdeviceptr wish,
+			     unsigned long long flags)
+{
+	struct soft_request q = { .op = SOFT_REQ_RESERVE, .value = bytes, .more = { align, wish } };
+	struct soft_reply r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !bytes || bytes % SOFT_GRANULARITY || (align & (align - 1)) || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = memory_any_context(&ctx);
+	if (e) {
+		return e;
+	}
+	q.context = ctx->slot;
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	if (!e) {
+		*ret = r.value;
+	}
+	return e;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
+{
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	ctx = memory_context(p);
+	return ctx ? memory_ask(SOFT_REQ_UNRESERVE, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult map(CUcontext ctx, CUdeviceptr p, size_t bytes, struct allocation *a)
+{
+	struct soft_request q = { .op = SOFT_REQ_MAP,
+				  .context = ctx->slot,
+				  .value = p,
+				  .more = { bytes, 0, a->handle } };
+	struct range range = { .kind = RANGE_MAPPED, .address = p, .bytes = bytes, .owner = a };
+	struct soft_reply r;
+	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+
+	if (e) {
+		return e;
+	}
+	e = memory_note(ctx, &range);
+	if (e) {
+		memory_ask(SOFT_REQ_UNMAP, ctx, p, bytes, 0);
+	} else {
+		a->maps++;
+	}
+	return e;
+}
+
+CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	struct allocation *a;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	ctx = memory_context(p);
+	if (!ctx || !bytes || flags) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&lock);
+	a = find(handle);
+	if (!a) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	} else if (offset || bytes != a->bytes) { /* nor does the driver map parts */
+		e = CUDA_ERROR_NOT_SUPPORTED;
+	} else {
+		e = map(ctx, p, bytes, a);
+	}
+	pthread_mutex_unlock(&lock);
+	return e;
+}
+
+struct collected {
+	uint64_t address;
+	struct allocation *allocation;
+};
+
+static void take_first(struct range *r, void *arg)
+{
+	struct collected *c = arg;
+
+	if (!c->allocation && r->kind == RANGE_MAPPED) {
+		*c = (struct collected){ r->address, r->owner };
+	}
+}
+
+CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
+{
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	ctx = memory_context(p);
+	e = ctx ? memory_ask(SOFT_REQ_UNMAP, ctx, p, bytes, 0) : CUDA_ERROR_INVALID_VALUE;
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		struct collected c = { 0 };
+
+		memory_each(ctx, p, bytes, take_first, &c);
+		if (!c.allocation) {
+			break;
+		}
+		memory_delete(ctx, c.address, false);
+		c.allocation->maps--;
+		drop_if_unused(c.allocation);
+	}
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+static void set_rights(struct range *r, void *arg)
+{
+	if (r->kind == RANGE_MAPPED) {
+		r->rights = *(const uint8_t *)arg;
+	}
+}
+
+static CUresult check_access(const CUmemAccessDesc *d)
+{
+	if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+		return CUDA_ERROR_NOT_SUPPORTED; /* the host does not reach it */
+	}
+	if (!memory_check_location(&d->location)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+			       d->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+			       d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	ctx = memory_context(p);
+	if (!ctx || !desc || !count || !bytes) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t i = 0; i < count && !e; i++) {
+		e = check_access(&desc[i]);
+	}
+	for (size_t i = 0; i < count && !e; i++) {
+		uint8_t rights = (uint8_t)desc[i].flags;
+
+		if (desc[i].location.id != memory_gpu(ctx)) {
+			continue; /* only this context's GPU uses its addresses */
+		}
+		e = memory_ask(SOFT_REQ_ACCESS, ctx, p, bytes, rights);
+		if (!e) {
+			memory_each(ctx, p, bytes, set_rights, &rights);
+		}
+	}
+	return e;
+}
+
+CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUdeviceptr p)
+{
+	struct range r;
+	CUcontext ctx;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !where || !memory_find(p, &ctx, &r) || r.kind != RANGE_MAPPED) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_check_location(where)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret = where->id == memory_gpu(ctx) ? r.rights : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return CUDA_SUCCESS;
+}

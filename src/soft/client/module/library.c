@@ -1,0 +1,535 @@
+/* Libraries and kernels: modules that are loaded into each context when they are first used there.
+ * What can be asked without a context is answered from the library's PTX. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/image.h"
+#include "ptx/module.h"
+#include "soft/client/process.h"
+#include "soft/client/module/module_image.h"
+#include "soft/client/strict.h"
+
+/* Loading into a context, and the names; taken before soft.lock. */
+static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static CUresult check_library(CUlibrary l)
+{
+	CUresult e = soft_check();
+
+	return e ? e : handle_is(l, OBJECT_LIBRARY) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult check_kernel(CUkernel k)
+{
+	CUresult e = soft_check();
+
+	return e ? e : handle_is(k, OBJECT_KERNEL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* library_lock held. */
+static CUresult module_in(CUlibrary l, CUcontext ctx, struct jit *j, CUmodule *ret)
+{
+	struct image i = { .data = l->image, .bytes = l->bytes };
+	CUmodule m = NULL;
+	CUresult e;
+
+	if (l->modules[ctx->slot] && l->module_contexts[ctx->slot] == ctx->id) {
+		*ret = l->modules[ctx->slot];
+		return CUDA_SUCCESS;
+	}
+	e = module_load(ctx, "library", &i, j, &m);
+	l->modules[ctx->slot] = m;
+	l->module_contexts[ctx->slot] = ctx->id;
+	if (m) {
+		m->library = l;
+	}
+	*ret = m;
+	return e;
+}
+
+static CUresult library_module(CUlibrary l, CUmodule *ret)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	pthread_mutex_lock(&library_lock);
+	e = module_in(l, ctx, NULL, ret);
+	pthread_mutex_unlock(&library_lock);
+	return e;
+}
+
+/* Without a context the PTX is only looked for, not compiled. */
+static CUresult check_image(CUlibrary l, struct jit *j)
+{
+	struct ptx_image_text text;
+	struct report rep;
+	struct buf why;
+	int err;
+
+	report_init(&rep);
+	buf_init(&why);
+	err = ptx_image_open(&text, l->image, l->bytes, SOFT_ARCH, SOFT_MAX_PTX_BYTES, "library",
+			     &rep);
+	if (err) {
+		report_text(&rep, &why);
+		jit_error(j, buf_text(&why));
+	}
+	ptx_image_close(&text);
+	buf_finish(&why);
+	report_finish(&rep);
+	return err == 0		    ? CUDA_SUCCESS
+	       : err == -ENOMEM	    ? CUDA_ERROR_OUT_OF_MEMORY
+	       : err == -ENOENT	    ? CUDA_ERROR_NO_BINARY_FOR_GPU
+	       : err == -EOPNOTSUPP ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+	       : err == -EBADMSG    ? CUDA_ERROR_INVALID_PTX
+				    : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static void library_delete(CUlibrary l)
+{
+	pthread_mutex_lock(&soft.lock);
+	while (l->kernels) {
+		CUkernel k = l->kernels;
+
+		l->kernels = k->next;
+		free(k->name);
+		object_delete(k);
+	}
+	while (l->n_names) {
+		free(l->names[--l->n_names]);
+	}
+	free(l->names);
+	free(l->image);
+	object_delete(l);
+	pthread_mutex_unlock(&soft.lock);
+}
+
+/* Takes what the image owns; what it does not own is copied. */
+static CUresult library_new(struct image *i, struct jit *j, CUlibrary *ret)
+{
+	CUresult e = CUDA_SUCCESS;
+	CUcontext ctx;
+	CUmodule m;
+	CUlibrary l;
+
+	if (!i->owned) {
+		i->owned = malloc(i->bytes + 1);
+		if (!i->owned) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		i->data = memcpy(i->owned, i->data, i->bytes);
+	}
+	pthread_mutex_lock(&soft.lock);
+	l = object_new(OBJECT_LIBRARY, sizeof(*l));
+	pthread_mutex_unlock(&soft.lock);
+	if (!l) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	l->image = i->owned;
+	l->bytes = i->bytes;
+	i->owned = NULL;
+	if (soft_thread_context() && soft_current(&ctx) == CUDA_SUCCESS) {
+		pthread_mutex_lock(&library_lock);
+		e = module_in(l, ctx, j, &m);
+		pthread_mutex_unlock(&library_lock);
+	} else {
+		e = check_image(l, j);
+	}
+	if (e) {
+		library_delete(l);
+	} else {
+		*ret = l;
+	}
+	return e;
+}
+
+static CUresult check_options(const CUlibraryOption *options, void **values, unsigned n)
+{
+	if (n && !options) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE && !values) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		if ((unsigned)options[i] > CU_LIBRARY_BINARY_IS_PRESERVED) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+/* opened: what the image's opening gave. */
+static CUresult load_library(CUlibrary *ret, struct image *i, CUresult opened, CUjit_option *jit,
+			     void **jit_values, unsigned n_jit)
+{
+	struct jit j;
+	CUresult e = jit_read(&j, n_jit, jit, jit_values);
+
+	if (e) {
+		return e;
+	}
+	e = opened;
+	if (e) {
+		jit_error(&j,
+			  e == CUDA_ERROR_NO_BINARY_FOR_GPU
+				  ? "the image is machine code of another device and holds no PTX; "
+				    "make it with nvcc -ptx or -fatbin"
+				  : "the data is neither PTX nor a fat binary");
+	} else {
+		e = library_new(i, &j, ret);
+	}
+	jit_finish(&j);
+	return e;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *ret, const void *code, CUjit_option *jit, void **jit_values,
+			   unsigned int n_jit, CUlibraryOption *options, void **values,
+			   unsigned int n)
+{
+	struct image i = { 0 };
+	CUresult e = soft_check();
+
+	e = e ? e : check_options(options, values, n);
+	if (e || !ret || !code) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = image_open(&i, code);
+	e = load_library(ret, &i, e, jit, jit_values, n_jit);
+	image_close(&i);
+	return e;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit,
+			       void **jit_values, unsigned int n_jit, CUlibraryOption *options,
+			       void **values, unsigned int n)
+{
+	struct image i = { 0 };
+	CUresult e = soft_check();
+
+	e = e ? e : check_options(options, values, n);
+	if (e || !ret || !path) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = image_read(&i, path);
+	e = load_library(ret, &i, e, jit, jit_values, n_jit);
+	image_close(&i);
+	return e;
+}
+
+CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary l)
+{
+	CUresult e = check_library(l);
+
+	return e ? e : ret ? library_module(l, ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLibraryUnload(CUlibrary l)
+{
+	CUresult e = check_library(l);
+
+	if (e) {
+		return e;
+	}
+	handle_ends(l);
+	pthread_mutex_lock(&library_lock);
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		CUcontext ctx = soft.contexts[i];
+
+		if (l->modules[i] && object_is(ctx, OBJECT_CONTEXT) &&
+		    ctx->id == l->module_contexts[i]) {
+			module_unload(l->modules[i]);
+		}
+	}
+	library_delete(l);
+	pthread_mutex_unlock(&library_lock);
+	return CUDA_SUCCESS;
+}
+
+/* Kernels. */
+
+/* The names of the library's kernels from its PTX; library_lock held. */
+static CUresult collect_names(CUlibrary l, const struct ptx_module *p)
+{
+	uint32_t n = 0;
+
+	ptx_each (&p->items, it) {
+		const struct ptx_function *f = (const struct ptx_function *)it;
+
+		n += it->kind == PTX_FUNCTION && f->is_entry && f->has_body;
+	}
+	l->names = calloc(n + 1u, sizeof(*l->names));
+	for (struct ptx_item *it = l->names ? p->items.first : NULL; it; it = it->next) {
+		const struct ptx_function *f = (const struct ptx_function *)it;
+
+		if (it->kind == PTX_FUNCTION && f->is_entry && f->has_body) {
+			l->names[l->n_names] = strdup(f->name);
+			if (!l->names[l->n_names]) {
+				return CUDA_ERROR_OUT_OF_MEMORY;
+			}
+			l->n_names++;
+		}
+	}
+	return l->names ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult read_names(CUlibrary l)
+{
+	struct ptx_module *p = NULL;
+	struct ptx_image_text text = { 0 };
+	struct report rep;
+	CUresult e = CUDA_ERROR_INVALID_PTX;
+
+	if (l->names) {
+		return CUDA_SUCCESS;
+	}
+	report_init(&rep);
+	if (ptx_image_open(&text, l->image, l->bytes, SOFT_ARCH, SOFT_MAX_PTX_BYTES, "library",
+			   &rep) == 0 &&
+	    ptx_module_parse(&p, text.text, text.bytes, "library", &rep) == 0) {
+		e = collect_names(l, p);
+	}
+	ptx_module_free(p);
+	ptx_image_close(&text);
+	report_finish(&rep);
+	return e;
+}
+
+/* The name of the kernel at index; *ret_n: how many there are. */
+static CUresult kernel_at(CUlibrary l, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
+{
+	CUmodule m;
+	CUresult e = library_module(l, &m);
+
+	if (e != CUDA_ERROR_INVALID_CONTEXT) {
+		return e ? e : module_function_at(m, index, ret_n, name, cap);
+	}
+	pthread_mutex_lock(&library_lock);
+	e = read_names(l);
+	*ret_n = l->n_names;
+	if (!e && index < l->n_names) {
+		snprintf(name, cap, "%s", l->names[index]);
+	}
+	pthread_mutex_unlock(&library_lock);
+	return e;
+}
+
+static CUresult kernel_there(CUlibrary l, const char *name)
+{
+	CUfunction f;
+	CUmodule m;
+	CUresult e = library_module(l, &m);
+
+	if (e != CUDA_ERROR_INVALID_CONTEXT) {
+		return e ? e : module_function(m, name, &f);
+	}
+	pthread_mutex_lock(&library_lock);
+	e = read_names(l);
+	for (uint32_t i = 0; !e && i <= l->n_names; i++) {
+		if (i == l->n_names) {
+			e = CUDA_ERROR_NOT_FOUND;
+		} else if (strcmp(l->names[i], name) == 0) {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&library_lock);
+	return e;
+}
+
+static CUresult make_kernel(CUlibrary l, const char *name, CUkernel *ret)
+{
+	char *copy = strdup(name);
+	CUkernel k;
+
+	if (!copy) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	pthread_mutex_lock(&soft.lock);
+	for (k = l->kernels; k && strcmp(k->name, name) != 0; k = k->next) {
+	}
+	if (!k) {
+		k = object_new(OBJECT_KERNEL, sizeof(*k));
+		if (k) {
+			k->library = l;
+			k->name = copy;
+			k->next = l->kernels;
+			l->kernels = k;
+			copy = NULL;
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	free(copy);
+	*ret = k;
+	return k ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *ret, CUlibrary l, const char *name)
+{
+	CUresult e = check_library(l);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !name) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = kernel_there(l, name);
+	return e ? e : make_kernel(l, name, ret);
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *ret, CUlibrary l)
+{
+	char name[SOFT_NAME_MAX];
+	uint32_t n = 0;
+	CUresult e = check_library(l);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = kernel_at(l, 0, &n, name, sizeof(name));
+	*ret = n;
+	return e;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int cap, CUlibrary l)
+{
+	char name[SOFT_NAME_MAX];
+	uint32_t n = 1;
+	CUresult e = check_library(l);
+
+	if (!e && !kernels) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
+		e = kernel_at(l, i, &n, name, sizeof(name));
+		if (!e && i < n) {
+			e = make_kernel(l, name, &kernels[i]);
+		}
+	}
+	return e;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
+{
+	CUmodule m;
+	CUresult e = check_library(l);
+
+	e = e ? e : library_module(l, &m);
+	return e ? e : module_global(m, name, ret, ret_bytes);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *ret, size_t *ret_bytes, CUlibrary l, const char *name)
+{
+	struct range range;
+	CUdeviceptr address;
+	CUcontext ctx;
+	CUresult e = cuLibraryGetGlobal(&address, ret_bytes, l, name);
+
+	if (e) {
+		return e;
+	}
+	if (!memory_find(address, &ctx, &range) || range.kind != RANGE_MANAGED) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	if (ret) {
+		*ret = address;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Functions that host and device share are the runtime library's matter. */
+CUresult cuLibraryGetUnifiedFunction(void **ret, CUlibrary l, const char *name)
+{
+	CUresult e = check_library(l);
+
+	return e ? e : CUDA_ERROR_INVALID_VALUE; /* there is none; the H200 says the same */
+}
+
+CUresult library_function(CUkernel k, CUfunction *ret)
+{
+	CUmodule m;
+	CUresult e = library_module(k->library, &m);
+
+	e = e ? e : module_function(m, k->name, ret);
+	if (!e && k->dynamic_shared) {
+		(*ret)->max_dynamic_shared = (uint32_t)(k->dynamic_shared - 1);
+	}
+	if (!e && k->carveout) {
+		(*ret)->carveout = k->carveout - 1;
+	}
+	return e;
+}
+
+CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed)
+{
+	CUcontext ctx = soft_thread_context();
+	unsigned flags;
+	int active = 0;
+	CUresult e = check_kernel(k);
+
+	*ret_pushed = false;
+	e = e ? e : context_check_device(dev);
+	if (e || (object_is(ctx, OBJECT_CONTEXT) && ctx->device == dev)) {
+		return e;
+	}
+	e = cuDevicePrimaryCtxGetState(dev, &flags, &active);
+	if (e || !active) {
+		return e ? e : CUDA_ERROR_INVALID_CONTEXT;
+	}
+	e = cuDevicePrimaryCtxRetain(&ctx, dev);
+	if (!e) {
+		e = soft_push(ctx);
+		*ret_pushed = e == CUDA_SUCCESS;
+	}
+	return e;
+}
+
+void kernel_leave(CUdevice dev, bool pushed)
+{
+	CUcontext ctx;
+
+	if (pushed) {
+		soft_pop(&ctx);
+		cuDevicePrimaryCtxRelease_v2(dev);
+	}
+}
+
+CUresult cuKernelGetFunction(CUfunction *ret, CUkernel k)
+{
+	CUresult e = check_kernel(k);
+
+	return e ? e : ret ? library_function(k, ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuKernelGetName(const char **ret, CUkernel k)
+{
+	CUresult e = check_kernel(k);
+
+	if (!e && ret) {
+		*ret = k->name;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *ret, CUkernel k)
+{
+	CUresult e = check_kernel(k);
+
+	if (!e && ret) {
+		*ret = k->library;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice dev)
+{
+	CUresult e = check_kernel(k);
+
+	e = e ? e : context_check_device(dev);
+	return e ? e : (unsigned)config <= 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,41 @@
+/* Images as programs pass them, and what they say about compiling: length, options, logs. */
+#ifndef GBPF_SOFT_CLIENT_MODULE_MODULE_IMAGE_H
+#define GBPF_SOFT_CLIENT_MODULE_MODULE_IMAGE_H
+
+#include "soft/client/process.h"
+
+struct image {
+	const void *data;
+	size_t bytes;
+	void *owned; /* NULL: data is the program's */
+};
+
+/* How long an image is that a program gives a pointer to: text up to its zero, containers as their
+ * headers say, and nothing behind is read. A list of containers is put behind each other. */
+CUresult image_open(struct image *ret, const void *p);
+CUresult image_read(struct image *ret, const char *path); /* a file's contents */
+void image_close(struct image *i);
+
+/* Options of loading and linking. What is about the code that a compiler makes has no meaning here.
+ */
+struct jit {
+	char *error, *info;
+	size_t error_bytes, info_bytes; /* of the buffers */
+	size_t error_len, info_len;	/* written */
+	void **error_used, **info_used, **wall_time;
+	unsigned target; /* 0: not given */
+	bool verbose;
+	uint64_t start_ns;
+};
+
+CUresult jit_read(struct jit *j, unsigned n, const CUjit_option *options, void **values);
+void jit_error(struct jit *j, const char *text); /* one more line; j may be NULL */
+void jit_info(struct jit *j, const char *text);
+void jit_finish(struct jit *j); /* tells the program how much was written, and the time it took */
+
+/* module.c. The log says why not. */
+CUresult module_load(CUcontext ctx, const char *name, const struct image *i, struct jit *j,
+		     CUmodule *ret);
+CUresult module_unload(CUmodule m);
+
+#endif

@@ -1,0 +1,497 @@
+/* Modules, their functions and variables. An image goes to the server as it is, which answers with
+ * what launches need. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/shm.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/process.h"
+#include "soft/client/module/module_image.h"
+#include "soft/client/strict.h"
+
+static int image_descriptor(const struct image *i)
+{
+	int fd = shm_create("gbpf-soft-image", i->bytes, SHM_NOEXEC);
+	void *p;
+
+	if (fd < 0) {
+		return fd;
+	}
+	p = shm_map(fd, i->bytes, 1);
+	if (!p) {
+		close(fd);
+		return -ENOMEM;
+	}
+	memcpy(p, i->data, i->bytes);
+	shm_unmap(p, i->bytes);
+	return fd;
+}
+
+/* Managed variables appear at their device address in this process too. */
+static CUresult map_managed(CUmodule m, uint64_t address, int fd)
+{
+	CUcontext ctx = m->context;
+	struct stat st;
+	size_t bytes;
+
+	if (fstat(fd, &st) < 0 || st.st_size <= 0) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	bytes = (size_t)st.st_size;
+	if (address < ctx->window_base || bytes > ctx->window_bytes ||
+	    address - ctx->window_base > ctx->window_bytes - bytes ||
+	    mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 fd, 0) == MAP_FAILED) {
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	m->managed = address;
+	m->managed_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+static void unmap_managed(CUmodule m)
+{
+	if (m->managed) {
+		mmap((void *)(uintptr_t)m->managed, m->managed_bytes, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	}
+}
+
+/* What compilers tell when they are asked to be verbose. */
+static void tell_functions(CUmodule m, struct jit *j)
+{
+	char name[SOFT_NAME_MAX], line[SOFT_NAME_MAX + 160];
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		CUfunction f;
+
+		if (module_function_at(m, i, &n, name, sizeof(name)) || i >= n ||
+		    module_function(m, name, &f)) {
+			return;
+		}
+		snprintf(line, sizeof(line),
+			 "info    : function '%s': %u registers, %u bytes of shared, %u of local, "
+			 "%u of constant memory, %u bytes of parameters",
+			 name, f->registers, f->shared_bytes, f->local_bytes, f->const_bytes,
+			 f->param_bytes);
+		jit_info(j, line);
+	}
+}
+
+CUresult module_load(CUcontext ctx, const char *name, const struct image *i, struct jit *j,
+		     CUmodule *ret)
+{
+	struct soft_request q = { .op = SOFT_REQ_MODULE_LOAD, .context = ctx->slot };
+	struct soft_reply r = { 0 };
+	CUmodule m;
+	CUresult e;
+	int fd, managed = -1;
+
+	if (!i->bytes || i->bytes > SOFT_MAX_PTX_BYTES) {
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	fd = image_descriptor(i);
+	if (fd < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	q.index = j ? j->target : 0;
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	e = link_call(&q, fd, &r, sizeof(r), &managed);
+	close(fd);
+	if (e) {
+		fd_close(managed);
+		jit_error(j, r.text);
+		return e;
+	}
+	pthread_mutex_lock(&soft.lock);
+	m = object_new(OBJECT_MODULE, sizeof(*m));
+	if (m) {
+		m->context = ctx;
+		m->id = r.value32;
+		m->arch = (unsigned)r.value;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	if (m && managed >= 0) {
+		e = map_managed(m, r.bytes, managed);
+	}
+	fd_close(managed);
+	if (e) {
+		module_unload(m);
+		return e;
+	}
+	*ret = m;
+	if (m && j && j->verbose && j->info) {
+		tell_functions(m, j);
+	}
+	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Handles of modules that outlive their context stay allocated: a few objects for each. */
+static void module_forget(CUmodule m) /* soft.lock held */
+{
+	while (m->functions) {
+		CUfunction f = m->functions;
+
+		m->functions = f->next;
+		free(f->name);
+		free(f->params);
+		free(f->old_params);
+		object_delete(f);
+	}
+	object_delete(m);
+}
+
+static CUresult current_and(CUmodule m, CUcontext *ctx)
+{
+	CUresult e = soft_current(ctx);
+
+	return e ? e : handle_is(m, OBJECT_MODULE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult load(const char *name, const struct image *i, unsigned n, CUjit_option *options,
+		     void **values, CUmodule *ret)
+{
+	struct jit j;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	e = e ? e : jit_read(&j, n, options, values);
+	if (e) {
+		return e;
+	}
+	e = module_load(ctx, name, i, &j, ret);
+	jit_finish(&j);
+	return e;
+}
+
+/* What an image is not is told in the log too. */
+static CUresult refuse(CUresult e, unsigned n, CUjit_option *options, void **values)
+{
+	struct jit j;
+
+	if (e == CUDA_ERROR_INVALID_VALUE || jit_read(&j, n, options, values)) {
+		return e;
+	}
+	jit_error(&j, e == CUDA_ERROR_NO_BINARY_FOR_GPU
+			      ? "the image is machine code of another device and holds no PTX; "
+				"make it with nvcc -ptx or -fatbin"
+			      : "the data is neither PTX nor a fat binary");
+	jit_finish(&j);
+	return e;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *data, unsigned int n, CUjit_option *options,
+			    void **values)
+{
+	struct image i;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = image_open(&i, data);
+	e = e ? refuse(e, n, options, values) : load("ptx", &i, n, options, values, ret);
+	image_close(&i);
+	return e;
+}
+
+CUresult cuModuleLoadData(CUmodule *ret, const void *image)
+{
+	return cuModuleLoadDataEx(ret, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
+{
+	return cuModuleLoadDataEx(ret, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoad(CUmodule *ret, const char *path)
+{
+	const char *leaf;
+	struct image i;
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = image_read(&i, path);
+	if (!e) {
+		leaf = strrchr(path, '/');
+		e = load(leaf ? leaf + 1 : path, &i, 0, NULL, NULL, ret);
+	}
+	image_close(&i);
+	return e;
+}
+
+CUresult module_unload(CUmodule m)
+{
+	struct soft_request q = { .op = SOFT_REQ_MODULE_UNLOAD };
+	struct soft_reply r;
+	CUresult e;
+
+	context_drain(m->context);
+	memory_drop_module(m->context, m->id);
+	q.context = m->context->slot;
+	q.object = m->id;
+	unmap_managed(m);
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	pthread_mutex_lock(&soft.lock);
+	module_forget(m);
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+CUresult cuModuleUnload(CUmodule m)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	e = e ? e : capture_unsafe();
+	if (e) {
+		return e;
+	}
+	if (m->library) {
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	handle_ends(m);
+	return module_unload(m);
+}
+
+static CUfunction find_function(CUmodule m, const char *name)
+{
+	CUfunction f;
+
+	pthread_mutex_lock(&soft.lock);
+	for (f = m->functions; f && strcmp(f->name, name) != 0; f = f->next) {
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return f;
+}
+
+/* Fills a function from the server's answer; soft.lock held. */
+static CUfunction make_function(CUmodule m, const char *name, const struct soft_function_info *i)
+{
+	CUfunction f = object_new(OBJECT_FUNCTION, sizeof(*f));
+
+	if (!f) {
+		return NULL;
+	}
+	f->module = m;
+	f->id = i->id;
+	f->n_params = MIN(i->n_params, SOFT_PARAMS_MAX);
+	f->param_bytes = i->param_bytes;
+	f->shared_bytes = i->shared_bytes;
+	f->local_bytes = i->local_bytes;
+	f->const_bytes = i->const_bytes;
+	f->registers = i->registers;
+	f->max_threads = i->max_threads;
+	f->max_dynamic_shared =
+		SOFT_DEFAULT_SHARED_PER_BLOCK - MIN(i->shared_bytes, SOFT_DEFAULT_SHARED_PER_BLOCK);
+	f->name = strdup(name);
+	f->params = calloc(f->n_params + 1, sizeof(*f->params));
+	if (!f->name || !f->params) {
+		free(f->name);
+		free(f->params);
+		object_delete(f);
+		return NULL;
+	}
+	for (uint32_t k = 0; k < f->n_params; k++) {
+		f->params[k].offset = i->params[k].offset;
+		f->params[k].bytes = i->params[k].bytes;
+	}
+	f->next = m->functions;
+	m->functions = f;
+	return f;
+}
+
+CUresult module_function(CUmodule m, const char *name, CUfunction *ret)
+{
+	struct soft_request q = { .op = SOFT_REQ_FUNCTION,
+				  .context = m->context->slot,
+				  .object = m->id };
+	struct soft_reply r = { 0 };
+	CUresult e;
+
+	if (strlen(name) >= SOFT_NAME_MAX) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	*ret = find_function(m, name);
+	if (*ret) {
+		return CUDA_SUCCESS;
+	}
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	if (e) {
+		return e;
+	}
+	*ret = find_function(m, name); /* another thread may have asked for it meanwhile */
+	if (*ret) {
+		return CUDA_SUCCESS;
+	}
+	pthread_mutex_lock(&soft.lock);
+	*ret = make_function(m, name, &r.function);
+	pthread_mutex_unlock(&soft.lock);
+	return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	if (e) {
+		return e;
+	}
+	return ret && name && name[0] ? module_function(m, name, ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap)
+{
+	struct soft_request q = { .op = SOFT_REQ_FUNCTION_AT,
+				  .context = m->context->slot,
+				  .object = m->id,
+				  .index = index };
+	struct soft_reply r = { 0 };
+	CUresult e = link_call(&q, -1, &r, sizeof(r), NULL);
+
+	if (!e) {
+		*ret_n = r.value32;
+		snprintf(name, cap, "%.*s", (int)cap - 1, index < r.value32 ? r.text : "");
+	}
+	return e;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *ret, CUmodule m)
+{
+	char name[SOFT_NAME_MAX];
+	uint32_t n = 0;
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	if (e || !ret) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	e = module_function_at(m, 0, &n, name, sizeof(name));
+	*ret = n;
+	return e;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int cap, CUmodule m)
+{
+	char name[SOFT_NAME_MAX];
+	uint32_t n = 1;
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	if (!e && !functions) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (uint32_t i = 0; !e && i < cap && i < n; i++) {
+		e = module_function_at(m, i, &n, name, sizeof(name));
+		if (!e && i < n) {
+			e = module_function(m, name, &functions[i]);
+		}
+	}
+	return e;
+}
+
+CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes)
+{
+	struct soft_request q = { .op = SOFT_REQ_GLOBAL,
+				  .context = m->context->slot,
+				  .object = m->id };
+	struct range range = { .hidden = 0 };
+	struct soft_reply r = { 0 };
+	CUcontext owner;
+	CUresult e;
+
+	if (!name || strlen(name) >= SOFT_NAME_MAX) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	e = link_call(&q, -1, &r, sizeof(r), NULL);
+	if (e) {
+		return e;
+	}
+	if (ret) {
+		*ret = r.value;
+	}
+	if (ret_bytes) {
+		*ret_bytes = r.bytes;
+	}
+	range.address = r.value;
+	range.bytes = r.bytes;
+	range.module = m->id + 1;
+	range.kind = r.value32 ? RANGE_MANAGED : RANGE_DEVICE;
+	return memory_find(r.value, &owner, &range) ? CUDA_SUCCESS
+						    : memory_note(m->context, &range);
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *ret, size_t *ret_bytes, CUmodule m, const char *name)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	if (!e && ((!ret && !ret_bytes) || !name || !name[0])) {
+		e = CUDA_ERROR_INVALID_VALUE;
+	}
+	return e ? e : module_global(m, name, ret, ret_bytes);
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)
+{
+	CUresult e = soft_check();
+
+	if (!e && ret) {
+		*ret = CU_MODULE_EAGER_LOADING;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Textures are not supported: a module that declares one is refused, so none can be found. */
+
+static CUresult no_reference(void *ret, CUmodule m, const char *name)
+{
+	CUcontext ctx;
+	CUresult e = current_and(m, &ctx);
+
+	return e ? e : ret && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuModuleGetTexRef(CUtexref *ret, CUmodule m, const char *name)
+{
+	return no_reference(ret, m, name);
+}
+
+CUresult cuModuleGetSurfRef(CUsurfref *ret, CUmodule m, const char *name)
+{
+	return no_reference(ret, m, name);
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *ret, unsigned int *ret_bytes, CUmodule m,
+			   const char *name)
+{
+	CUdeviceptr address;
+	size_t bytes;
+	CUresult e = cuModuleGetGlobal_v2(&address, &bytes, m, name);
+
+	if (e) {
+		return e;
+	}
+	if (ret && address > UINT32_MAX) { /* addresses of that time had 32 bits */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (ret_bytes) {
+		*ret_bytes = (unsigned)bytes;
+	}
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,77 @@
+/* What kernels have printed goes to this process's standard output when the program synchronizes;
+ * failed assertions go to standard error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/process.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and reading */
+static uint32_t tail, lost;
+
+static void copy_out(uint32_t at, void *to, size_t n)
+{
+	const uint8_t *ring = soft.shared->print;
+	size_t first;
+
+	at %= SOFT_PRINT_BYTES;
+	first = MIN(n, (size_t)(SOFT_PRINT_BYTES - at));
+	memcpy(to, ring + at, first);
+	memcpy((uint8_t *)to + first, ring, n - first);
+}
+
+/* Lost texts are told once for each time that there are new ones. */
+static bool tell_lost(void)
+{
+	uint32_t now = load_acquire(&soft.shared->print_lost);
+
+	if (now == lost) {
+		return false;
+	}
+	fprintf(stderr,
+		"gbpf soft GPU: %u texts that kernels printed did not fit into the buffer and are "
+		"lost\n",
+		now - lost);
+	lost = now;
+	return true;
+}
+
+void print_drain(void)
+{
+	struct soft_shared *s = soft.shared;
+	static char text[SOFT_PRINT_RECORD_MAX];
+	bool out = false, told = false;
+	uint32_t head;
+
+	if (!s || (load_relaxed(&s->print_head) == load_relaxed(&s->print_tail) &&
+		   load_relaxed(&s->print_lost) == load_relaxed(&lost))) {
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	head = load_acquire(&s->print_head);
+	tail = load_relaxed(&s->print_tail);
+	while (head - tail > sizeof(uint32_t)) {
+		uint32_t word, n;
+
+		copy_out(tail, &word, sizeof(word));
+		n = word & ~SOFT_PRINT_ERROR;
+		if (n > sizeof(text) || n > head - tail - sizeof(word)) {
+			tail = head; /* never, unless somebody wrote into the page */
+			break;
+		}
+		copy_out(tail + (uint32_t)sizeof(word), text, n);
+		fwrite(text, 1, n, word & SOFT_PRINT_ERROR ? stderr : stdout);
+		out = out || !(word & SOFT_PRINT_ERROR);
+		told = told || word & SOFT_PRINT_ERROR;
+		tail += (uint32_t)sizeof(word) + n;
+	}
+	store_release(&s->print_tail, tail);
+	told = tell_lost() || told;
+	pthread_mutex_unlock(&lock);
+	if (out) {
+		fflush(stdout);
+	}
+	if (told) {
+		fflush(stderr);
+	}
+}

@@ -1,0 +1,386 @@
+/* The soft GPU's client: state of this process, objects behind the handles, the link to the server.
+ */
+#ifndef GBPF_SOFT_CLIENT_PROCESS_H
+#define GBPF_SOFT_CLIENT_PROCESS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "cuabi/api.h"
+#include "cuabi/names.h"
+#include "cuabi/types.h"
+#include "soft/protocol.h"
+
+/* What every call answers once the server is gone; a new process starts a new server. */
+#define SOFT_DEAD CUDA_ERROR_SYSTEM_NOT_READY
+
+#define SOFT_DEFAULT_SHARED_PER_BLOCK (48u << 10)
+#define SOFT_SHARED_PER_BLOCK (99u << 10)
+#define SOFT_SHARED_PER_SM (100u << 10)
+#define SOFT_THREADS_PER_SM 1536u
+#define SOFT_BLOCKS_PER_SM 16u
+#define SOFT_SHARED_RESERVED 1024u /* of each block */
+#define SOFT_REGISTERS_PER_SM 65536u
+#define SOFT_PITCH 512u
+
+enum object_kind {
+	OBJECT_FREE,
+	OBJECT_CONTEXT = 0x67430001,
+	OBJECT_STREAM,
+	OBJECT_EVENT,
+	OBJECT_MODULE,
+	OBJECT_FUNCTION,
+	OBJECT_LIBRARY,
+	OBJECT_KERNEL,
+	OBJECT_GRAPH,
+	OBJECT_NODE,
+	OBJECT_EXEC,
+	OBJECT_USER,
+	OBJECT_ARRAY,
+	OBJECT_MIPMAPPED,
+	OBJECT_POOL,
+	OBJECT_ALLOCATION, /* of cuMemCreate */
+	OBJECT_LINKER,
+	OBJECT_GREEN,
+	OBJECT_RESOURCES, /* of cuDevResourceGenerateDesc */
+};
+
+/* The first member of whatever a handle points to. Objects are recycled but never given back to
+ * libc, so that a stale handle is recognized instead of followed. */
+struct object {
+	uint32_t kind;
+	struct object *next_free;
+};
+
+enum range_kind {
+	RANGE_DEVICE, /* cuMemAlloc, variables of modules, arrays */
+	RANGE_HOST,   /* cuMemHostAlloc, and registered memory */
+	RANGE_MANAGED,
+	RANGE_POOL,	/* stream-ordered */
+	RANGE_OPENED,	/* another process's, by an IPC handle */
+	RANGE_IMPORTED, /* another process's, of a pool */
+	RANGE_MAPPED,	/* by cuMemMap */
+};
+
+struct range {
+	uint64_t address, bytes;
+	uint64_t id;	/* of all ranges ever, unique */
+	uint64_t host;	/* of registered memory: where the program has it */
+	void *owner;	/* pool, allocation */
+	uint32_t flags; /* of cuMemHostAlloc, cuMemHostRegister */
+	uint32_t opens; /* of an IPC handle */
+	enum range_kind kind;
+	uint8_t hidden, sync; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+	uint8_t rights;	      /* of mapped memory: 1 read, 2 write */
+	uint8_t read_mostly;  /* advice for managed memory: */
+	uint16_t accessed_by; /* bit 0 the host, then GPUs */
+	int preferred, prefetched;
+	uint32_t module; /* 1 + id of the module whose variable it is: not to be freed */
+};
+
+/* A piece of the staging buffer that an operation still uses. */
+struct staged {
+	uint32_t begin, bytes;
+	CUstream stream;
+	uint32_t stream_slot, target;
+	bool held; /* a copy to the host has not been fetched yet */
+};
+
+#define STAGED_MAX 256u
+
+struct CUcontext_st {
+	struct object object;
+	uint32_t slot;
+	CUdevice device; /* as the program counts them */
+	uint32_t gpu;	 /* as the server does */
+	unsigned flags;
+	unsigned refs; /* of the primary context; of another one: cuCtxAttach */
+	bool primary;
+	uint64_t id;
+	uint64_t window_base, window_bytes;
+	uint32_t told_error; /* that the program has seen first */
+	CUstream legacy;
+	size_t limits[16];
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	pthread_mutex_t memory_lock; /* ranges */
+	struct range *ranges;	     /* owned, sorted */
+	uint32_t n_ranges, cap_ranges;
+	pthread_mutex_t call_lock;    /* strictly: held by who waits for room in a channel */
+	pthread_mutex_t staging_lock; /* the rest */
+	uint64_t staging;	      /* host and device address */
+	uint32_t staging_head;
+	uint32_t staged_first, staged_n;
+	struct staged staged[STAGED_MAX];
+};
+
+struct CUstream_st {
+	struct object object;
+	CUcontext context;
+	uint32_t slot;
+	uint32_t submitted; /* soft.ring_lock */
+	int priority;
+	unsigned flags;
+	bool legacy; /* a context's default stream */
+	uint64_t id;
+	CUgreenCtx green; /* that it belongs to, or NULL */
+	uint64_t green_id;
+	unsigned sync_policy; /* CU_SYNC_POLICY_*; 0: the context's */
+	bool reprioritized;   /* launches carry the priority: the server knows another one */
+	unsigned sync_domain, domain_map[2];
+	CUaccessPolicyWindow window;
+	struct capturing *capturing; /* owned by capture.c; NULL: it has never captured */
+};
+
+struct CUevent_st {
+	struct object object;
+	CUcontext context;
+	uint32_t slot;
+	uint64_t last; /* [atomic] record: the slot of its stream and 1, and in the low half the
+			  stream's count when it is reached; 0: none */
+	unsigned flags;
+	uint64_t key; /* of several processes: what the server knows it by */
+	uint32_t index;
+	bool shared;
+	struct captured *captured; /* owned by capture.c; NULL: it has never been in a capture */
+};
+
+struct CUmodule_st {
+	struct object object;
+	CUcontext context;
+	uint32_t id;
+	unsigned arch;	   /* of its PTX: 75 of sm_75 */
+	CUlibrary library; /* that it belongs to, or NULL */
+	uint64_t managed;  /* where its variables lie when some are managed; 0: none is */
+	size_t managed_bytes;
+	CUfunction functions; /* a list */
+};
+
+struct CUfunction_st {
+	struct object object;
+	CUfunction next;
+	CUmodule module;
+	uint32_t id, n_params, param_bytes;
+	uint32_t shared_bytes, local_bytes, const_bytes, registers, max_threads;
+	uint32_t max_dynamic_shared;
+	int carveout; /* preferred percentage of shared memory + 1; 0: not set */
+	char *name;   /* owned */
+	struct {
+		uint32_t offset, bytes;
+	} * params; /* owned */
+	/* Set by the calls from before CUDA 4: cuFuncSetBlockShape, cuParamSet*. */
+	unsigned old_block[3], old_shared;
+	unsigned char *old_params; /* owned */
+};
+
+struct CUlibrary_st {
+	struct object object;
+	void *image; /* owned */
+	size_t bytes;
+	CUmodule modules[SOFT_MAX_CONTEXTS];
+	uint64_t module_contexts[SOFT_MAX_CONTEXTS]; /* ids: a slot is used again by other contexts
+						      */
+	CUkernel kernels;
+	char **names; /* owned; its kernels, once they were asked for without a context */
+	uint32_t n_names;
+};
+
+struct CUkernel_st {
+	struct object object;
+	CUkernel next;
+	CUlibrary library;
+	char *name;		      /* owned */
+	int dynamic_shared, carveout; /* set for the kernel: value + 1, + 2; 0: not set */
+};
+
+struct soft {
+	pthread_mutex_t lock; /* start and end, contexts, slots, objects */
+	int state;	      /* 0 not initialized, 1 ready; read without the lock after cuInit */
+	int dead;	      /* the server has gone */
+	int forked;	      /* this is a child of the process that initialized */
+	int control, event, bell;
+	pthread_mutex_t control_lock;
+	pthread_mutex_t ring_lock;
+	struct soft_shared *shared;
+	uint32_t head;	  /* ring_lock */
+	bool shared_lane; /* with other processes, as MPS clients are */
+	struct soft_hello hello;
+	CUcontext contexts[SOFT_MAX_CONTEXTS];
+	int gpus; /* that the program may see */
+	uint32_t visible[SOFT_MAX_GPUS];
+	CUcontext primary[SOFT_MAX_GPUS];
+	unsigned primary_flags[SOFT_MAX_GPUS];
+	uint64_t next_id;
+	uint8_t stream_used[SOFT_MAX_STREAMS]; /* 0 free, 1 used, 2 ends when its last operation has
+						*/
+	uint8_t stream_owner[SOFT_MAX_STREAMS];	 /* context slot */
+	uint32_t stream_count[SOFT_MAX_STREAMS]; /* operations ever submitted on the slot */
+	uint8_t event_used[SOFT_MAX_EVENTS];
+	uint32_t event_count[SOFT_MAX_EVENTS];
+	uint32_t next_event;
+};
+
+extern struct soft soft;
+
+/* state.c */
+CUresult soft_check(void);		   /* initialized, not forked, alive */
+CUresult soft_current(CUcontext *ret_ctx); /* also: a current context without sticky error */
+CUresult soft_context_error(CUcontext ctx);
+void *object_new(enum object_kind kind, size_t size); /* zeroed; soft.lock held */
+void object_delete(void *object);		      /* soft.lock held */
+bool object_is(const void *object, enum object_kind kind);
+/* Which stream a handle means; pt: null is the thread's own. */
+CUresult soft_stream(CUstream h, int pt, CUstream *ret);
+/* Of the thread's current handle the context itself, and the green one that the handle is, if any;
+ * what is pushed, popped and set are handles. */
+CUcontext soft_thread_context(void);
+CUgreenCtx soft_thread_green(void);
+CUcontext soft_thread_handle(void);
+CUresult soft_push(CUcontext h);
+CUresult soft_pop(CUcontext *ret);
+void soft_set_current(CUcontext h);
+
+/* context.c */
+CUresult context_new(unsigned flags, CUdevice dev, CUcontext *ret);
+CUresult context_end(CUcontext ctx);
+CUresult context_check_device(CUdevice dev);
+
+/* link.c */
+CUresult link_open(void);
+/* As link_call; also before cuInit, when a server runs already. */
+CUresult link_ask(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes);
+CUresult link_call(struct soft_request *q, int fd, struct soft_reply *r, size_t r_bytes,
+		   int *ret_fd);
+int link_agent_start(void);
+/* A line for who looks for a mistake, to where GBPF_SOFT_LOG says, if it is set. */
+void soft_log(const char *text);
+/* A program that sees a fault may end at once: it waits a moment until the line is written. */
+void soft_log_wait(void);
+
+/* submit.c: puts one record for a stream; *ret_target is the count at which it has ended. */
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		  size_t more_bytes, uint32_t *ret_target);
+/* Several records together: between begin and end nobody else puts any. */
+void ring_begin(void);
+void ring_end(void);
+CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes);
+CUresult ring_add_record(CUstream s, CUevent e);
+CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target);
+static inline uint32_t event_slot(uint64_t last)
+{
+	return (uint32_t)(last >> 32) - 1;
+}
+CUresult stream_wait(CUstream s, uint32_t target);
+/* blocking: sleeps at once instead of looking for a while. */
+CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
+		       bool blocking);
+CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx);
+bool word_reached(const uint32_t *done, uint32_t target);
+CUresult stream_drain(CUstream s);
+/* print.c: what kernels have printed so far. */
+void print_drain(void);
+
+/* stream.c */
+CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret);
+/* The same in a green context (NULL: in none). */
+CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags,
+		       CUstream *ret);
+CUresult stream_end(CUstream s);
+CUresult context_drain(CUcontext ctx);
+CUresult green_drain(CUgreenCtx g); /* the streams of a green context */
+void streams_forget(CUcontext ctx); /* the context has ended: its streams too */
+/* Each stream of the context, until fn fails. */
+CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg);
+
+/* memory.c */
+/* Memory in host kinds appears at its device address; *ret_fd, when wanted, is what backs it. */
+CUresult memory_new(CUcontext ctx, uint64_t bytes, const struct range *like, uint64_t *ret_address,
+		    int *ret_fd);
+CUresult memory_delete(CUcontext ctx, uint64_t address, bool tell_server);
+bool memory_find(uint64_t address, CUcontext *ret_ctx, struct range *ret); /* hidden ranges too */
+/* All of it is memory that the server reaches, perhaps of several ranges that touch. */
+bool memory_valid(uint64_t address, uint64_t bytes, CUcontext *ret_ctx);
+bool memory_in_window(uint64_t address); /* a device address of some context, valid or not */
+static inline bool range_is_host(const struct range *r)
+{
+	return r->kind == RANGE_HOST || r->kind == RANGE_MANAGED;
+}
+/* Whether a copy (src 0: a memset) makes its caller wait: sync says that the call is a synchronous
+ * one. */
+bool memory_blocks(uint64_t dst, uint64_t src, bool sync);
+/* Changes a range in place under its lock; false: none begins there. */
+bool memory_change(CUcontext ctx, uint64_t address, void (*change)(struct range *, void *),
+		   void *arg);
+CUresult memory_note(CUcontext ctx, const struct range *r); /* memory that others allocated */
+void memory_drop_module(CUcontext ctx, uint32_t id);
+void memory_forget(CUcontext ctx);
+
+/* copy.c */
+struct copy {
+	uint64_t dst, dst_pitch, dst_slice; /* host or device address; bytes from row to row and
+					       from slice to slice */
+	uint64_t src, src_pitch, src_slice;
+	uint64_t width, height, depth; /* depth 0 is taken as 1 */
+	int dst_device, src_device;    /* must be an address of a window */
+};
+/* Brings it into the simplest form: pitches that count, rows and slices that touch made one. Or
+ * what is wrong with it. Nothing is to be done when *ret_empty. */
+CUresult copy_prepare(struct copy *c, bool *ret_empty);
+bool copy_reachable(const struct copy *c, bool dst); /* by the server; of a prepared copy */
+void copy_fill(struct soft_record_copy *r, uint64_t dst, uint64_t dst_pitch, uint64_t src,
+	       uint64_t src_pitch, uint64_t width, uint64_t height);
+CUresult copy_run(CUstream s, const struct copy *c, bool blocking);
+
+/* transfer.c: what the driver's description of a copy means; arrays become addresses. */
+CUresult copy_resolve(const CUDA_MEMCPY3D_PEER *p, struct copy *ret);
+
+/* array.c */
+struct array_place {
+	uint64_t address, pitch, slice; /* of the first byte of the copy */
+};
+/* Where the box lies in the array; x and width in bytes. */
+CUresult array_place(CUarray a, size_t x, size_t y, size_t z, size_t width, size_t height,
+		     size_t depth, struct array_place *ret);
+CUresult array_element(CUarray a, unsigned *ret_bytes);
+CUresult array_span(CUarray a, size_t offset, size_t bytes, uint64_t *ret_address); /* as bytes */
+
+/* module.c: see soft/client/module/module_image.h for loading */
+CUresult module_function(CUmodule m, const char *name, CUfunction *ret);
+CUresult module_function_at(CUmodule m, uint32_t index, uint32_t *ret_n, char *name, size_t cap);
+CUresult module_global(CUmodule m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
+
+/* library.c */
+CUresult library_function(CUkernel k, CUfunction *ret); /* in the current context */
+/* A context of that device is current until leave: the thread's, or the primary one. Leave is
+ * called whatever enter gave. */
+CUresult kernel_enter(CUkernel k, CUdevice dev, bool *ret_pushed);
+void kernel_leave(CUdevice dev, bool pushed);
+
+/* function.c: a function handle, or a kernel handle used as one, as the driver allows; with a
+ * current context. */
+CUresult function_resolve(CUfunction h, CUfunction *ret);
+CUresult function_current(CUfunction h, CUfunction *ret);
+
+/* info.c: a part of CUDA_VISIBLE_DEVICES; -1: none of ours */
+int info_find(const char *text, size_t n);
+
+/* control.c */
+extern const struct cuabi_soft_table soft_private;
+
+/* export.c */
+int cuabi_unsupported(unsigned index);
+extern void *const cuabi_own[CUABI_COUNT];
+
+/* Both variants of a stream-ordered entry: impl(0, args) and impl(1, args). */
+#define PAIR(name, suffix, impl, params, ...)                                                      \
+	CUresult name params                                                                       \
+	{                                                                                          \
+		return impl(0, __VA_ARGS__);                                                       \
+	}                                                                                          \
+	CUresult name##suffix params                                                               \
+	{                                                                                          \
+		return impl(1, __VA_ARGS__);                                                       \
+	}
+
+#endif

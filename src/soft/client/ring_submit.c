@@ -1,0 +1,243 @@
+/* The ring: records in, and waiting for what comes of them. Nothing here is a system call while the
+ * server is awake. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "soft/client/process.h"
+#include "soft/client/strict.h"
+#include "soft/yield.h"
+
+#define SPIN_NS 30000u
+#define LOOK_NS                                                                                    \
+	100000000u /* a lost wake-up or a dead server is noticed after this at the latest          \
+		    */
+
+static void ring(void)
+{
+	uint64_t one = 1;
+
+	(void)!write(soft.bell, &one, sizeof(one));
+}
+
+static void ring_bell(void)
+{
+	fence_seqcst();
+	if (load_relaxed(&soft.shared->asleep) && xchg_acqrel(&soft.shared->asleep, 0u)) {
+		ring();
+	}
+}
+
+/* Who has taken it on himself to ring may not have come to it since: he has no processor, say, or
+ * is in a debugger's hands. */
+static void wait_and_ring(const uint32_t *word, uint32_t seen)
+{
+	if (futex_wait_shared(word, seen, LOOK_NS) == -ETIMEDOUT) {
+		ring();
+	}
+}
+
+/* Waits until n bytes fit; ring_lock held. */
+static CUresult wait_room(uint32_t n)
+{
+	uint32_t tail;
+
+	for (;;) {
+		if (load_relaxed(&soft.dead)) {
+			return SOFT_DEAD;
+		}
+		tail = load_acquire(&soft.shared->tail);
+		if (soft.head + n - tail <= SOFT_RING_BYTES) {
+			return CUDA_SUCCESS;
+		}
+		add_acqrel(&soft.shared->room_waiters, 1u);
+		fence_seqcst();
+		if (load_acquire(&soft.shared->tail) == tail) {
+			wait_and_ring(&soft.shared->tail, tail);
+		}
+		sub_acqrel(&soft.shared->room_waiters, 1u);
+	}
+}
+
+static void commit(uint32_t bytes)
+{
+	soft.head += bytes;
+	store_release(&soft.shared->head, soft.head);
+}
+
+static CUresult put_one(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+			size_t more_bytes)
+{
+	uint32_t n = (uint32_t)ROUND_UP(bytes + more_bytes, 16), at = soft.head % SOFT_RING_BYTES;
+	uint32_t to_end = SOFT_RING_BYTES - at;
+	uint8_t *ring = soft.shared->ring;
+	CUresult e;
+
+	if (to_end < n) { /* records do not wrap */
+		struct soft_record pad = { .bytes = to_end, .op = SOFT_OP_PAD };
+
+		e = wait_room(to_end);
+		if (e) {
+			return e;
+		}
+		memcpy(ring + at, &pad, sizeof(pad));
+		commit(to_end);
+		at = 0;
+	}
+	e = wait_room(n);
+	if (e) {
+		return e;
+	}
+	r->bytes = n;
+	r->context = (uint16_t)s->context->slot;
+	r->stream = s->slot;
+	memcpy(ring + at, r, bytes);
+	if (more_bytes) {
+		memcpy(ring + at + bytes, more, more_bytes);
+	}
+	commit(n);
+	store_release(&soft.stream_count[s->slot], soft.stream_count[s->slot] + 1);
+	store_release(&s->submitted, soft.stream_count[s->slot]);
+	return CUDA_SUCCESS;
+}
+
+/* Strictly, streams that share a channel wait for each other as in hardware: an operation is not
+ * begun before the one that was put on the channel before it may begin. */
+static CUresult put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		    size_t more_bytes)
+{
+	struct soft_record_wait w = { .r.op = SOFT_OP_WAIT };
+	CUresult e = CUDA_SUCCESS;
+
+	if (strict_on() && r->op != SOFT_OP_STREAM_CREATE &&
+	    strict_behind(s, soft.stream_count[s->slot] + 1, &w.stream, &w.target)) {
+		e = put_one(s, &w.r, sizeof(w), NULL, 0);
+	}
+	return e ? e : put_one(s, r, bytes, more, more_bytes);
+}
+
+CUresult ring_put(CUstream s, struct soft_record *r, size_t bytes, const void *more,
+		  size_t more_bytes, uint32_t *ret_target)
+{
+	CUresult e;
+
+	strict_submit(s);
+	pthread_mutex_lock(&soft.ring_lock);
+	e = put(s, r, bytes, more, more_bytes);
+	if (ret_target) {
+		*ret_target = s->submitted;
+	}
+	pthread_mutex_unlock(&soft.ring_lock);
+	if (!e) {
+		ring_bell();
+	}
+	return e;
+}
+
+void ring_begin(void)
+{
+	pthread_mutex_lock(&soft.ring_lock);
+}
+
+void ring_end(void)
+{
+	pthread_mutex_unlock(&soft.ring_lock);
+	ring_bell();
+}
+
+CUresult ring_add(CUstream s, struct soft_record *r, size_t bytes)
+{
+	return put(s, r, bytes, NULL, 0);
+}
+
+CUresult ring_add_record(CUstream s, CUevent ev)
+{
+	struct soft_record_event r = { .r.op = SOFT_OP_RECORD, .event = ev->slot };
+	CUresult e;
+
+	r.count = soft.event_count[ev->slot] + 1;
+	e = put(s, &r.r, sizeof(r), NULL, 0);
+	if (!e) {
+		soft.event_count[ev->slot]++;
+		store_release(&ev->last, (uint64_t)(s->slot + 1) << 32 | s->submitted);
+	}
+	return e;
+}
+
+CUresult ring_add_wait(CUstream s, uint32_t stream_slot, uint32_t target)
+{
+	struct soft_record_wait r = { .r.op = SOFT_OP_WAIT,
+				      .stream = stream_slot,
+				      .target = target };
+
+	return put(s, &r.r, sizeof(r), NULL, 0);
+}
+
+bool word_reached(const uint32_t *done, uint32_t target)
+{
+	return (int32_t)(load_acquire(done) - target) >= 0;
+}
+
+/* Whoever waits lets others run: the server may have been woken on this very processor, and waking
+ * another processor takes longer than a small kernel. */
+static bool spin(const uint32_t *done, uint32_t target)
+{
+	static uint64_t no_yield_ns;
+	uint64_t end = clock_now_ns() + SPIN_NS;
+
+	do {
+		for (int i = 0; i < 32; i++) {
+			if (word_reached(done, target)) {
+				return true;
+			}
+			cpu_relax();
+		}
+	} while (yield_quickly(&no_yield_ns) && clock_now_ns() < end && !load_relaxed(&soft.dead));
+	return false;
+}
+
+CUresult word_wait(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx)
+{
+	return word_wait_how(done, waiters, target, ctx,
+			     (ctx->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+CUresult word_wait_how(const uint32_t *done, uint32_t *waiters, uint32_t target, CUcontext ctx,
+		       bool blocking)
+{
+	if (!word_reached(done, target) && (blocking || !spin(done, target))) {
+		add_acqrel(waiters, 1u);
+		fence_seqcst();
+		for (;;) {
+			uint32_t seen = load_acquire(done);
+
+			if ((int32_t)(seen - target) >= 0 || soft_context_error(ctx)) {
+				break;
+			}
+			wait_and_ring(done, seen);
+			print_drain();
+		}
+		sub_acqrel(waiters, 1u);
+	}
+	strict_waited();
+	print_drain();
+	return soft_context_error(ctx);
+}
+
+CUresult stream_wait(CUstream s, uint32_t target)
+{
+	struct soft_stream_word *w = &soft.shared->streams[s->slot];
+
+	return s->sync_policy > CU_SYNC_POLICY_AUTO
+		       ? word_wait_how(&w->done, &w->waiters, target, s->context,
+				       s->sync_policy == CU_SYNC_POLICY_BLOCKING_SYNC)
+		       : word_wait(&w->done, &w->waiters, target, s->context);
+}
+
+CUresult stream_drain(CUstream s)
+{
+	return stream_wait(s, load_acquire(&s->submitted));
+}

@@ -1,0 +1,421 @@
+/* Streams: slots of the shared page, and what programs ask about them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/stream/stream_event.h"
+#include "soft/client/graph/graph_exec.h"
+#include "soft/client/context/green.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/strict.h"
+
+static CUstream streams[SOFT_MAX_STREAMS]; /* by slot; soft.lock */
+
+static int take_slot(void)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		if (soft.stream_used[i] == 2 &&
+		    word_reached(&soft.shared->streams[i].done, soft.stream_count[i])) {
+			soft.stream_used[i] = 0;
+		}
+		if (soft.stream_used[i] == 0) {
+			soft.stream_used[i] = 1;
+			return (int)i;
+		}
+	}
+	return -1;
+}
+
+CUresult stream_new(CUcontext ctx, int priority, uint32_t flags, CUstream *ret)
+{
+	return stream_new_in(ctx, NULL, priority, flags, ret);
+}
+
+CUresult stream_new_in(CUcontext ctx, CUgreenCtx green, int priority, uint32_t flags, CUstream *ret)
+{
+	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_CREATE,
+					.priority = priority,
+					.flags = flags,
+					.part = green ? green->id : 0 };
+	CUstream s;
+	int slot;
+	CUresult e;
+
+	pthread_mutex_lock(&soft.lock);
+	slot = take_slot();
+	s = slot >= 0 ? object_new(OBJECT_STREAM, sizeof(*s)) : NULL;
+	if (s) {
+		s->context = ctx;
+		s->slot = (uint32_t)slot;
+		soft.stream_owner[slot] = (uint8_t)ctx->slot;
+		s->priority = priority;
+		s->flags = flags & SOFT_STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING
+							    : CU_STREAM_DEFAULT;
+		s->legacy = flags & SOFT_STREAM_LEGACY;
+		s->green = green;
+		s->green_id = green ? green->id : 0;
+		s->id = ++soft.next_id;
+		s->domain_map[1] = 1;
+		streams[slot] = s;
+	} else if (slot >= 0) {
+		soft.stream_used[slot] = 0;
+	}
+	pthread_mutex_unlock(&soft.lock);
+	if (!s) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	*ret = s;
+	return e;
+}
+
+CUresult stream_end(CUstream s)
+{
+	struct soft_record_stream r = { .r.op = SOFT_OP_STREAM_DESTROY };
+	CUresult e;
+
+	capture_forget_stream(s);
+	e = ring_put(s, &r.r, sizeof(r), NULL, 0, NULL);
+	pthread_mutex_lock(&soft.lock);
+	soft.stream_used[s->slot] = 2;
+	streams[s->slot] = NULL;
+	object_delete(s);
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+CUresult streams_each(CUcontext ctx, CUresult (*fn)(CUstream s, void *arg), void *arg)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS && !e; i++) {
+		if (streams[i] && (!ctx || streams[i]->context == ctx)) {
+			e = fn(streams[i], arg);
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+	return e;
+}
+
+void streams_forget(CUcontext ctx)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		CUstream s;
+
+		pthread_mutex_lock(&soft.lock);
+		s = streams[i] && streams[i]->context == ctx && streams[i] != ctx->legacy
+			    ? streams[i]
+			    : NULL;
+		if (s || (streams[i] && streams[i]->context == ctx)) {
+			streams[i] = NULL;
+		}
+		pthread_mutex_unlock(&soft.lock);
+		if (s) {
+			capture_forget_stream(s);
+			pthread_mutex_lock(&soft.lock);
+			object_delete(s);
+			pthread_mutex_unlock(&soft.lock);
+		}
+	}
+}
+
+CUresult context_drain(CUcontext ctx)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		uint32_t target = load_acquire(&soft.stream_count[i]);
+		struct soft_stream_word *w = &soft.shared->streams[i];
+
+		if (soft.stream_used[i] && soft.stream_owner[i] == ctx->slot &&
+		    !word_reached(&w->done, target)) {
+			word_wait(&w->done, &w->waiters, target, ctx);
+		}
+	}
+	print_drain(); /* also of kernels that have ended before anybody waited */
+	return soft_context_error(ctx);
+}
+
+CUresult green_drain(CUgreenCtx g)
+{
+	CUcontext ctx = g->primary;
+
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		struct soft_stream_word *w = &soft.shared->streams[i];
+		uint32_t target = load_acquire(&soft.stream_count[i]);
+		bool ours;
+
+		pthread_mutex_lock(&soft.lock);
+		ours = streams[i] && streams[i]->green == g && streams[i]->green_id == g->id;
+		pthread_mutex_unlock(&soft.lock);
+		if (ours) {
+			word_wait(&w->done, &w->waiters, target, ctx);
+		}
+	}
+	print_drain();
+	return soft_context_error(ctx);
+}
+
+static CUresult create(CUstream *ret, unsigned flags, int priority)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	priority = MIN(MAX(priority, SOFT_PRIORITY_GREATEST), 0);
+	return stream_new_in(ctx, soft_thread_green(), priority,
+			     flags ? SOFT_STREAM_NON_BLOCKING : 0, ret);
+}
+
+CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
+{
+	return create(ret, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)
+{
+	return create(ret, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream s)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!handle_is(s, OBJECT_STREAM) || s->legacy) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (green_stream_gone(s)) {
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	handle_ends(s);
+	return stream_end(s);
+}
+
+CUresult cuStreamDestroy(CUstream s)
+{
+	return cuStreamDestroy_v2(s);
+}
+
+static CUresult synchronize(int pt, CUstream h)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : capture_sync(s);
+	e = e ? e : stream_drain(s);
+	handle_still(h > CU_STREAM_PER_THREAD ? h : NULL, OBJECT_STREAM);
+	exec_reap();
+	pool_idle();
+	return e;
+}
+PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream h), h)
+
+static CUresult query(int pt, CUstream h)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	e = e ? e : capture_sync(s);
+	if (e) {
+		return e;
+	}
+	if (!strict_reached(s->slot, load_acquire(&s->submitted))) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	return soft_context_error(s->context);
+}
+PAIR(cuStreamQuery, _ptsz, query, (CUstream h), h)
+
+static CUresult get_priority(int pt, CUstream h, int *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->priority;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream h, int *ret), h, ret)
+
+static CUresult get_flags(int pt, CUstream h, unsigned *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->flags;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream h, unsigned int *ret), h, ret)
+
+static CUresult get_id(int pt, CUstream h, unsigned long long *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->id;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetId, _ptsz, get_id, (CUstream h, unsigned long long *ret), h, ret)
+
+static CUresult get_context(int pt, CUstream h, CUcontext *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret && s->green) {
+		e = cuCtxFromGreenCtx(ret, s->green);
+	} else if (!e && ret) {
+		*ret = s->context;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream h, CUcontext *ret), h, ret)
+
+static CUresult get_context_v2(int pt, CUstream h, CUcontext *ret, CUgreenCtx *green)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->context;
+	}
+	if (!e && green) {
+		*green = s->green;
+	}
+	return e ? e : ret && green ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetCtx_v2, _ptsz, get_context_v2, (CUstream h, CUcontext *ret, CUgreenCtx *green), h,
+     ret, green)
+
+static CUresult get_device(int pt, CUstream h, CUdevice *ret)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (!e && ret) {
+		*ret = s->context->device;
+	}
+	return e ? e : ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream h, CUdevice *ret), h, ret)
+
+static CUresult wait_event(int pt, CUstream h, CUevent ev, unsigned flags)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	return e ? e : event_wait(s, ev, flags);
+}
+PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream h, CUevent ev, unsigned int flags), h, ev,
+     flags)
+
+/* Attributes. */
+
+static CUresult get_attribute(int pt, CUstream h, CUstreamAttrID id, CUstreamAttrValue *v)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e || !v) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	memset(v, 0, sizeof(*v));
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		v->accessPolicyWindow = s->window;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		v->syncPolicy = s->sync_policy ? s->sync_policy : CU_SYNC_POLICY_AUTO;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		v->priority = s->priority;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+		v->memSyncDomain = s->sync_domain;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		v->memSyncDomainMap.default_ = (unsigned char)s->domain_map[0];
+		v->memSyncDomainMap.remote = (unsigned char)s->domain_map[1];
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+PAIR(cuStreamGetAttribute, _ptsz, get_attribute,
+     (CUstream h, CUstreamAttrID id, CUstreamAttrValue *v), h, id, v)
+
+static CUresult set_policy(CUstream s, unsigned policy)
+{
+	if (policy < CU_SYNC_POLICY_AUTO || policy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	s->sync_policy = policy;
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(int pt, CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	if (e || !v) {
+		return e ? e : CUDA_ERROR_INVALID_VALUE;
+	}
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* kept, without effect */
+		s->window = v->accessPolicyWindow;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		return set_policy(s, v->syncPolicy);
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		s->priority = MIN(MAX(v->priority, SOFT_PRIORITY_GREATEST), 0);
+		s->reprioritized = true;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: /* kept: memory is coherent */
+		s->sync_domain = v->memSyncDomain;
+		return v->memSyncDomain > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		s->domain_map[0] = v->memSyncDomainMap.default_;
+		s->domain_map[1] = v->memSyncDomainMap.remote;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+PAIR(cuStreamSetAttribute, _ptsz, set_attribute,
+     (CUstream h, CUstreamAttrID id, const CUstreamAttrValue *v), h, id, v)
+
+static CUresult copy_attributes(int pt, CUstream to, CUstream from)
+{
+	CUstream t, f;
+	CUresult e = soft_stream(to, pt, &t);
+
+	e = e ? e : soft_stream(from, pt, &f);
+	if (e) {
+		return e;
+	}
+	if (t->context != f->context) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	t->sync_policy = f->sync_policy;
+	t->window = f->window;
+	t->sync_domain = f->sync_domain;
+	t->reprioritized |= t->priority != f->priority;
+	t->priority = f->priority;
+	memcpy(t->domain_map, f->domain_map, sizeof(t->domain_map));
+	return CUDA_SUCCESS;
+}
+PAIR(cuStreamCopyAttributes, _ptsz, copy_attributes, (CUstream to, CUstream from), to, from)

@@ -1,0 +1,419 @@
+/* Events: a record is an operation of its stream; the event remembers which one, and the shared
+ * page when it was reached. */
+#include "soft/client/stream/stream_event.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "soft/client/graph/capture.h"
+#include "soft/client/memory/memory.h"
+#include "soft/client/strict.h"
+
+#define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+static CUevent events[SOFT_MAX_EVENTS]; /* by slot; soft.lock */
+
+/* Events of several processes live at the server. */
+
+static CUresult ask(CUevent ev, unsigned verb, struct soft_reply *r)
+{
+	struct soft_request q = {
+		.op = SOFT_REQ_EVENT, .object = verb, .index = ev->index, .value = ev->key
+	};
+
+	return link_call(&q, -1, r, sizeof(*r), NULL);
+}
+
+/* A place for the event; soft.lock held. */
+static CUevent new_event(CUcontext ctx, unsigned flags)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
+		uint32_t slot = (soft.next_event + i) % SOFT_MAX_EVENTS;
+		CUevent ev;
+
+		if (soft.event_used[slot]) {
+			continue;
+		}
+		ev = object_new(OBJECT_EVENT, sizeof(*ev));
+		if (ev) {
+			soft.event_used[slot] = 1;
+			soft.next_event = slot + 1;
+			ev->context = ctx;
+			ev->slot = slot;
+			ev->flags = flags;
+			events[slot] = ev;
+		}
+		return ev;
+	}
+	return NULL;
+}
+
+/* soft.lock held. */
+static void forget(CUevent ev);
+
+static CUresult event_new(CUcontext ctx, unsigned flags, CUevent *ret)
+{
+	struct soft_reply r;
+	CUresult e = CUDA_SUCCESS;
+	CUevent ev;
+
+	pthread_mutex_lock(&soft.lock);
+	ev = new_event(ctx, flags);
+	pthread_mutex_unlock(&soft.lock);
+	if (!ev) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (flags & CU_EVENT_INTERPROCESS) {
+		e = ask(ev, SOFT_EVENT_CREATE, &r);
+		ev->shared = !e;
+		ev->index = r.value32;
+		ev->key = r.value;
+	}
+	if (e) {
+		pthread_mutex_lock(&soft.lock);
+		forget(ev);
+		pthread_mutex_unlock(&soft.lock);
+		return e;
+	}
+	*ret = ev;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *ret, unsigned int flags)
+{
+	CUcontext ctx;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || (flags & ~(unsigned)EVENT_FLAGS) ||
+	    ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return event_new(ctx, flags, ret);
+}
+
+/* soft.lock held. */
+static void forget(CUevent ev)
+{
+	capture_forget_event(ev);
+	events[ev->slot] = NULL;
+	soft.event_used[ev->slot] = 0;
+	object_delete(ev);
+}
+
+void events_forget(CUcontext ctx)
+{
+	pthread_mutex_lock(&soft.lock);
+	for (uint32_t i = 0; i < SOFT_MAX_EVENTS; i++) {
+		struct soft_reply r;
+
+		if (events[i] && events[i]->context == ctx) {
+			if (events[i]->shared) {
+				ask(events[i], SOFT_EVENT_CLOSE, &r);
+			}
+			forget(events[i]);
+		}
+	}
+	pthread_mutex_unlock(&soft.lock);
+}
+
+CUresult cuEventDestroy_v2(CUevent ev)
+{
+	struct soft_reply r;
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	if (!handle_is(ev, OBJECT_EVENT)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	handle_ends(ev);
+	if (ev->shared) {
+		ask(ev, SOFT_EVENT_CLOSE, &r);
+	}
+	pthread_mutex_lock(&soft.lock);
+	forget(ev);
+	pthread_mutex_unlock(&soft.lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent ev)
+{
+	return cuEventDestroy_v2(ev);
+}
+
+static CUresult put_shared(CUstream s, CUevent ev, unsigned op, uint32_t ticket)
+{
+	struct soft_record_shared r = {
+		.r.op = (uint16_t)op, .key = ev->key, .index = ev->index, .ticket = ticket
+	};
+
+	return ring_add(s, &r.r, sizeof(r));
+}
+
+CUresult event_add_record(CUstream s, CUevent ev)
+{
+	struct soft_reply r;
+	CUresult e;
+
+	if (!ev->shared) {
+		return ring_add_record(s, ev);
+	}
+	e = ask(ev, SOFT_EVENT_ISSUE, &r);
+	return e ? e : put_shared(s, ev, SOFT_OP_SHARED_RECORD, r.value32);
+}
+
+CUresult event_add_wait(CUstream s, CUevent ev)
+{
+	uint64_t last = load_acquire(&ev->last);
+	struct soft_reply r;
+	CUresult e;
+
+	if (!ev->shared) {
+		return last ? ring_add_wait(s, event_slot(last), (uint32_t)last) : CUDA_SUCCESS;
+	}
+	e = ask(ev, SOFT_EVENT_QUERY, &r);
+	return e || r.value32 == r.value ? e : put_shared(s, ev, SOFT_OP_SHARED_WAIT, r.value32);
+}
+
+CUresult event_record(CUstream s, CUevent ev, unsigned flags)
+{
+	bool captured;
+	CUresult e;
+
+	if (!handle_is(ev, OBJECT_EVENT) || ev->context != s->context) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = capture_record(s, ev, flags & CU_EVENT_RECORD_EXTERNAL, &captured);
+	if (e || captured) {
+		return e;
+	}
+	strict_submit(s);
+	ring_begin();
+	e = event_add_record(s, ev);
+	ring_end();
+	return e;
+}
+
+CUresult event_put_wait(CUstream s, CUevent ev)
+{
+	CUresult e;
+
+	strict_submit(s);
+	ring_begin();
+	e = event_add_wait(s, ev);
+	ring_end();
+	return e;
+}
+
+CUresult event_wait(CUstream s, CUevent ev, unsigned flags)
+{
+	bool captured;
+	CUresult e;
+
+	if (!handle_is(ev, OBJECT_EVENT)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = capture_wait(s, ev, flags & CU_EVENT_WAIT_EXTERNAL, &captured);
+	return e || captured ? e : event_put_wait(s, ev);
+}
+
+static CUresult record(int pt, CUevent ev, CUstream h, unsigned flags)
+{
+	CUstream s;
+	CUresult e = soft_stream(h, pt, &s);
+
+	return e ? e : event_record(s, ev, flags);
+}
+PAIR(cuEventRecord, _ptsz, record, (CUevent ev, CUstream h), ev, h, 0)
+PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent ev, CUstream h, unsigned int flags), ev, h,
+     flags)
+
+static CUresult check_event(CUevent ev)
+{
+	CUresult e = soft_check();
+
+	if (e) {
+		return e;
+	}
+	return handle_is(ev, OBJECT_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Before an event is asked or waited for. */
+static CUresult check_settled(CUevent ev)
+{
+	CUresult e = check_event(ev);
+
+	e = e ? e : capture_asked(ev, true);
+	e = e ? e : capture_unsafe();
+	return e ? e : soft_context_error(ev->context);
+}
+
+static bool reached(const CUevent ev)
+{
+	uint64_t last = load_acquire(&ev->last);
+
+	return !last || strict_reached(event_slot(last), (uint32_t)last);
+}
+
+CUresult cuEventQuery(CUevent ev)
+{
+	struct soft_reply r;
+	CUresult e = check_settled(ev);
+
+	if (e || !ev->shared) {
+		return e ? e : reached(ev) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	}
+	e = ask(ev, SOFT_EVENT_QUERY, &r);
+	return e ? e : r.value32 == r.value ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* The server is asked by way of a stream that does nothing but wait. */
+static CUresult synchronize_shared(CUevent ev)
+{
+	uint32_t target;
+	CUstream s;
+	CUresult e = stream_new(ev->context, 0, SOFT_STREAM_NON_BLOCKING, &s), last;
+
+	if (e) {
+		return e;
+	}
+	e = event_put_wait(s, ev);
+	target = s->submitted;
+	e = e ? e : stream_wait(s, target);
+	last = stream_end(s);
+	return e ? e : last;
+}
+
+CUresult cuEventSynchronize(CUevent ev)
+{
+	struct soft_stream_word *w;
+	CUresult e = check_settled(ev);
+	uint64_t last;
+
+	if (!e && ev->shared) {
+		return synchronize_shared(ev);
+	}
+	last = e ? 0 : load_acquire(&ev->last);
+	if (!last) {
+		return e;
+	}
+	w = &soft.shared->streams[event_slot(last)];
+	e = ev->flags & CU_EVENT_BLOCKING_SYNC
+		    ? word_wait_how(&w->done, &w->waiters, (uint32_t)last, ev->context, true)
+		    : word_wait(&w->done, &w->waiters, (uint32_t)last, ev->context);
+	pool_idle();
+	return e;
+}
+
+/* Handles. */
+
+#define HANDLE_MAGIC 0x3074766574666f73ull
+
+struct handle {
+	uint64_t magic, key;
+	uint32_t index;
+	int32_t pid; /* of who made it */
+};
+_Static_assert(sizeof(struct handle) <= sizeof(CUipcEventHandle), "it fits the driver's handle");
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *ret, CUevent ev)
+{
+	struct handle h = { .magic = HANDLE_MAGIC };
+	CUresult e = check_event(ev);
+
+	if (e) {
+		return e;
+	}
+	if (!ret || !ev->shared) {
+		return ret ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+	}
+	h.key = ev->key;
+	h.index = ev->index;
+	h.pid = getpid();
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret, &h, sizeof(h));
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
+{
+	struct soft_reply r;
+	struct handle h;
+	CUcontext ctx;
+	CUevent ev;
+	CUresult e = soft_current(&ctx);
+
+	if (e) {
+		return e;
+	}
+	memcpy(&h, &handle, sizeof(h));
+	if (!ret || h.magic != HANDLE_MAGIC) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (h.pid == getpid()) { /* it has the event itself */
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	e = event_new(ctx, CU_EVENT_DISABLE_TIMING, &ev);
+	if (e) {
+		return e;
+	}
+	ev->key = h.key;
+	ev->index = h.index;
+	e = ask(ev, SOFT_EVENT_OPEN, &r);
+	ev->shared = !e;
+	if (e) {
+		cuEventDestroy_v2(ev);
+		return e;
+	}
+	*ret = ev;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+	CUresult e = check_event(a);
+
+	e = e ? e : check_event(b);
+	if (e) {
+		return e;
+	}
+	if (!ms) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	e = capture_asked(a, false);
+	e = e ? e : capture_asked(b, false);
+	if (e) {
+		return e;
+	}
+	if (!load_acquire(&a->last) || !load_acquire(&b->last) ||
+	    ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	e = soft_context_error(a->context);
+	e = e ? e : soft_context_error(b->context);
+	if (!e && (!reached(a) || !reached(b))) {
+		return CUDA_ERROR_NOT_READY;
+	}
+	if (!e) {
+		*ms = (float)((double)(int64_t)(soft.shared->events[b->slot].when_ns -
+						soft.shared->events[a->slot].when_ns) /
+			      1e6);
+	}
+	return e;
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b)
+{
+	return cuEventElapsedTime(ms, a, b);
+}

@@ -1,0 +1,13 @@
+/* Waits for and writes of values in memory, as ring records. */
+#ifndef GBPF_SOFT_CLIENT_STREAM_STREAM_OP_H
+#define GBPF_SOFT_CLIENT_STREAM_STREAM_OP_H
+
+#include "soft/client/process.h"
+
+#define STREAMOP_BATCH_MAX 255u /* as the driver has it */
+
+/* One operation of a batch, checked; *ret_none: there is nothing to do for it. */
+CUresult streamop_value(const CUstreamBatchMemOpParams *op, struct soft_record_value *ret,
+			bool *ret_none);
+
+#endif

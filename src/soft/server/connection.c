@@ -1,0 +1,270 @@
+/* One thread for each client: it answers requests, takes the client's answers to notices, and when
+ * the client is gone (its socket closed, its process dead, or dropped for what it sent) it frees
+ * everything that the client had. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/shm.h"
+#include "soft/server/request/record_check.h"
+#include "soft/server/request/client_request.h"
+#include "soft/server/request/ipc_event.h"
+
+#define LEAVE_NS 500000000u /* a new client waits so long for those whose process has ended */
+#define ASK_MS 5000	    /* who does not become a client has so long between questions */
+
+/* The threads of processes that have ended, which have not come to freeing what those had. */
+static bool somebody_leaves(const struct device *dev)
+{
+	list_each (&dev->clients, c, struct client, in_device) {
+		struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+		if (c->pidfd >= 0 && poll(&p, 1, 0) > 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A program that is started when another has ended finds free what that one had, as on hardware. */
+static void wait_for_leavers(struct device *dev)
+{
+	uint64_t end = clock_now_ns() + LEAVE_NS;
+	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
+	int err = 0;
+
+	while (err == 0 && somebody_leaves(dev)) {
+		err = pthread_cond_timedwait(&dev->settled, &dev->lock, &ts);
+	}
+}
+
+bool client_attach(struct client *c)
+{
+	struct device *dev = c->dev;
+	bool ok;
+	struct epoll_event e = { .events = EPOLLIN |
+					   EPOLLET }; /* edges: nobody has to read the bell */
+
+	pthread_mutex_lock(&dev->lock);
+	wait_for_leavers(dev);
+	ok = dev->n_attached < SOFT_MAX_CLIENTS &&
+	     epoll_ctl(dev->epoll, EPOLL_CTL_ADD, c->bell, &e) == 0;
+	if (ok) {
+		c->attached = true;
+		dev->n_attached++;
+		list_append(&dev->clients, &c->in_device);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return ok;
+}
+
+void client_drop(struct client *c, const char *why)
+{
+	if (!c->dead) {
+		log_warn("process %d dropped: %s", c->pid, why);
+		store_relaxed(&c->dead, true);
+		c->dev->refused++;
+		shutdown(c->control, SHUT_RDWR); /* wakes its thread */
+	}
+}
+
+void client_notice(struct client *c, const struct soft_notice *n, size_t bytes)
+{
+	int err = msg_send(c->event, n, bytes, NULL, 0);
+
+	if (err && n->op == SOFT_NOTICE_HOST && err != -EPIPE && err != -ECONNRESET) {
+		client_drop(c, "it does not read its notices");
+	}
+}
+
+static void take_notice(struct client *c)
+{
+	struct soft_notice n;
+	int fds[FD_PASS_MAX];
+	unsigned nfds;
+	ssize_t len = msg_recv(c->event, &n, sizeof(n), fds, &nfds);
+
+	while (nfds) {
+		fd_close_foreign(fds[--nfds]);
+	}
+	if (len == -EAGAIN) {
+		return;
+	}
+	pthread_mutex_lock(&c->dev->lock);
+	if (len < (ssize_t)offsetof(struct soft_notice, text) || n.op != SOFT_NOTICE_HOST_DONE) {
+		client_drop(c, "a malformed notice");
+	} else {
+		stream_host_done(c, n.stream);
+	}
+	pthread_mutex_unlock(&c->dev->lock);
+	device_kick(c->dev);
+}
+
+/* False when the client is gone or must go. */
+static bool take_request(struct client *c, struct soft_request *q, struct answer *a)
+{
+	int fds[FD_PASS_MAX], err;
+	unsigned nfds;
+	ssize_t len = msg_recv(c->control, q, sizeof(*q), fds, &nfds);
+
+	if (len <= 0) {
+		if (len == -EMSGSIZE) {
+			pthread_mutex_lock(&c->dev->lock);
+			client_drop(c, "a request that is too long");
+			pthread_mutex_unlock(&c->dev->lock);
+		}
+		while (nfds) { /* an empty message may carry some */
+			fd_close_foreign(fds[--nfds]);
+		}
+		return false;
+	}
+	if (check_request(q, (size_t)len) < 0) {
+		pthread_mutex_lock(&c->dev->lock);
+		client_drop(c, "a malformed request");
+		pthread_mutex_unlock(&c->dev->lock);
+		err = -EPROTO;
+	} else {
+		request_answer(c, q, nfds ? fds[0] : -1, a);
+		err = msg_send(c->control, &a->reply, a->len, a->fds, a->n_fds);
+		for (unsigned i = 0; a->close_fds && i < a->n_fds; i++) {
+			close(a->fds[i]);
+		}
+	}
+	while (nfds) {
+		fd_close_foreign(fds[--nfds]);
+	}
+	return err == 0;
+}
+
+static void serve(struct client *c, struct soft_request *q, struct answer *a)
+{
+	for (;;) {
+		struct pollfd p[3] = { { .fd = c->control, .events = POLLIN },
+				       { .fd = c->pidfd, .events = POLLIN },
+				       { .fd = c->event, .events = POLLIN } };
+
+		int n = poll(p, 3, c->attached ? -1 : ASK_MS);
+
+		if (n == 0 || (n < 0 && errno != EINTR)) {
+			return;
+		}
+		if (load_relaxed(&c->dead) || p[1].revents ||
+		    (p[2].revents & (POLLHUP | POLLERR))) {
+			return;
+		}
+		if (p[2].revents) {
+			take_notice(c);
+		}
+		if (p[0].revents && !take_request(c, q, a)) {
+			return;
+		}
+	}
+}
+
+/* Everything that the client had; waits until no worker holds any of it. */
+static void release(struct client *c)
+{
+	struct device *dev = c->dev;
+
+	pthread_mutex_lock(&dev->lock);
+	store_relaxed(&c->dead, true);
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS;
+	     i++) { /* first all, since copies may hold two */
+		if (c->groups[i]) {
+			group_fail(c->groups[i], CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
+		}
+	}
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+		if (c->groups[i]) {
+			group_destroy(c->groups[i]);
+		}
+	}
+	share_client_gone(c);
+	ipc_event_client_gone(c);
+	if (c->attached) {
+		request_keep_unsupported(c);
+		dev->n_attached--;
+	}
+	list_remove(&c->in_device);
+	pthread_mutex_unlock(&dev->lock);
+	if (c->bell >= 0) {
+		epoll_ctl(dev->epoll, EPOLL_CTL_DEL, c->bell, NULL);
+	}
+	shm_unmap(c->shared, sizeof(*c->shared));
+	fd_close(c->bell);
+	fd_close_peer(c->event);
+	fd_close_peer(c->control);
+	fd_close(c->pidfd);
+	free(c->modules);
+	parts_free(c);
+	free(c->functions);
+	pthread_mutex_lock(&dev->lock);
+	dev->n_clients--;
+	dev->last_busy_ns = clock_now_ns();
+	pthread_cond_broadcast(&dev->settled);
+	pthread_mutex_unlock(&dev->lock);
+	free(c);
+}
+
+static void *client_main(void *arg)
+{
+	struct client *c = arg;
+	struct soft_request *q = malloc(sizeof(*q));
+	struct answer *a = malloc(sizeof(*a));
+
+	if (q && a) {
+		serve(c, q, a);
+	}
+	free(q);
+	free(a);
+	release(c);
+	return NULL;
+}
+
+int client_start(struct device *dev, int control, int pid)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err = -ENOMEM;
+
+	if (!c) {
+		fd_close_peer(control);
+		return err;
+	}
+	c->dev = dev;
+	c->control = control;
+	c->pid = pid;
+	c->event = c->bell = -1;
+	pthread_mutex_init(&c->print_lock, NULL);
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid,
+				0); /* -1 on old kernels: then only the socket tells */
+	list_init(&c->in_device);
+	pthread_mutex_lock(&dev->lock);
+	if (dev->n_clients < SOFT_MAX_CONNECTIONS) {
+		dev->n_clients++;
+		err = 0;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (err == 0 && pthread_create(&thread, &attr, client_main, c) != 0) {
+		release(c);
+		err = -EAGAIN;
+	} else if (err) {
+		fd_close(c->pidfd);
+		fd_close_peer(control);
+		free(c);
+	}
+	pthread_attr_destroy(&attr);
+	return err;
+}

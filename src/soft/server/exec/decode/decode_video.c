@@ -1,0 +1,228 @@
+/* Video instructions: vadd and its kin on one, two or four parts of registers. */
+#include "soft/server/exec/decode/decode_kernel.h"
+#include "soft/server/exec/op/video.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A register may have a selector behind its name: %r1.b0, %r2.h32. Cuts it off. */
+struct selected {
+	struct ptx_operand operand;
+	char name[256];
+	const char *selector; /* in name; "" when there is none */
+};
+
+static int cut(struct decoder *d, const struct ptx_operand *o, struct selected *ret)
+{
+	char *dot;
+
+	ret->operand = *o;
+	ret->selector = "";
+	if (o->kind != PTX_NAME) {
+		return 0;
+	}
+	if (strlen(o->name) >= sizeof(ret->name)) {
+		return dec_fail(d, "a name is too long");
+	}
+	memcpy(ret->name, o->name, strlen(o->name) + 1);
+	dot = strrchr(ret->name, '.');
+	if (dot && dot != ret->name) {
+		*dot = '\0';
+		ret->operand.name = ret->name;
+		ret->selector = dot + 1;
+	}
+	return 0;
+}
+
+static int bad_selector(struct decoder *d, const char *s)
+{
+	return dec_fail(d, ".%s selects no parts here", s);
+}
+
+/* The part that a scalar instruction's selector names. */
+static int scalar_part(struct decoder *d, const char *s, uint32_t *ret)
+{
+	static const char *const words[PART_COUNT] = { "", "b0", "b1", "b2", "b3", "h0", "h1" };
+
+	for (uint32_t i = 0; i < PART_COUNT; i++) {
+		if (strcmp(s, words[i]) == 0) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return bad_selector(d, s);
+}
+
+/* "h32", "b7654": for each part, from the highest down, where it comes from. */
+static int vector_parts(struct decoder *d, const char *s, unsigned n, uint32_t none, uint32_t *ret)
+{
+	uint32_t v = 0;
+
+	if (!*s) {
+		*ret = none;
+		return 0;
+	}
+	if (s[0] != (n == 2 ? 'h' : 'b') || strlen(s) != n + 1) {
+		return bad_selector(d, s);
+	}
+	for (unsigned i = 1; i <= n; i++) {
+		if (s[i] < '0' || s[i] >= (char)('0' + 2 * n)) {
+			return bad_selector(d, s);
+		}
+		v = v << 4 | (uint32_t)(s[i] - '0');
+	}
+	*ret = v;
+	return 0;
+}
+
+/* "h1", "b310": the parts of the result that are written. */
+static int vector_mask(struct decoder *d, const char *s, unsigned n, uint32_t *ret)
+{
+	char above = (char)('0' + n);
+	uint32_t v = 0;
+
+	if (*s && (s[0] != (n == 2 ? 'h' : 'b') || !s[1])) {
+		return bad_selector(d, s);
+	}
+	for (const char *p = s + (*s != '\0'); *p; p++) {
+		if (*p < '0' || *p >= above) {
+			return bad_selector(d, s);
+		}
+		v |= 1u << (*p - '0');
+		above = *p;
+	}
+	*ret = *s ? v : (1u << n) - 1;
+	return 0;
+}
+
+static int take_sign(struct decoder *d, struct op *op, unsigned flag)
+{
+	static const char *const words[] = { ".u32", ".s32" };
+	int first = -1;
+
+	/* In order: the destination's before a's before b's. */
+	for (unsigned i = 0; i < d->insn->n_modifiers && first < 0; i++) {
+		if (!(d->used_modifiers >> i & 1)) {
+			for (int k = 0; k < 2; k++) {
+				if (strcmp(d->insn->modifiers[i], words[k]) == 0) {
+					d->used_modifiers |= 1u << i;
+					first = k;
+				}
+			}
+		}
+	}
+	op->flags |= first == 1 ? flag : 0;
+	return first < 0 ? dec_fail(d, ".u32 or .s32 is expected") : 0;
+}
+
+static int take_words(struct decoder *d, struct op *op)
+{
+	static const char *const cmps[] = { ".eq", ".ne", ".lt", ".le", ".gt", ".ge" };
+	static const char *const seconds[] = { NULL, ".add", ".min", ".max" };
+	static const char *const modes[] = { ".clamp", ".wrap" };
+	bool shift = op->sub == VIDEO_SHL || op->sub == VIDEO_SHR;
+	int cmp = op->sub == VIDEO_SET ? dec_pick(d, cmps, 6, -1) : CMP_EQ;
+	int mode = shift ? dec_pick(d, modes, 2, -1) : 1, err = 0;
+
+	if (op->sub != VIDEO_MAD) {
+		op->type2 = (uint8_t)dec_pick(d, seconds, op->n == 1 ? 4 : 2, SECOND_NONE);
+	}
+	op->flags |= mode == 0 ? VIDEO_CLAMP : 0;
+	if (op->sub != VIDEO_SET) {
+		op->flags |= dec_has(d, ".sat") ? VIDEO_SAT : 0;
+		err = take_sign(d, op, VIDEO_D_SIGNED);
+	}
+	if (op->sub == VIDEO_MAD) {
+		op->flags |= dec_has(d, ".po") ? VIDEO_PLUS_ONE : 0;
+		op->flags |= dec_has(d, ".shr7") ? VIDEO_SHR7 : 0;
+		op->flags |= dec_has(d, ".shr15") ? VIDEO_SHR15 : 0;
+	}
+	op->type = (uint8_t)cmp;
+	if (cmp < 0 || mode < 0) {
+		return dec_fail(d, "a comparison, or .clamp or .wrap, is expected");
+	}
+	if (err == 0) {
+		err = take_sign(d, op, VIDEO_A_SIGNED);
+	}
+	if (err == 0) {
+		err = take_sign(d, op, VIDEO_B_SIGNED);
+	}
+	return err == 0 && shift && op->flags & VIDEO_B_SIGNED ? dec_fail(d, "a shift is by .u32")
+							       : err;
+}
+
+static int take_parts(struct decoder *d, struct op *op, const struct selected *in)
+{
+	uint32_t a = 0, b = 0, dest = 0;
+	int err;
+
+	if (op->n == 1) {
+		err = scalar_part(d, in[0].selector, &dest);
+		if (err == 0) {
+			err = scalar_part(d, in[1].selector, &a);
+		}
+		if (err == 0) {
+			err = scalar_part(d, in[2].selector, &b);
+		}
+		if (err == 0 && dest != PART_ALL) {
+			if (op->type2 != SECOND_NONE || op->sub == VIDEO_MAD) {
+				return bad_selector(d, in[0].selector);
+			}
+			op->type2 = SECOND_MERGE;
+		}
+	} else {
+		err = vector_mask(d, in[0].selector, op->n, &dest);
+		if (err == 0) {
+			err = vector_parts(d, in[1].selector, op->n, op->n == 2 ? 0x10 : 0x3210,
+					   &a);
+		}
+		if (err == 0) {
+			err = vector_parts(d, in[2].selector, op->n, op->n == 2 ? 0x32 : 0x7654,
+					   &b);
+		}
+		op->type2 = op->type2 == SECOND_ADD ? SECOND_ADD : SECOND_MERGE;
+	}
+	if (op->sub == VIDEO_MAD) {
+		op->type2 = SECOND_ADD; /* c is always there */
+	}
+	op->size = (uint8_t)dest;
+	op->imm = (int64_t)((uint64_t)b << 32 | a);
+	return err;
+}
+
+int dec_video(struct decoder *d, int which, int n)
+{
+	const struct ptx_operand *in = d->insn->operands;
+	struct op op = dec_op(d, op_video);
+	struct selected parts[3];
+	int err;
+
+	op.sub = (uint8_t)which;
+	op.n = (uint8_t)n;
+	err = take_words(d, &op);
+	if (err == 0 && d->insn->n_operands < 3) {
+		err = dec_operands(d, 3);
+	}
+	for (unsigned i = 0; err == 0 && i < 3; i++) {
+		err = cut(d, &in[i], &parts[i]);
+	}
+	if (err == 0) {
+		err = take_parts(d, &op, parts);
+	}
+	if (err == 0) {
+		err = dec_operands(d, op.type2 == SECOND_NONE ? 3 : 4);
+	}
+	if (err == 0) {
+		err = dec_source(d, &parts[1].operand, TY_U32, &op.a);
+	}
+	if (err == 0) {
+		err = dec_source(d, &parts[2].operand, TY_U32, &op.b);
+	}
+	if (err == 0 && op.type2 != SECOND_NONE) {
+		err = dec_source(d, &in[3], TY_U32, &op.c);
+	}
+	if (err == 0) {
+		err = dec_dest(d, &parts[0].operand, TY_U32, &op.d);
+	}
+	return err < 0 ? err : dec_emit(d, &op);
+}

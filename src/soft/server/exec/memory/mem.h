@@ -1,0 +1,448 @@
+/* Loads and stores; included by alu.c only, so that they are compiled for each instruction set.
+ * Addresses of all lanes are computed and checked together: lanes that do not take part borrow the
+ * address of one that does, so one range check is enough. Only when that fails lanes are looked at
+ * one by one, to find the one at fault. */
+#ifndef GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_H
+#define GBPF_SOFT_SERVER_EXEC_MEMORY_MEM_H
+
+#include <string.h>
+
+#include "soft/server/exec/op/lane_alu.h"
+
+#define PAGES_TOGETHER 64u
+
+static ALWAYS_INLINE void mem_addresses(struct warp *w, const struct op *o, uint32_t m,
+					uint64_t *at)
+{
+	uint64_t imm = (uint64_t)o->imm, first;
+
+	if (o->wide & WIDE_A) {
+		const uint64_t *a = REF(const uint64_t, w, o->a);
+
+		LANES_LOOP
+		{
+			at[i] = a[i] + imm;
+		}
+	} else {
+		const uint32_t *a = REF(const uint32_t, w, o->a);
+
+		LANES_LOOP
+		{
+			at[i] = a[i] + imm;
+		}
+	}
+	if (m != ~0u) {
+		first = at[__builtin_ctz(m)];
+		LANES_LOOP
+		{
+			at[i] = m & lane_bit[i] ? at[i] : first;
+		}
+	}
+}
+
+struct mem_span {
+	uint64_t low, high; /* offsets in the space, inclusive first bytes */
+	bool sequential;    /* lane i is at low + i * bytes, all lanes take part */
+	bool same;
+};
+
+/* Makes offsets of the addresses. False: some lane is misaligned. */
+static ALWAYS_INLINE bool mem_span(uint64_t *at, uint64_t base, uint64_t bytes, uint32_t m,
+				   struct mem_span *ret)
+{
+	uint64_t low = ~UINT64_C(0), high = 0, any = 0, off_line = 0;
+
+	for (unsigned i = 0; i < EXEC_LANES; i++) {
+		any |= at[i];
+		at[i] -= base;
+	}
+	for (unsigned i = 0; i < EXEC_LANES; i++) {
+		off_line |= at[i] ^ (at[0] + i * bytes);
+	}
+	if (off_line == 0) {
+		/* The common case needs no minimum. A wrap at the end of 2^64 makes high small:
+		 * refused by the range check. */
+		ret->low = at[0];
+		ret->high = at[EXEC_LANES - 1];
+		if (ret->high < ret->low) {
+			ret->high = ~UINT64_C(0);
+		}
+		ret->sequential = m == ~0u;
+		ret->same = false;
+		return (any & (bytes - 1)) == 0;
+	}
+	for (unsigned i = 0; i < EXEC_LANES; i++) {
+		low = at[i] < low ? at[i] : low;
+		high = at[i] > high ? at[i] : high;
+	}
+	ret->low = low;
+	ret->high = high;
+	ret->sequential = false;
+	ret->same = low == high;
+	return (any & (bytes - 1)) == 0;
+}
+
+static bool mem_pages(const struct exec_space *s, const struct mem_span *span, const uint64_t *at,
+		      uint64_t bytes, uint8_t need)
+{
+	uint64_t first = span->low / EXEC_PAGE_BYTES,
+		 last = (span->high + bytes - 1) / EXEC_PAGE_BYTES;
+	uint8_t all = need;
+
+	if (last - first < PAGES_TOGETHER) {
+		for (uint64_t p = first; p <= last; p++) {
+			all &= s->pages[p];
+		}
+		if (all & need) {
+			return true;
+		}
+		all = need;
+	}
+	/* Aligned accesses of at most 32 bytes lie in one page. */
+	for (unsigned i = 0; i < EXEC_LANES; i++) {
+		all &= s->pages[at[i] / EXEC_PAGE_BYTES];
+	}
+	return all & need;
+}
+
+/* Finds which lane is wrong and sets the fault. */
+static NOINLINE int mem_fault(struct warp *w, const struct op *o, uint32_t m,
+			      enum exec_space_kind space, bool write)
+{
+	unsigned bytes = o->size * (unsigned)o->n;
+
+	each_lane (m, lane) {
+		uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, lane) + (uint64_t)o->imm;
+
+		if (!exec_lane_pointer(w, o, space, lane, at, bytes, write)) {
+			return STEP_FAULT;
+		}
+	}
+	/* A page was unmapped a moment ago and is back: the access may be tried again. */
+	w->pc = (uint32_t)(o - w->code);
+	return STEP_SWITCH;
+}
+
+/* Host address of offset 0 of the space, for every lane the same; NULL when an access is not valid.
+ */
+static ALWAYS_INLINE uint8_t *mem_check(struct warp *w, uint32_t m, enum exec_space_kind space,
+					uint64_t *at, uint64_t bytes, bool write,
+					struct mem_span *span)
+{
+	const struct exec_block *b = w->block;
+
+	if (space == SP_GLOBAL) {
+		const struct exec_space *s = b->launch.space;
+
+		if (!mem_span(at, s->base, bytes, m, span) || span->high >= s->bytes ||
+		    s->bytes - span->high < bytes ||
+		    !mem_pages(s, span, at, bytes, write ? 2 : 1)) {
+			return NULL;
+		}
+		return s->host;
+	}
+	if (!mem_span(at, 0, bytes, m, span) || span->high >= b->shared_bytes ||
+	    b->shared_bytes - span->high < bytes) {
+		return NULL;
+	}
+	return b->shared;
+}
+
+/* By memcpy, since a kernel's parameters may lie anywhere in the host's memory. */
+static inline uint64_t read_element(const uint8_t *p, unsigned size, bool is_signed)
+{
+	uint64_t v64;
+	uint32_t v32;
+	uint16_t v16;
+
+	switch (size) {
+	case 1:
+		return is_signed ? (uint64_t)(int8_t)*p : *p;
+	case 2:
+		memcpy(&v16, p, sizeof(v16));
+		return is_signed ? (uint64_t)(int16_t)v16 : v16;
+	case 4:
+		memcpy(&v32, p, sizeof(v32));
+		return is_signed ? (uint64_t)(int32_t)v32 : v32;
+	default:
+		memcpy(&v64, p, sizeof(v64));
+		return v64;
+	}
+}
+
+static inline void write_element(uint8_t *p, unsigned size, uint64_t v)
+{
+	const uint32_t v32 = (uint32_t)v;
+	const uint16_t v16 = (uint16_t)v;
+
+	switch (size) {
+	case 1:
+		*p = (uint8_t)v;
+		break;
+	case 2:
+		memcpy(p, &v16, sizeof(v16));
+		break;
+	case 4:
+		memcpy(p, &v32, sizeof(v32));
+		break;
+	default:
+		memcpy(p, &v, sizeof(v));
+		break;
+	}
+}
+
+/* Any size and vector, one lane after the other; wide bit k says that the k-th value is a 64-bit
+ * register. */
+static inline void load_lane(struct warp *w, const struct op *o, unsigned lane, const uint8_t *p)
+{
+	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+
+	for (unsigned k = 0; k < o->n; k++) {
+		if (refs[k] != ~0u) {
+			lane_set(w, refs[k], o->flags >> k & 1, lane,
+				 read_element(p + k * o->size, o->size, o->sub));
+		}
+	}
+}
+
+static inline void store_lane(struct warp *w, const struct op *o, unsigned lane, uint8_t *p)
+{
+	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+
+	for (unsigned k = 0; k < o->n; k++) {
+		write_element(p + k * o->size, o->size,
+			      lane_get(w, refs[k], o->flags >> k & 1, lane));
+	}
+}
+
+/* All lanes at once for the usual shapes: at[] holds offsets from p. */
+#define LOAD_AS(D, T, ref)                                                                         \
+	do {                                                                                       \
+		D *d = REF(D, w, ref);                                                             \
+                                                                                                   \
+		STORE_LANES(D, (D) * (const T *)(q + at[i]));                                      \
+	} while (0)
+
+static NOINLINE void load_lanes(struct warp *w, const struct op *o, uint32_t m, const uint8_t *p,
+				const uint64_t *at)
+{
+	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+	const uint8_t *q = p;
+
+	for (unsigned k = 0; k < o->n; k++, q += o->size) {
+		unsigned shape = (unsigned)o->size << 2 | (o->flags >> k & 1) << 1 | (o->sub & 1);
+
+		if (refs[k] == ~0u) {
+			continue;
+		}
+		switch (shape) {
+		case 1 << 2:
+			LOAD_AS(uint32_t, uint8_t, refs[k]);
+			break;
+		case 1 << 2 | 1:
+			LOAD_AS(uint32_t, int8_t, refs[k]);
+			break;
+		case 2 << 2:
+			LOAD_AS(uint32_t, uint16_t, refs[k]);
+			break;
+		case 2 << 2 | 1:
+			LOAD_AS(uint32_t, int16_t, refs[k]);
+			break;
+		case 4 << 2:
+		case 4 << 2 | 1:
+			LOAD_AS(uint32_t, uint32_t, refs[k]);
+			break;
+		case 8 << 2 | 2:
+		case 8 << 2 | 3:
+			LOAD_AS(uint64_t, uint64_t, refs[k]);
+			break;
+		default:
+			each_lane (m, i) {
+				lane_set(w, refs[k], o->flags >> k & 1, i,
+					 read_element(q + at[i], o->size, o->sub));
+			}
+			break;
+		}
+	}
+}
+
+/* Lane after lane, so that the highest lane's whole vector stays where lanes meet. */
+static NOINLINE void store_lanes(struct warp *w, const struct op *o, uint32_t m, uint8_t *p,
+				 const uint64_t *at)
+{
+	if (o->size == 4 && o->n > 1 && !o->flags) {
+		const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+		const uint32_t *v[4];
+
+		for (unsigned k = 0; k < o->n; k++) {
+			v[k] = REF(const uint32_t, w, refs[k]);
+		}
+		each_lane (m, i) {
+			uint32_t *to = (uint32_t *)(p + at[i]);
+
+			to[0] = v[0][i];
+			to[1] = v[1][i];
+			if (o->n == 4) {
+				to[2] = v[2][i];
+				to[3] = v[3][i];
+			}
+		}
+		return;
+	}
+	each_lane (m, i) {
+		store_lane(w, o, i, p + at[i]);
+	}
+}
+
+#define ANY_SIZE(name, kind, write, all)                                                           \
+	static ALWAYS_INLINE int name##_at(struct warp *w, const struct op *o, uint32_t m,         \
+					   uint64_t *at)                                           \
+	{                                                                                          \
+		struct mem_span span;                                                              \
+		uint8_t *p = mem_check(w, m, kind, at, o->size * (unsigned)o->n, write, &span);    \
+                                                                                                   \
+		if (unlikely(!p)) {                                                                \
+			return -1;                                                                 \
+		}                                                                                  \
+		all(w, o, m, p, at);                                                               \
+		return STEP_NEXT;                                                                  \
+	}                                                                                          \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+		int r;                                                                             \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		r = name##_at(w, o, m, at);                                                        \
+		if (unlikely(r < 0)) {                                                             \
+			return mem_fault(w, o, m, kind, write);                                    \
+		}                                                                                  \
+		GO_ON;                                                                             \
+	}
+ANY_SIZE(load_global, SP_GLOBAL, false, load_lanes)
+ANY_SIZE(load_shared, SP_SHARED, false, load_lanes)
+ANY_SIZE(store_global, SP_GLOBAL, true, store_lanes)
+ANY_SIZE(store_shared, SP_SHARED, true, store_lanes)
+
+#define BY_LANE(name, kind, write, one)                                                            \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		unsigned bytes = o->size * (unsigned)o->n;                                         \
+                                                                                                   \
+		each_lane (m, i) {                                                                 \
+			uint64_t at = lane_get(w, o->a, o->wide & WIDE_A, i) + (uint64_t)o->imm;   \
+			uint8_t *p = exec_lane_pointer(w, o, kind, i, at, bytes, write);           \
+                                                                                                   \
+			if (!p) {                                                                  \
+				return STEP_FAULT;                                                 \
+			}                                                                          \
+			one(w, o, i, p);                                                           \
+		}                                                                                  \
+		GO_ON;                                                                             \
+	}
+
+/* Each lane has its own piece of memory, all of one size. */
+#define IN_LOCAL(name, write, all)                                                                 \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		const uint64_t stride = w->block->f->local_stride;                                 \
+		const unsigned bytes = o->size * (unsigned)o->n;                                   \
+		uint8_t *p = w->block->local + w->index * EXEC_LANES * stride;                     \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+		struct mem_span span;                                                              \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		if (unlikely(!mem_span(at, 0, bytes, m, &span) || span.high >= stride ||           \
+			     stride - span.high < bytes)) {                                        \
+			return mem_fault(w, o, m, SP_LOCAL, write);                                \
+		}                                                                                  \
+		LANES_LOOP                                                                         \
+		{                                                                                  \
+			at[i] += i * stride;                                                       \
+		}                                                                                  \
+		all(w, o, m, p, at);                                                               \
+		GO_ON;                                                                             \
+	}
+IN_LOCAL(load_local, false, load_lanes)
+IN_LOCAL(store_local, true, store_lanes)
+BY_LANE(load_param_lanes, SP_PARAM, false, load_lane)
+BY_LANE(load_generic_lanes, SP_GENERIC, false, load_lane)
+BY_LANE(store_generic_lanes, SP_GENERIC, true, store_lane)
+
+/* Nearly always a constant address: one look, then every lane gets the value. */
+HANDLER(load_param)
+{
+	const uint32_t refs[4] = { o->d, o->b, o->c, o->e };
+	unsigned bytes = o->size * (unsigned)o->n;
+	uint64_t at;
+	const uint8_t *p;
+
+	if ((o->a & REF_MASK) != REF_CONST) {
+		return load_param_lanes(w, o, m);
+	}
+	at = REF(const uint64_t, w, o->a)[0] + (uint64_t)o->imm;
+	p = (const uint8_t *)w->block->launch.params + at;
+	if (unlikely(at & (bytes - 1) || at >= w->block->f->info.param_bytes ||
+		     w->block->f->info.param_bytes - at < bytes)) {
+		return load_param_lanes(w, o, m);
+	}
+	for (unsigned k = 0; k < o->n; k++) {
+		uint64_t v = read_element(p + k * o->size, o->size, o->sub);
+
+		if (refs[k] == ~0u) {
+			continue;
+		}
+		if (o->flags >> k & 1) {
+			uint64_t *d = REF(uint64_t, w, refs[k]);
+
+			STORE_LANES(uint64_t, v);
+		} else {
+			uint32_t *d = REF(uint32_t, w, refs[k]);
+
+			STORE_LANES(uint32_t, v);
+		}
+	}
+	GO_ON;
+}
+
+/* All lanes in global memory, or all in shared: the fast ways. Else one by one. */
+static ALWAYS_INLINE int same_window(const uint64_t *at)
+{
+	uint64_t any = 0, differ = 0;
+
+	for (unsigned i = 0; i < EXEC_LANES; i++) {
+		any |= at[i];
+		differ |= at[i] ^ at[0];
+	}
+	if (differ >> EXEC_WINDOW_SHIFT) {
+		return -1;
+	}
+	return (int)(any >> EXEC_WINDOW_SHIFT);
+}
+
+#define GENERIC(name, shared, global, lanes)                                                       \
+	HANDLER(name)                                                                              \
+	{                                                                                          \
+		uint64_t at[EXEC_LANES] ALIGNED(64);                                               \
+		int window, r = -1;                                                                \
+                                                                                                   \
+		mem_addresses(w, o, m, at);                                                        \
+		window = same_window(at);                                                          \
+		if (window == (int)(EXEC_WINDOW_SHARED >> EXEC_WINDOW_SHIFT)) {                    \
+			LANES_LOOP                                                                 \
+			{                                                                          \
+				at[i] -= EXEC_WINDOW_SHARED;                                       \
+			}                                                                          \
+			r = shared##_at(w, o, m, at);                                              \
+		} else if (window == 0) {                                                          \
+			r = global##_at(w, o, m, at);                                              \
+		}                                                                                  \
+		if (r < 0) {                                                                       \
+			return lanes(w, o, m);                                                     \
+		}                                                                                  \
+		GO_ON;                                                                             \
+	}
+GENERIC(load_generic, load_shared, load_global, load_generic_lanes)
+GENERIC(store_generic, store_shared, store_global, store_generic_lanes)
+
+#endif

@@ -1,0 +1,35 @@
+/* Half precision, small conversions and other arithmetic of arith's own handlers: what the decoder
+ * fills in and the handlers read. */
+#ifndef GBPF_SOFT_SERVER_EXEC_OP_HALF_H
+#define GBPF_SOFT_SERVER_EXEC_OP_HALF_H
+
+#include "soft/server/exec/op/number.h"
+
+/* Besides FLAG_* of op.h. */
+enum {
+	FLAG_RELU = 16,	   /* what is below 0 becomes +0, NaN the canonical one */
+	FLAG_NAN = 32,	   /* min, max: a NaN operand gives NaN */
+	FLAG_XORSIGN = 64, /* min, max of magnitudes, with the product's sign */
+	FLAG_FINITE = 128, /* .satfinite */
+	FLAG_PAIR = 8,	   /* cvt: two values to one register, or one register of two */
+};
+
+/* half.c: sub = enum alu, type2 = num_format, n = 1 or 2 halves. */
+int op_half(struct warp *w, const struct op *o, uint32_t m);
+/* half_quick.c: the quickest handler for this operation, or conversion, on this machine. */
+struct handlers;
+op_fn half_quick(const struct handlers *h, const struct op *o);
+op_fn half_quick_cvt(const struct handlers *h, const struct op *o, bool pair);
+/* type = enum cmp, sub = BOOL_*; p, q: the result and its opposite, or of two halves. */
+int op_half_compare(struct warp *w, const struct op *o, uint32_t m);
+/* min, max of f32 with .xorsign.abs: sub = ALU_MIN or ALU_MAX. */
+int op_minmax_xorsign(struct warp *w, const struct op *o, uint32_t m);
+
+/* cvt.c. Types of conversions besides enum exec_type. */
+enum { CVT_BF16 = TY_COUNT + 1, CVT_TF32, CVT_E4M3, CVT_E5M2 };
+int op_cvt_any(struct warp *w, const struct op *o, uint32_t m);	 /* n = rounding */
+int op_cvt_pair(struct warp *w, const struct op *o, uint32_t m); /* d = convert(a) | convert(b) */
+int op_cvt_pack(struct warp *w, const struct op *o,
+		uint32_t m); /* cvt.pack: imm = bits of a part */
+
+#endif

@@ -1,0 +1,31 @@
+/* Integer instructions that are rare enough to be done lane by lane. */
+#ifndef GBPF_SOFT_SERVER_EXEC_OP_INTEGER_H
+#define GBPF_SOFT_SERVER_EXEC_OP_INTEGER_H
+
+#include "soft/server/exec/op.h"
+
+/* sub = enum integer_op; three 32-bit sources, or fewer. flags: INTEGER_*. */
+int op_integer(struct warp *w, const struct op *o, uint32_t m);
+op_fn integer_dp4a(enum exec_type a, enum exec_type b);
+enum integer_op {
+	INTEGER_FNS,
+	INTEGER_BMSK,
+	INTEGER_SZEXT,
+	INTEGER_DP4A, /* by integer_dp4a() */
+	INTEGER_DP2A,
+	INTEGER_MAD_HI_SAT,
+	INTEGER_MAD24_HI_SAT,
+	INTEGER_MIN_RELU,
+	INTEGER_MAX_RELU,
+	INTEGER_ADD2, /* two shorts */
+	INTEGER_MIN2,
+	INTEGER_MAX2,
+};
+enum { INTEGER_CLAMP = 1, INTEGER_SIGNED = 2, INTEGER_HIGH = 4, INTEGER_RELU = 8 };
+/* p = (d != 0) sub r, behind a lop3: a = its result. */
+int op_nonzero(struct warp *w, const struct op *o, uint32_t m);
+/* mov of bytes: d = the low one of a, below b; d = the byte of a from bit imm on. */
+int op_pack_bytes(struct warp *w, const struct op *o, uint32_t m);
+int op_unpack_byte(struct warp *w, const struct op *o, uint32_t m);
+
+#endif

@@ -1,0 +1,38 @@
+/* Video instructions: what the decoder fills in and the handler reads.
+ * sub: enum video_op; n: 1, 2 or 4 parts; type: enum cmp of vset; type2: enum video_second;
+ * size: where a scalar result goes (enum video_part), or the mask of a vector's;
+ * flags: VIDEO_*; imm: selectors of a (low half) and of b. A scalar's selector is an enum
+ * video_part, a vector's has four bits for each part. */
+#ifndef GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
+#define GBPF_SOFT_SERVER_EXEC_OP_VIDEO_H
+
+#include "soft/server/exec/op.h"
+
+enum video_op {
+	VIDEO_ADD,
+	VIDEO_SUB,
+	VIDEO_ABSDIFF,
+	VIDEO_MIN,
+	VIDEO_MAX,
+	VIDEO_AVRG,
+	VIDEO_SET,
+	VIDEO_SHL,
+	VIDEO_SHR,
+	VIDEO_MAD,
+};
+enum video_part { PART_ALL, PART_B0, PART_B1, PART_B2, PART_B3, PART_H0, PART_H1, PART_COUNT };
+enum video_second { SECOND_NONE, SECOND_ADD, SECOND_MIN, SECOND_MAX, SECOND_MERGE };
+enum {
+	VIDEO_A_SIGNED = 1,
+	VIDEO_B_SIGNED = 2,
+	VIDEO_D_SIGNED = 4,
+	VIDEO_SAT = 8,
+	VIDEO_CLAMP = 16,    /* of shifts */
+	VIDEO_PLUS_ONE = 32, /* of vmad */
+	VIDEO_SHR7 = 64,
+	VIDEO_SHR15 = 128,
+};
+
+int op_video(struct warp *w, const struct op *o, uint32_t m);
+
+#endif

@@ -1,0 +1,565 @@
+/* Windows: what lies where in them, and the rights of their pages. The whole window stays mapped
+ * while the context lives, so a kernel or copy that races with a free hits its own old or empty
+ * memory at worst; validity is the page table's business. New memory is always zero: what is freed
+ * is punched out of the memfd. */
+#include "soft/server/memory/device_memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/fd.h"
+#include "soft/server/machine.h"
+#include "soft/server/memory/device_memory_int.h"
+#include "soft/server/memory/shadow.h"
+
+#define SHARED_FACTOR 16u /* the third part: addresses for so many times the GPU's memory */
+#define SHARED_MIN (16ull << 30)
+
+static void *reserve(uint64_t bytes, int prot)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static uint8_t *host_of(const struct memory *m, uint64_t page)
+{
+	return m->space.host + page * EXEC_PAGE_BYTES;
+}
+
+/* Replacing a mapping in one call leaves no moment without one. */
+int memory_put(const struct memory *m, uint64_t page, uint64_t pages, int fd, uint64_t offset)
+{
+	void *p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+
+	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
+		/* Sealed against writing: what changes is seen, and a write that should not be
+		 * (its rights are checked elsewhere) meets a page of its own, not a fault here. */
+		p = mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_FIXED, fd, (off_t)offset);
+	}
+	return p == MAP_FAILED ? -errno : 0;
+}
+
+void memory_put_nothing(const struct memory *m, uint64_t page, uint64_t pages)
+{
+	mmap(host_of(m, page), pages * EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+uint64_t memory_window_bytes(uint64_t device_bytes, uint64_t pinned_bytes, uint64_t memory_bytes)
+{
+	uint64_t shared = MAX(SHARED_FACTOR * memory_bytes, SHARED_MIN);
+
+	return ROUND_UP(device_bytes + pinned_bytes + shared, SOFT_GRANULARITY);
+}
+
+int memory_init(struct memory *m, struct gpu *gpu, uint32_t slot)
+{
+	struct device *dev = gpu->dev;
+	uint64_t bytes = dev->window_bytes, shared;
+
+	memset(m, 0, sizeof(*m));
+	m->gpu = gpu;
+	m->device_pages = dev->device_window_bytes / EXEC_PAGE_BYTES;
+	shared = dev->device_window_bytes + 2 * ROUND_UP(dev->pinned_limit, EXEC_PAGE_BYTES);
+	m->shared_page = ROUND_UP(shared, SOFT_GRANULARITY) / EXEC_PAGE_BYTES;
+	m->space.base = SOFT_WINDOW_FIRST + slot * SOFT_WINDOW_STRIDE;
+	m->space.bytes = bytes;
+	m->space.host = reserve(bytes, PROT_READ | PROT_WRITE);
+	m->pages = reserve(bytes / EXEC_PAGE_BYTES, PROT_READ | PROT_WRITE);
+	m->space.pages = m->pages;
+	m->store = store_create(dev->device_window_bytes);
+	if (!m->space.host || !m->pages || !m->store || shadow_init(&m->space) < 0 ||
+	    memory_put(m, 0, m->device_pages, m->store->fd, 0) < 0) {
+		memory_finish(m, dev);
+		return -ENOMEM;
+	}
+	madvise(m->space.host, bytes, MADV_DONTDUMP);
+	return 0;
+}
+
+bool memory_charge(struct gpu *gpu, uint64_t bytes)
+{
+	if (bytes > gpu->dev->opt.memory_bytes - gpu->memory_used) {
+		return false;
+	}
+	gpu->memory_used += bytes;
+	return true;
+}
+
+void memory_uncharge(struct gpu *gpu, uint64_t bytes)
+{
+	gpu->memory_used -= bytes;
+}
+
+/* Each of these is a mapping of the server, of which the kernel allows only so many. */
+bool memory_count(struct memory *m, struct device *dev)
+{
+	if (m->pinned >= SOFT_MAX_PINNED || dev->pinned >= SOFT_MAX_PINNED_ALL) {
+		return false;
+	}
+	m->pinned++;
+	dev->pinned++;
+	return true;
+}
+
+void memory_uncount(struct memory *m, struct device *dev)
+{
+	m->pinned--;
+	dev->pinned--;
+}
+
+static uint64_t bytes_of(const struct alloc *a)
+{
+	return (uint64_t)a->pages * EXEC_PAGE_BYTES;
+}
+
+static uint64_t offset_of(const struct alloc *a)
+{
+	return (uint64_t)a->first * EXEC_PAGE_BYTES;
+}
+
+/* Index of the first allocation that begins after page. */
+uint32_t memory_after(const struct memory *m, uint64_t page)
+{
+	uint32_t lo = 0, hi = m->n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (m->allocs[mid].first <= page) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+struct room {
+	uint64_t begin, end, pages, align; /* all in pages; aligned as device addresses */
+};
+
+static uint64_t align_up(uint64_t page, uint64_t align)
+{
+	return ROUND_UP(page, align); /* windows begin at multiples of the largest alignment */
+}
+
+/* First fit, with an invalid page between neighbours so that running over an end faults. Index
+ * where the new allocation belongs, page in *ret_first; -1 when there is no room. */
+static int64_t find_room(const struct memory *m, const struct room *r, uint64_t *ret_first)
+{
+	uint64_t begin = align_up(r->begin, r->align);
+	uint32_t i = memory_after(m, r->begin - 1);
+
+	for (; i < m->n && m->allocs[i].first < r->end; i++) {
+		if (m->allocs[i].first > begin && m->allocs[i].first - begin > r->pages) {
+			break;
+		}
+		begin = align_up((uint64_t)m->allocs[i].first + m->allocs[i].pages + 1, r->align);
+	}
+	if (begin >= r->end || r->end - begin <= r->pages) {
+		return -1;
+	}
+	*ret_first = begin;
+	return i;
+}
+
+int memory_grow(struct memory *m)
+{
+	uint32_t cap = m->cap ? m->cap * 2 : 64;
+	struct alloc *a;
+
+	if (m->n < m->cap) {
+		return 0;
+	}
+	if (m->n >= SOFT_MAX_ALLOCS) {
+		return -ENOSPC;
+	}
+	a = realloc(m->allocs, cap * sizeof(*a));
+	if (!a) {
+		return -ENOMEM;
+	}
+	m->allocs = a;
+	m->cap = cap;
+	return 0;
+}
+
+void memory_insert(struct memory *m, uint32_t at, const struct alloc *a)
+{
+	memmove(m->allocs + at + 1, m->allocs + at, (m->n - at) * sizeof(*a));
+	m->allocs[at] = *a;
+	m->n++;
+}
+
+void memory_remove(struct memory *m, struct alloc *a)
+{
+	uint32_t i = (uint32_t)(a - m->allocs);
+
+	memmove(a, a + 1, (m->n - i - 1) * sizeof(*a));
+	m->n--;
+}
+
+static struct room part_for(const struct memory *m, enum alloc_kind kind, uint64_t pages)
+{
+	switch (kind) {
+	case ALLOC_DEVICE:
+		return (struct room){ 1, m->device_pages, pages, 1 };
+	case ALLOC_PINNED:
+		return (struct room){ m->device_pages + 1, m->shared_page, pages, 1 };
+	default:
+		return (struct room){ m->shared_page, m->space.bytes / EXEC_PAGE_BYTES, pages, 1 };
+	}
+}
+
+/* Room for the bytes, entered as an allocation that is not charged, mapped or valid yet. */
+struct alloc *memory_place(struct memory *m, enum alloc_kind kind, uint64_t bytes, uint64_t align)
+{
+	uint64_t pages = bytes / EXEC_PAGE_BYTES + (bytes % EXEC_PAGE_BYTES != 0), first;
+	struct room r = part_for(m, kind, pages);
+	struct alloc a;
+	int64_t at;
+
+	r.align = MAX(align / EXEC_PAGE_BYTES, 1u);
+	if (!bytes || memory_grow(m) < 0) {
+		return NULL;
+	}
+	at = find_room(m, &r, &first);
+	if (at < 0) {
+		return NULL;
+	}
+	a = (struct alloc){ (uint32_t)first, (uint32_t)pages, bytes, kind, NULL };
+	memory_insert(m, (uint32_t)at, &a);
+	return &m->allocs[at];
+}
+
+uint64_t memory_address(const struct memory *m, const struct alloc *a)
+{
+	return m->space.base + (uint64_t)a->first * EXEC_PAGE_BYTES;
+}
+
+static uint64_t alloc_device(struct memory *m, uint64_t bytes)
+{
+	struct alloc *a = memory_place(m, ALLOC_DEVICE, bytes, 0);
+
+	if (!a) {
+		return 0;
+	}
+	if (!memory_charge(m->gpu, bytes_of(a))) {
+		memory_remove(m, a);
+		return 0;
+	}
+	m->device_bytes += bytes_of(a);
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
+	return memory_address(m, a);
+}
+
+static uint64_t alloc_pinned(struct memory *m, struct device *dev, uint64_t bytes, int fd)
+{
+	struct alloc *a = bytes > dev->pinned_limit - dev->pinned_used
+				  ? NULL
+				  : memory_place(m, ALLOC_PINNED, bytes, 0);
+
+	if (!a) {
+		return 0;
+	}
+	if (bytes_of(a) > dev->pinned_limit - dev->pinned_used || !memory_count(m, dev)) {
+		memory_remove(m, a);
+		return 0;
+	}
+	if (memory_put(m, a->first, a->pages, fd, 0) < 0) {
+		memory_uncount(m, dev);
+		memory_remove(m, a);
+		return 0;
+	}
+	dev->pinned_used += bytes_of(a);
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
+	return memory_address(m, a);
+}
+
+uint64_t memory_alloc(struct memory *m, struct device *dev, uint64_t bytes,
+		      enum soft_memory_kind kind, int fd)
+{
+	if (bytes == 0 || bytes > m->space.bytes) {
+		return 0;
+	}
+	return kind == SOFT_MEMORY_DEVICE ? alloc_device(m, bytes)
+					  : alloc_pinned(m, dev, bytes, fd);
+}
+
+struct alloc *memory_alloc_at(const struct memory *m, uint64_t address)
+{
+	uint64_t page = (address - m->space.base) / EXEC_PAGE_BYTES;
+	uint32_t i;
+
+	if (address < m->space.base || address - m->space.base >= m->space.bytes ||
+	    address % EXEC_PAGE_BYTES) {
+		return NULL;
+	}
+	i = memory_after(m, page);
+	return i > 0 && m->allocs[i - 1].first == page ? &m->allocs[i - 1] : NULL;
+}
+
+void memory_bury(struct memory *m, uint32_t page)
+{
+	struct alloc *a = memory_alloc_at(m, m->space.base + (uint64_t)page * EXEC_PAGE_BYTES);
+
+	if (a) {
+		memory_remove(m, a);
+	}
+}
+
+int memory_free(struct memory *m, struct device *dev, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (a && a->kind == ALLOC_OPENED) {
+		return memory_close(m, dev, address);
+	}
+	if (!a || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED)) {
+		return -ENOENT;
+	}
+	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
+	if (a->kind == ALLOC_PINNED) {
+		memory_put_nothing(m, a->first, a->pages);
+		dev->pinned_used -= bytes_of(a);
+		memory_uncount(m, dev);
+	} else if (a->extent) {
+		a->kind = ALLOC_GONE;
+		extent_unref(a->extent); /* buries it when nobody else uses it */
+		return 0;
+	} else {
+		store_punch(m->store, (uint64_t)a->first * EXEC_PAGE_BYTES, bytes_of(a));
+		memory_uncharge(m->gpu, bytes_of(a));
+	}
+	memory_remove(m, a);
+	return 0;
+}
+
+int memory_restrict(struct memory *m, uint64_t address, uint8_t rights)
+{
+	const struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->kind == ALLOC_RESERVED || a->kind == ALLOC_GONE) {
+		return -ENOENT;
+	}
+	memset(m->pages + a->first, rights & RIGHTS_RW, a->pages);
+	return 0;
+}
+
+/* An allocation has the same rights everywhere, and no two of them touch; so the length of a range
+ * costs nothing. */
+static bool range_allows(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+{
+	uint32_t i = memory_after(m, first);
+	const struct alloc *a = i ? &m->allocs[i - 1] : NULL;
+
+	if (!a || last - a->first >= a->pages) {
+		return false;
+	}
+	return a->kind == ALLOC_RESERVED ? memory_mapped_allow(m, first, last, rights)
+					 : (m->pages[a->first] & rights) == rights;
+}
+
+void *memory_at(const struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	uint64_t offset = address - m->space.base;
+
+	if (address < m->space.base || offset >= m->space.bytes ||
+	    bytes > m->space.bytes - offset) {
+		return NULL;
+	}
+	if (bytes && !range_allows(m, offset / EXEC_PAGE_BYTES,
+				   (offset + bytes - 1) / EXEC_PAGE_BYTES, rights)) {
+		return NULL;
+	}
+	return m->space.host + offset;
+}
+
+/* Sharing. */
+
+struct extent *memory_share(struct memory *m, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->kind != ALLOC_DEVICE) {
+		return NULL;
+	}
+	if (!a->extent) {
+		a->extent = extent_of(m->store, m->gpu, (uint64_t)a->first * EXEC_PAGE_BYTES,
+				      bytes_of(a));
+		if (a->extent) {
+			a->extent->home = m;
+			a->extent->home_page = a->first;
+		}
+	}
+	return a->extent;
+}
+
+uint64_t memory_open(struct memory *m, struct device *dev, struct extent *x, uint64_t bytes)
+{
+	struct alloc *a;
+
+	if (!bytes || bytes > x->bytes || !memory_count(m, dev)) {
+		return 0;
+	}
+	a = memory_place(m, ALLOC_OPENED, bytes, 0);
+	if (!a) {
+		memory_uncount(m, dev);
+		return 0;
+	}
+	if (memory_put(m, a->first, a->pages, x->store->fd, x->offset) < 0) {
+		memory_remove(m, a);
+		memory_uncount(m, dev);
+		return 0;
+	}
+	a->extent = x;
+	x->refs++;
+	memset(m->pages + a->first, RIGHTS_RW, a->pages);
+	shadow_known(&m->space, offset_of(a), a->bytes);
+	return memory_address(m, a);
+}
+
+int memory_close(struct memory *m, struct device *dev, uint64_t address)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+	struct extent *x;
+
+	if (!a || a->kind != ALLOC_OPENED) {
+		return -ENOENT;
+	}
+	x = a->extent;
+	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	memory_put_nothing(m, a->first, a->pages);
+	memory_remove(m, a);
+	memory_uncount(m, dev);
+	extent_unref(x);
+	return 0;
+}
+
+#define LARGE_BYTES (4u << 20)
+
+bool memory_leave(struct memory *m, uint64_t address, struct leaving *ret)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+
+	if (!a || a->extent || (a->kind != ALLOC_DEVICE && a->kind != ALLOC_PINNED) ||
+	    bytes_of(a) < LARGE_BYTES) {
+		return false;
+	}
+	memset(m->pages + a->first, 0, a->pages);
+	shadow_freed(&m->space, offset_of(a), bytes_of(a));
+	m->device_bytes -= a->kind == ALLOC_DEVICE ? bytes_of(a) : 0;
+	*ret = (struct leaving){ a->first, a->pages, a->kind == ALLOC_PINNED };
+	a->kind = ALLOC_GONE;
+	return true;
+}
+
+void memory_leave_pages(const struct memory *m, const struct leaving *l)
+{
+	if (l->pinned) {
+		memory_put_nothing(m, l->first, l->pages);
+	} else {
+		store_punch(m->store, (uint64_t)l->first * EXEC_PAGE_BYTES,
+			    (uint64_t)l->pages * EXEC_PAGE_BYTES);
+	}
+}
+
+void memory_left(struct memory *m, struct device *dev, const struct leaving *l)
+{
+	uint64_t bytes = (uint64_t)l->pages * EXEC_PAGE_BYTES;
+
+	if (l->pinned) {
+		dev->pinned_used -= bytes;
+		memory_uncount(m, dev);
+	} else {
+		memory_uncharge(m->gpu, bytes);
+	}
+	memory_bury(m, l->first);
+}
+
+/* Gives up what the context had; others may go on using what it shared. Adds up what is charged to
+ * the context alone. */
+static void finish_allocs(struct memory *m, uint64_t *ret_device, uint64_t *ret_pinned)
+{
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct alloc *a = &m->allocs[i];
+
+		if (a->extent && a->kind != ALLOC_OPENED) {
+			a->extent->home = NULL;
+		}
+		if (a->kind == ALLOC_PINNED) {
+			*ret_pinned += bytes_of(a);
+		} else if (a->kind == ALLOC_DEVICE && !a->extent) {
+			*ret_device += bytes_of(a);
+		}
+	}
+	for (uint32_t i = 0; i < m->n; i++) {
+		if (m->allocs[i].extent && m->allocs[i].kind != ALLOC_GONE) {
+			extent_unref(m->allocs[i].extent);
+		}
+	}
+	for (uint32_t i = 0; i < m->n_maps; i++) {
+		extent_unref(m->maps[i].extent);
+	}
+}
+
+/* Others go on using parts of the window's memfd: all the rest goes back. Without the lock: nobody
+ * else can find the context, and extents give back their own. */
+static void give_back_rest(const struct memory *m)
+{
+	uint64_t begin = 0;
+
+	for (uint32_t i = 0; i < m->n && m->allocs[i].first < m->device_pages; i++) {
+		const struct alloc *a = &m->allocs[i];
+
+		if (a->extent) {
+			store_punch(m->store, begin * EXEC_PAGE_BYTES,
+				    (a->first - begin) * EXEC_PAGE_BYTES);
+			begin = (uint64_t)a->first + a->pages;
+		}
+	}
+	store_punch(m->store, begin * EXEC_PAGE_BYTES, (m->device_pages - begin) * EXEC_PAGE_BYTES);
+}
+
+void memory_finish(struct memory *m, struct device *dev)
+{
+	uint64_t device = 0, pinned = 0;
+	bool shared;
+	int fd = -1;
+
+	finish_allocs(m, &device, &pinned);
+	shared = m->store && m->store->refs > 1;
+	fd = shared ? -1 : store_leave(m->store);
+	pthread_mutex_unlock(&dev->lock);
+	if (shared) {
+		give_back_rest(m);
+	}
+	free(m->allocs);
+	free(m->maps);
+	shadow_finish(&m->space);
+	if (m->space.host) {
+		munmap(m->space.host, m->space.bytes);
+	}
+	if (m->pages) {
+		munmap(m->pages, m->space.bytes / EXEC_PAGE_BYTES);
+	}
+	fd_close(fd);
+	pthread_mutex_lock(&dev->lock);
+	if (shared) {
+		store_unref(m->store); /* empty by now, should it be the last */
+	}
+	memory_uncharge(m->gpu, device);
+	dev->pinned_used -= pinned;
+	dev->pinned -= m->pinned;
+	memset(m, 0, sizeof(*m));
+}

@@ -1,0 +1,134 @@
+/* The heap of malloc in kernels: a piece of the context's memory, taken when somebody first asks.
+ * What is used is noted here and not in the piece, so a kernel that writes anywhere breaks its own
+ * data only. Sizes are rounded up to classes, four between each power of two and the next; a
+ * class's free pieces are a list. */
+#include "soft/server/memory/heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "soft/server/machine.h"
+
+#define STEP 16u
+#define USED 0x80u
+
+/* In steps: 1 2 3 4 5 6 7 8 10 12 14 16 20 ... */
+static uint64_t class_steps(unsigned class)
+{
+	return class < 4 ? class + 1 : (uint64_t)(4 + class % 4) << (class / 4 - 1);
+}
+
+static unsigned class_of(uint64_t steps)
+{
+	unsigned class = 0;
+
+	while (class < HEAP_CLASSES && class_steps(class) < steps) {
+		class ++;
+	}
+	return class;
+}
+
+void heap_init(struct heap *h, struct group *g)
+{
+	*h = (struct heap){ .group = g, .bytes = HEAP_DEFAULT_BYTES };
+	pthread_mutex_init(&h->lock, NULL);
+}
+
+int heap_resize(struct heap *h, uint64_t bytes)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&h->lock);
+	if (h->base) {
+		err = -EBUSY;
+	} else {
+		h->bytes = ROUND_UP(MAX(bytes, 4096u), 4096u);
+		h->failed = false;
+	}
+	pthread_mutex_unlock(&h->lock);
+	return err;
+}
+
+void heap_finish(struct heap *h)
+{
+	free(h->class_at);
+	free(h->next);
+	pthread_mutex_destroy(&h->lock);
+}
+
+/* The device's lock is taken inside the heap's, never the other way round. */
+static bool begin(struct heap *h)
+{
+	struct device *dev = h->group->client->dev;
+	size_t n = h->bytes / STEP;
+
+	if (h->base) {
+		return true;
+	}
+	if (h->failed) {
+		return false;
+	}
+	h->class_at = calloc(n, sizeof(*h->class_at));
+	h->next = calloc(n, sizeof(*h->next));
+	if (h->class_at && h->next) {
+		pthread_mutex_lock(&dev->lock);
+		h->base = memory_alloc(&h->group->memory, dev, h->bytes, SOFT_MEMORY_DEVICE, -1);
+		pthread_mutex_unlock(&dev->lock);
+	}
+	h->failed = h->base == 0;
+	return !h->failed;
+}
+
+uint64_t heap_allocate(void *group, uint64_t bytes)
+{
+	struct heap *h = &((struct group *)group)->heap;
+	uint64_t steps, at = 0;
+	unsigned class;
+
+	if (bytes == 0 || bytes > h->bytes) {
+		return 0;
+	}
+	class = class_of((bytes + STEP - 1) / STEP);
+	if (class >= HEAP_CLASSES) {
+		return 0;
+	}
+	steps = class_steps(class);
+	pthread_mutex_lock(&h->lock);
+	if (!begin(h)) {
+		pthread_mutex_unlock(&h->lock);
+		return 0;
+	}
+	if (h->free[class]) {
+		at = h->free[class] - 1;
+		h->free[class] = h->next[at];
+	} else if (steps <= h->bytes / STEP - h->top) {
+		at = h->top;
+		h->top += (uint32_t)steps;
+	} else {
+		pthread_mutex_unlock(&h->lock);
+		return 0;
+	}
+	h->class_at[at] = (uint8_t)(class | USED);
+	pthread_mutex_unlock(&h->lock);
+	return h->base + at * STEP;
+}
+
+int heap_release(void *group, uint64_t address)
+{
+	struct heap *h = &((struct group *)group)->heap;
+	uint64_t off = address - h->base, at = off / STEP;
+	int err = -ENOENT;
+
+	pthread_mutex_lock(&h->lock);
+	if (h->base && off < h->bytes && off % STEP == 0 && h->class_at[at] & USED) {
+		unsigned class = h->class_at[at] & ~USED;
+
+		h->class_at[at] = 0;
+		h->next[at] = h->free[class];
+		h->free[class] = (uint32_t)at + 1;
+		err = 0;
+	}
+	pthread_mutex_unlock(&h->lock);
+	return err;
+}

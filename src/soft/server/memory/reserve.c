@@ -1,0 +1,227 @@
+/* Reserved ranges of a window and what is mapped in them. Rights are those of whole mappings. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/server/machine.h"
+#include "soft/server/memory/device_memory_int.h"
+#include "soft/server/memory/shadow.h"
+
+/* Index of the first mapping that begins at page or later. */
+static uint32_t map_at(const struct memory *m, uint64_t page)
+{
+	uint32_t lo = 0, hi = m->n_maps;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (m->maps[mid].first < page) {
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return lo;
+}
+
+/* Mappings that touch fill the range, and each of them allows it. */
+bool memory_mapped_allow(const struct memory *m, uint64_t first, uint64_t last, uint8_t rights)
+{
+	uint32_t i = map_at(m, first + 1);
+
+	if (i == 0) {
+		return false;
+	}
+	for (i--; i < m->n_maps && m->maps[i].first <= first; i++) {
+		const struct mapping *p = &m->maps[i];
+
+		if (first - p->first >= p->pages || (m->pages[first] & rights) != rights) {
+			return false;
+		}
+		first = (uint64_t)p->first + p->pages;
+		if (first > last) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The range in pages, when it lies in the window; its length is not 0. */
+static bool range_pages(const struct memory *m, uint64_t address, uint64_t bytes,
+			uint64_t *ret_first, uint64_t *ret_pages)
+{
+	uint64_t offset = address - m->space.base;
+
+	if (address < m->space.base || offset >= m->space.bytes ||
+	    bytes > m->space.bytes - offset || !bytes || offset % SOFT_GRANULARITY ||
+	    bytes % SOFT_GRANULARITY) {
+		return false;
+	}
+	*ret_first = offset / EXEC_PAGE_BYTES;
+	*ret_pages = bytes / EXEC_PAGE_BYTES;
+	return true;
+}
+
+static bool is_free(const struct memory *m, uint64_t first, uint64_t pages)
+{
+	uint32_t i = memory_after(m, first);
+
+	if (i > 0 && m->allocs[i - 1].first + (uint64_t)m->allocs[i - 1].pages > first) {
+		return false;
+	}
+	return i == m->n || m->allocs[i].first >= first + pages;
+}
+
+uint64_t memory_reserve(struct memory *m, uint64_t bytes, uint64_t align, uint64_t wish)
+{
+	uint64_t first, pages;
+	struct alloc *a;
+
+	if (wish % MAX(align, 1u) == 0 && range_pages(m, wish, bytes, &first, &pages) &&
+	    first >= m->shared_page && is_free(m, first, pages) && memory_grow(m) == 0) {
+		struct alloc wanted = { (uint32_t)first, (uint32_t)pages, bytes, ALLOC_RESERVED,
+					NULL };
+
+		memory_insert(m, memory_after(m, first), &wanted);
+		return wish;
+	}
+	if (bytes % SOFT_GRANULARITY || bytes > m->space.bytes) {
+		return 0;
+	}
+	a = memory_place(m, ALLOC_RESERVED, bytes, MAX(align, SOFT_GRANULARITY));
+	return a ? memory_address(m, a) : 0;
+}
+
+/* No part of a mapping lies there. *ret_at: where a new one belongs. */
+static bool unmapped(const struct memory *m, uint64_t first, uint64_t pages, uint32_t *ret_at)
+{
+	uint32_t i = map_at(m, first);
+
+	*ret_at = i;
+	if (i > 0 && m->maps[i - 1].first + (uint64_t)m->maps[i - 1].pages > first) {
+		return false;
+	}
+	return i == m->n_maps || m->maps[i].first >= first + pages;
+}
+
+int memory_unreserve(struct memory *m, uint64_t address, uint64_t bytes)
+{
+	struct alloc *a = memory_alloc_at(m, address);
+	uint32_t at;
+
+	if (!a || a->kind != ALLOC_RESERVED || a->bytes != bytes) {
+		return -ENOENT;
+	}
+	if (!unmapped(m, a->first, a->pages, &at)) {
+		return -EBUSY;
+	}
+	memory_remove(m, a);
+	return 0;
+}
+
+static int grow_maps(struct memory *m)
+{
+	uint32_t cap = m->cap_maps ? m->cap_maps * 2 : 16;
+	struct mapping *grown;
+
+	if (m->n_maps < m->cap_maps) {
+		return 0;
+	}
+	grown = realloc(m->maps, cap * sizeof(*grown)); /* bounded by count_mapping */
+	if (!grown) {
+		return -ENOMEM;
+	}
+	m->maps = grown;
+	m->cap_maps = cap;
+	return 0;
+}
+
+int memory_map(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes,
+	       struct extent *x, uint64_t offset)
+{
+	uint64_t first, pages;
+	const struct alloc *a;
+	uint32_t at, i;
+	int err;
+
+	if (!range_pages(m, address, bytes, &first, &pages) || offset % SOFT_GRANULARITY ||
+	    offset > x->bytes || bytes > x->bytes - offset) {
+		return -EINVAL;
+	}
+	i = memory_after(m, first);
+	a = i ? &m->allocs[i - 1] : NULL;
+	if (!a || a->kind != ALLOC_RESERVED || first - a->first >= a->pages ||
+	    pages > a->pages - (first - a->first) || !unmapped(m, first, pages, &at)) {
+		return -EINVAL;
+	}
+	if (grow_maps(m) < 0 || !memory_count(m, dev)) {
+		return -ENOMEM;
+	}
+	err = memory_put(m, first, pages, x->store->fd, x->offset + offset);
+	if (err) {
+		memory_uncount(m, dev);
+		return err;
+	}
+	memmove(m->maps + at + 1, m->maps + at, (m->n_maps - at) * sizeof(*m->maps));
+	m->maps[at] = (struct mapping){ (uint32_t)first, (uint32_t)pages, x };
+	m->n_maps++;
+	x->refs++;
+	shadow_known(&m->space, first * EXEC_PAGE_BYTES, bytes);
+	return 0;
+}
+
+/* Whole mappings fill the range without a gap: the first and how many; 0: they do not. */
+static uint32_t covering(const struct memory *m, uint64_t address, uint64_t bytes, uint32_t *ret_at)
+{
+	uint64_t first, pages;
+	uint32_t i, n;
+
+	if (!range_pages(m, address, bytes, &first, &pages)) {
+		return 0;
+	}
+	i = map_at(m, first);
+	*ret_at = i;
+	for (n = 0; pages && i + n < m->n_maps; n++) {
+		const struct mapping *p = &m->maps[i + n];
+
+		if (p->first != first || p->pages > pages) {
+			return 0;
+		}
+		first += p->pages;
+		pages -= p->pages;
+	}
+	return pages ? 0 : n;
+}
+
+int memory_unmap(struct memory *m, struct device *dev, uint64_t address, uint64_t bytes)
+{
+	uint32_t at, n = covering(m, address, bytes, &at);
+
+	if (!n) {
+		return -EINVAL;
+	}
+	for (uint32_t i = at; i < at + n; i++) {
+		memset(m->pages + m->maps[i].first, 0, m->maps[i].pages);
+		shadow_freed(&m->space, (uint64_t)m->maps[i].first * EXEC_PAGE_BYTES,
+			     (uint64_t)m->maps[i].pages * EXEC_PAGE_BYTES);
+		memory_put_nothing(m, m->maps[i].first, m->maps[i].pages);
+		memory_uncount(m, dev);
+		extent_unref(m->maps[i].extent);
+	}
+	memmove(m->maps + at, m->maps + at + n, (m->n_maps - at - n) * sizeof(*m->maps));
+	m->n_maps -= n;
+	return 0;
+}
+
+int memory_access(struct memory *m, uint64_t address, uint64_t bytes, uint8_t rights)
+{
+	uint32_t at, n = covering(m, address, bytes, &at);
+
+	if (!n) {
+		return -EINVAL;
+	}
+	for (uint32_t i = at; i < at + n; i++) {
+		memset(m->pages + m->maps[i].first, rights & RIGHTS_RW, m->maps[i].pages);
+	}
+	return 0;
+}

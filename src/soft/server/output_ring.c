@@ -1,0 +1,70 @@
+/* What kernels print, on its way to the client: records in the shared page. The client says how far
+ * it has read, and nothing that it says is believed. */
+#include "soft/server/output_ring.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/fd.h"
+#include "soft/server/machine.h"
+
+static void copy_in(struct soft_shared *s, uint32_t at, const void *from, size_t n)
+{
+	size_t first;
+
+	at %= SOFT_PRINT_BYTES;
+	first = MIN(n, (size_t)(SOFT_PRINT_BYTES - at));
+	memcpy(s->print + at, from, first);
+	memcpy(s->print, (const uint8_t *)from + first, n - first);
+}
+
+/* A program that waits looks at once when the ring is half full, otherwise when it has waited. */
+static void wake_readers(struct soft_shared *s)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_STREAMS; i++) {
+		if (load_relaxed(&s->streams[i].waiters)) {
+			futex_wake_shared(&s->streams[i].done, INT32_MAX);
+		}
+	}
+}
+
+static void put(struct group *g, uint32_t flags, const char *text, size_t n)
+{
+	struct client *c = g->client;
+	struct soft_shared *s = c->shared;
+	uint32_t head, used, before, word = (uint32_t)n | flags;
+	bool wake;
+
+	pthread_mutex_lock(&c->print_lock);
+	head = c->print_head;
+	before = head - load_acquire(&s->print_tail);
+	used = before + (uint32_t)sizeof(word) + (uint32_t)n;
+	if (n > SOFT_PRINT_RECORD_MAX || before > SOFT_PRINT_BYTES || used > SOFT_PRINT_BYTES) {
+		store_release(&s->print_lost, ++c->print_lost);
+		pthread_mutex_unlock(&c->print_lock);
+		return;
+	}
+	copy_in(s, head, &word, sizeof(word));
+	copy_in(s, head + (uint32_t)sizeof(word), text, n);
+	c->print_head = head + (uint32_t)sizeof(word) + (uint32_t)n;
+	store_release(&s->print_head, c->print_head);
+	/* The client says what crosses the half; waking it takes long, so that it costs it text. */
+	wake = before < SOFT_PRINT_BYTES / 2 && used >= SOFT_PRINT_BYTES / 2 &&
+	       c->print_head - c->print_woken >= SOFT_PRINT_BYTES / 4;
+	c->print_woken = wake ? c->print_head : c->print_woken;
+	pthread_mutex_unlock(&c->print_lock);
+	if (wake) {
+		wake_readers(s);
+	}
+}
+
+void print_text(void *group, const char *text, size_t n)
+{
+	put(group, 0, text, n);
+}
+
+void print_complaint(void *group, const char *text, size_t n)
+{
+	put(group, SOFT_PRINT_ERROR, text, n);
+}

@@ -1,0 +1,11 @@
+/* Where the text of kernels goes: exec_host's print and complain; the argument is a struct group.
+ * From any worker, without the device's lock. */
+#ifndef GBPF_SOFT_SERVER_OUTPUT_RING_H
+#define GBPF_SOFT_SERVER_OUTPUT_RING_H
+
+#include <stddef.h>
+
+void print_text(void *group, const char *text, size_t n);
+void print_complaint(void *group, const char *text, size_t n);
+
+#endif

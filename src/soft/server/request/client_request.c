@@ -1,0 +1,196 @@
+/* Requests of the control socket: contexts, memory, groups. One client's requests come one at a
+ * time, on its own thread; whatever takes long (compiling PTX, committing memory) is done without
+ * the lock. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "soft/server/request/client_request.h"
+#include "soft/server/request/ipc_event.h"
+
+static CUresult attach(struct client *c, struct answer *a)
+{
+	struct device *dev = c->dev;
+	int pair[2], shared_fd;
+
+	if (c->shared || c->event >= 0) { /* also after a HELLO that failed half-way */
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
+	shared_fd = shm_create("gbpf-soft-ring", sizeof(struct soft_shared), SHM_NOEXEC);
+	if (shared_fd < 0) {
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	if (posix_fallocate(shared_fd, 0, sizeof(struct soft_shared)) != 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		close(shared_fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	fcntl(pair[0], F_SETFL, O_NONBLOCK);
+	c->event = pair[0];
+	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->shared = shm_map(shared_fd, sizeof(struct soft_shared), 1);
+	a->fds[0] = shared_fd;
+	a->fds[1] = pair[1];
+	a->fds[2] = -1;
+	a->n_fds = 2;
+	a->close_fds = true;
+	if (c->bell < 0 || !c->shared) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->fds[2] = dup(c->bell);
+	if (a->fds[2] < 0) {
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	a->n_fds = 3;
+	c->shared->magic = SOFT_MAGIC;
+	c->shared->version = SOFT_VERSION;
+	c->shared->asleep = 1;
+	if (!client_attach(c)) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	a->reply.hello = (struct soft_hello){ .magic = SOFT_MAGIC,
+					      .version = SOFT_VERSION,
+					      .sms = c->sms,
+					      .workers = dev->opt.workers,
+					      .memory_bytes = dev->opt.memory_bytes,
+					      .pid = dev->pid,
+					      .gpus = dev->opt.gpus,
+					      .clock_khz = dev->opt.clock_khz,
+					      .copy_engines = dev->opt.copy_engines };
+	a->len += sizeof(a->reply.hello);
+	return CUDA_SUCCESS;
+}
+
+/* The lane: value its key, more[0] percent of the SMs, more[1] bit 0: below normal. */
+static CUresult choose_lane(struct client *c, const struct soft_request *q)
+{
+	uint32_t sms = c->dev->opt.sms;
+
+	if (q->more[0] > 100 || q->more[1] > 1) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	c->lane = q->value;
+	c->sms = sms;
+	if (c->lane) {
+		c->below_normal = q->more[1];
+		c->sms = q->more[0] ? MAX((sms * (uint32_t)q->more[0] + 99) / 100, 1u) : sms;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult hello(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	CUresult r;
+
+	a->reply.value32 = SOFT_VERSION;
+	if (q->object != SOFT_VERSION) {
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	}
+	r = c->attached ? CUDA_SUCCESS : choose_lane(c, q);
+	return r ? r : attach(c, a);
+}
+
+/* The request's context; lock held. */
+struct group *request_group(struct client *c, const struct soft_request *q)
+{
+	return q->context < SOFT_MAX_CONTEXTS ? c->groups[q->context] : NULL;
+}
+
+static CUresult context_create(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	if (q->index >= c->dev->opt.gpus) {
+		return CUDA_ERROR_INVALID_DEVICE;
+	}
+	for (uint32_t slot = 0; slot < SOFT_MAX_CONTEXTS; slot++) {
+		struct group *g;
+
+		if (c->groups[slot]) {
+			continue;
+		}
+		g = group_create(c, &c->dev->gpus[q->index], slot);
+		if (!g) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		a->reply.context = (struct soft_context_info){ slot, 0, g->memory.space.base,
+							       g->memory.space.bytes };
+		a->len += sizeof(a->reply.context);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Requests that are short and run under the lock. */
+static CUresult quick(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	switch (q->op) {
+	case SOFT_REQ_CONTEXT_CREATE:
+		return context_create(c, q, a);
+	case SOFT_REQ_CONTEXT_DESTROY:
+		if (!request_group(c, q)) {
+			return CUDA_ERROR_INVALID_CONTEXT;
+		}
+		group_destroy(request_group(c, q));
+		return CUDA_SUCCESS;
+	case SOFT_REQ_MODULE_UNLOAD:
+		return request_module_unload(c, q);
+	case SOFT_REQ_FUNCTION:
+		return request_function_get(c, q, a);
+	case SOFT_REQ_FUNCTION_AT:
+		return request_function_at(c, q, a);
+	case SOFT_REQ_GLOBAL:
+		return request_global_get(c, q, a);
+	case SOFT_REQ_GROUP:
+		return request_group_control(c, q, a);
+	case SOFT_REQ_EVENT:
+		return ipc_event_request(c, q, a);
+	case SOFT_REQ_CONTROL_OPEN:
+		return request_control_open(c, q, a);
+	case SOFT_REQ_PART:
+		return request_part(c, q, a);
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+void request_answer(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+{
+	CUresult result;
+
+	memset(a, 0, sizeof(*a));
+	a->len = SOFT_REPLY_MIN;
+	if (q->op == SOFT_REQ_STATS) {
+		device_stats(c->dev, &a->reply.stats);
+		a->len += sizeof(a->reply.stats);
+		result = CUDA_SUCCESS;
+	} else if (q->op == SOFT_REQ_GPUS) {
+		result = request_gpus(c->dev, q, a);
+	} else if (q->op == SOFT_REQ_UNSUPPORTED) {
+		result = request_unsupported(c->dev, q, a);
+	} else if (q->op == SOFT_REQ_CONTROL) {
+		result = request_control(c, q, fd, a);
+	} else if (q->op == SOFT_REQ_HELLO) {
+		result = hello(c, q, a);
+	} else if (!c->attached) { /* nobody would serve its ring */
+		result = CUDA_ERROR_NOT_INITIALIZED;
+	} else if (q->op == SOFT_REQ_MODULE_LOAD) {
+		result = request_module_load(c, q, fd, a);
+	} else if (request_is_memory(q->op)) {
+		result = request_memory(c, q, fd, a);
+	} else if (q->op == SOFT_REQ_GROUP && q->object == SOFT_GROUP_HEAP) {
+		result = request_group_heap(c, q);
+	} else if (q->op == SOFT_REQ_FLAG_NEW) {
+		result = request_flag_new(c, q, a);
+	} else if (q->op == SOFT_REQ_FLAG_MAP) {
+		result = request_flag_map(c, q, fd, a);
+	} else {
+		pthread_mutex_lock(&c->dev->lock);
+		result = quick(c, q, a);
+		pthread_mutex_unlock(&c->dev->lock);
+	}
+	a->reply.result = (int32_t)result;
+}

@@ -1,0 +1,193 @@
+/* Events of several processes: an event counts its records as they are issued and as they are
+ * reached. A process draws a ticket before it puts a record in its ring, so that whoever asks after
+ * that sees it as pending; what a process leaves behind when it ends counts as reached. Handles
+ * carry a random key; an event goes with the last process that has it. */
+#include "soft/server/request/ipc_event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define EVENTS_MAX 4096u
+#define USES_OF_CLIENT 1024u
+
+struct use {
+	struct use *next;
+	struct client *client;
+	unsigned opens;
+	uint32_t issued; /* its newest ticket; 0: none */
+};
+
+struct ipc_event {
+	uint64_t key;
+	uint32_t issued, reached; /* tickets, modulo 2^32; equal: nothing is pending */
+	struct use *uses;	  /* owned */
+};
+
+static struct ipc_event *events[EVENTS_MAX]; /* device.lock */
+
+static struct ipc_event *find(uint64_t index, uint64_t key)
+{
+	struct ipc_event *e = index < EVENTS_MAX ? events[index] : NULL;
+
+	return e && e->key == key ? e : NULL;
+}
+
+static struct use *use_of(const struct ipc_event *e, const struct client *c)
+{
+	struct use *u = e->uses;
+
+	while (u && u->client != c) {
+		u = u->next;
+	}
+	return u;
+}
+
+/* The waits of all processes that have the event look again. */
+static void tell(const struct ipc_event *e)
+{
+	for (const struct use *u = e->uses; u; u = u->next) {
+		for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) {
+			if (u->client->groups[i]) {
+				u->client->groups[i]->dirty = true;
+			}
+		}
+	}
+	if (e->uses) {
+		device_kick(e->uses->client->dev);
+	}
+}
+
+static void advance(struct ipc_event *e, uint32_t ticket)
+{
+	if ((int32_t)(ticket - e->reached) > 0 && (int32_t)(e->issued - ticket) >= 0) {
+		e->reached = ticket;
+		tell(e);
+	}
+}
+
+void ipc_event_reached(struct client *c, uint32_t index, uint64_t key, uint32_t ticket)
+{
+	struct ipc_event *e = find(index, key);
+
+	if (e && use_of(e, c)) {
+		advance(e, ticket);
+	}
+}
+
+bool ipc_event_over(struct client *c, uint32_t index, uint64_t key, uint32_t ticket)
+{
+	const struct ipc_event *e = find(index, key);
+
+	return !e || !use_of(e, c) || (int32_t)(e->reached - ticket) >= 0;
+}
+
+static void drop(uint32_t index, struct client *c)
+{
+	struct ipc_event *e = events[index];
+	struct use **at = &e->uses, *u;
+
+	while (*at && (*at)->client != c) {
+		at = &(*at)->next;
+	}
+	u = *at;
+	if (!u) {
+		return;
+	}
+	*at = u->next;
+	c->event_uses--;
+	if (u->issued) {
+		advance(e, u->issued);
+	}
+	free(u);
+	if (!e->uses) {
+		free(e);
+		events[index] = NULL;
+	}
+}
+
+void ipc_event_client_gone(struct client *c)
+{
+	for (uint32_t i = 0; i < EVENTS_MAX; i++) {
+		if (events[i]) {
+			drop(i, c);
+		}
+	}
+}
+
+static CUresult add_use(struct ipc_event *e, struct client *c)
+{
+	struct use *u = use_of(e, c);
+
+	if (!u) {
+		u = c->event_uses < USES_OF_CLIENT ? calloc(1, sizeof(*u)) : NULL;
+		if (!u) {
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		c->event_uses++;
+		u->client = c;
+		u->next = e->uses;
+		e->uses = u;
+	}
+	u->opens++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult create(struct client *c, struct answer *a)
+{
+	struct ipc_event *e;
+	uint32_t i = 0;
+
+	while (i < EVENTS_MAX && events[i]) {
+		i++;
+	}
+	e = i < EVENTS_MAX ? calloc(1, sizeof(*e)) : NULL;
+	if (!e || getrandom(&e->key, sizeof(e->key), 0) != sizeof(e->key) || add_use(e, c)) {
+		free(e);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	events[i] = e;
+	a->reply.value32 = i;
+	a->reply.value = e->key;
+	return CUDA_SUCCESS;
+}
+
+static CUresult close_event(struct client *c, uint32_t index)
+{
+	struct use *u = use_of(events[index], c);
+
+	if (--u->opens == 0) {
+		drop(index, c);
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult ipc_event_request(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct ipc_event *e = find(q->index, q->value);
+	struct use *u = e ? use_of(e, c) : NULL;
+
+	if (q->object == SOFT_EVENT_CREATE) {
+		return create(c, a);
+	}
+	if (q->object == SOFT_EVENT_OPEN) {
+		return e ? add_use(e, c) : CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (!u) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	switch (q->object) {
+	case SOFT_EVENT_CLOSE:
+		return close_event(c, q->index);
+	case SOFT_EVENT_ISSUE:
+		u->issued = ++e->issued;
+		a->reply.value32 = e->issued;
+		return CUDA_SUCCESS;
+	case SOFT_EVENT_QUERY:
+		a->reply.value32 = e->issued;
+		a->reply.value = e->reached;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}

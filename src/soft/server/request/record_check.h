@@ -1,0 +1,31 @@
+/* Whether one ring record makes sense by itself: sizes, ranges of its fields. Knows no state, so
+ * that it can be fuzzed. */
+#ifndef GBPF_SOFT_SERVER_REQUEST_RECORD_CHECK_H
+#define GBPF_SOFT_SERVER_REQUEST_RECORD_CHECK_H
+
+#include "soft/protocol.h"
+
+/* A private copy of a record; params follow within bytes[]. */
+union record {
+	struct soft_record r;
+	struct soft_record_stream stream;
+	struct soft_record_launch launch;
+	struct soft_record_copy copy;
+	struct soft_record_set set;
+	struct soft_record_event event;
+	struct soft_record_wait wait;
+	struct soft_record_host host;
+	struct soft_record_free free;
+	struct soft_record_value value;
+	struct soft_record_shared shared;
+	uint8_t bytes[SOFT_RECORD_MAX];
+};
+
+/* The header alone: available bytes are in the ring, to_end lie before its end. 0 or -EPROTO. */
+int check_header(const struct soft_record *r, uint32_t available, uint32_t to_end);
+/* The whole record, r.bytes of it copied. 0 or -EPROTO. */
+int check_record(const union record *r);
+/* A request as received. 0 or -EPROTO; the name is zero-terminated after that. */
+int check_request(const struct soft_request *q, size_t len);
+
+#endif

@@ -1,0 +1,281 @@
+/* Requests about a group as a whole: slices, preemption, switching it off, counters; the same by a
+ * control descriptor that the owner has handed to somebody else; flag pages. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/shm.h"
+#include "soft/server/request/client_request.h"
+
+#define WAIT_MAX_NS 1000000000ull
+
+/* Whose group is meant: it may go while a request waits for it. */
+struct target {
+	struct device *dev;
+	struct client *owner; /* who asks; NULL: by descriptor */
+	uint32_t slot;
+	dev_t disk;
+	ino_t file;
+};
+
+static struct group *find(const struct target *t)
+{
+	if (t->owner) {
+		return t->slot < SOFT_MAX_CONTEXTS ? t->owner->groups[t->slot] : NULL;
+	}
+	list_each (&t->dev->groups, g, struct group, in_device) {
+		if (g->control >= 0 && g->control_disk == t->disk && g->control_file == t->file) {
+			return g;
+		}
+	}
+	return NULL;
+}
+
+static bool copies_run(const struct group *g)
+{
+	list_each (&g->copies, op, struct op, in_copies) {
+		if (op->running) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Until the group has left the GPU since the departure that was counted, or, with off, until
+ * nothing of it runs. */
+static CUresult wait_for_leave(const struct target *t, uint64_t departures, bool off)
+{
+	uint64_t end = clock_now_ns() + WAIT_MAX_NS;
+	struct timespec ts = { (time_t)(end / 1000000000u), (long)(end % 1000000000u) };
+	struct group *g;
+	int err = 0;
+
+	while ((g = find(t))) {
+		if (g->running_blocks == 0 && !copies_run(g)) {
+			return CUDA_SUCCESS;
+		}
+		if (!off && g->lane->departures != departures) {
+			return CUDA_SUCCESS;
+		}
+		if (err) {
+			return CUDA_ERROR_NOT_READY;
+		}
+		g->watchers++;
+		err = pthread_cond_timedwait(&t->dev->settled, &t->dev->lock, &ts);
+		g = find(t);
+		if (g) {
+			g->watchers--;
+		}
+	}
+	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult preempt(const struct target *t, struct group *g, bool wait)
+{
+	uint64_t departures = g->lane->departures;
+
+	runlist_preempt(g->lane);
+	return wait ? wait_for_leave(t, departures, false) : CUDA_SUCCESS;
+}
+
+static CUresult schedule(const struct target *t, struct group *g, bool on)
+{
+	g->enabled = on;
+	g->dirty = true;
+	device_kick(t->dev);
+	return on ? CUDA_SUCCESS : wait_for_leave(t, 0, true);
+}
+
+/* One process does not keep the others waiting for longer by having more contexts: what they ask
+ * for beyond the default is bounded together. */
+static bool slice_allowed(const struct group *g, uint64_t us)
+{
+	const struct client *c = g->client;
+	uint64_t usual = c->dev->opt.slice_ns / 1000, limit = c->dev->opt.slice_max_us;
+	uint64_t sum = us > usual ? us : 0;
+
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS && us <= limit; i++) {
+		const struct group *o = c->groups[i];
+
+		sum += o && o != g && o->lane->slice_ns / 1000 > usual ? o->lane->slice_ns / 1000
+								       : 0;
+	}
+	return us <= limit && sum <= limit;
+}
+
+static CUresult control(const struct target *t, const struct soft_request *q, struct answer *a)
+{
+	struct group *g = find(t);
+
+	if (!g) {
+		return t->owner ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	/* The hardware context is not one process's to steer. */
+	if (g->lane->key && q->object <= SOFT_GROUP_SCHEDULE && q->object != SOFT_GROUP_SLICE_GET) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	switch (q->object) {
+	case SOFT_GROUP_SLICE_SET:
+		if (!slice_allowed(g, q->value)) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+		g->lane->slice_ns = q->value ? q->value * 1000 : t->dev->opt.slice_ns;
+		return CUDA_SUCCESS;
+	case SOFT_GROUP_SLICE_GET:
+		a->reply.value = g->lane->slice_ns / 1000;
+		return CUDA_SUCCESS;
+	case SOFT_GROUP_PREEMPT:
+		return preempt(t, g, q->value & 1);
+	case SOFT_GROUP_SCHEDULE:
+		return schedule(t, g, q->value != 0);
+	case SOFT_GROUP_COUNTERS:
+		runlist_count(g->lane, clock_now_ns());
+		a->reply.counters = g->counters;
+		a->len += sizeof(a->reply.counters);
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult request_group_control(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct target t = { .dev = c->dev, .owner = c, .slot = q->context };
+
+	return control(&t, q, a);
+}
+
+/* The heap's lock comes before the device's; only this thread could take the context away. */
+CUresult request_group_heap(struct client *c, const struct soft_request *q)
+{
+	struct group *g;
+
+	pthread_mutex_lock(&c->dev->lock);
+	g = request_group(c, q);
+	pthread_mutex_unlock(&c->dev->lock);
+	if (!g) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (q->value > SOFT_MAX_HEAP_BYTES || q->value > c->dev->opt.memory_bytes) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return heap_resize(&g->heap, q->value) < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult request_control(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+{
+	struct target t = { .dev = c->dev };
+	struct stat st;
+	CUresult r;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	t.disk = st.st_dev;
+	t.file = st.st_ino;
+	pthread_mutex_lock(&c->dev->lock);
+	r = control(&t, q, a);
+	pthread_mutex_unlock(&c->dev->lock);
+	return r;
+}
+
+/* A memfd whose identity nobody can imitate: whoever shows it has it from the owner. */
+CUresult request_control_open(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct group *g = request_group(c, q);
+	struct stat st;
+
+	if (!g) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (g->control < 0) {
+		g->control = shm_create("gbpf-soft-control", SOFT_PAGE, SHM_NOEXEC);
+		if (g->control < 0 || fstat(g->control, &st) < 0) {
+			g->control = fd_close(g->control);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		g->control_disk = st.st_dev;
+		g->control_file = st.st_ino;
+	}
+	a->fds[0] = g->control;
+	a->n_fds = 1;
+	return CUDA_SUCCESS;
+}
+
+static CUresult place_flag(struct client *c, const struct soft_request *q, int fd, uint64_t bytes,
+			   struct answer *a)
+{
+	struct group *g = request_group(c, q);
+	uint64_t at;
+
+	if (!g) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (g->flags >= SOFT_MAX_FLAGS || c->dev->pinned >= SOFT_MAX_PINNED_ALL) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	at = memory_alloc(&g->memory, c->dev, bytes, SOFT_MEMORY_PINNED, fd);
+	if (!at) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!(q->object & 1)) {
+		memory_restrict(&g->memory, at, 1);
+	}
+	g->flags++;
+	a->reply.value = at;
+	a->reply.bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult request_flag_new(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	uint64_t bytes = ROUND_UP(MAX(q->value, 1u), SOFT_PAGE);
+	CUresult r;
+	int fd;
+
+	if (q->value > SOFT_MAX_FLAG_BYTES) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	fd = shm_create("gbpf-soft-flags", bytes, SHM_NOEXEC);
+	if (fd < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	pthread_mutex_lock(&c->dev->lock);
+	r = place_flag(c, q, fd, bytes, a);
+	pthread_mutex_unlock(&c->dev->lock);
+	a->fds[0] = fd;
+	a->n_fds = r ? 0 : 1;
+	a->close_fds = true;
+	if (r) {
+		fd_close(fd);
+	}
+	return r;
+}
+
+static bool may_write(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
+
+	return seals >= 0 && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) &&
+	       (flags & O_ACCMODE) == O_RDWR;
+}
+
+/* A stranger's page: only what can never shrink under the server is mapped. */
+CUresult request_flag_map(struct client *c, const struct soft_request *q, int fd, struct answer *a)
+{
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_FLAG_BYTES);
+	CUresult r;
+
+	if (bytes <= 0 || bytes % SOFT_PAGE) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if ((q->object & 1) && !may_write(fd)) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_lock(&c->dev->lock);
+	r = place_flag(c, q, fd, (uint64_t)bytes, a);
+	pthread_mutex_unlock(&c->dev->lock);
+	return r;
+}

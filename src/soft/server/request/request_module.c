@@ -1,0 +1,444 @@
+/* Requests about modules: an image is copied, its PTX unpacked, compiled and placed without the
+ * lock; functions and globals are looked up. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/report.h"
+#include "base/shm.h"
+#include "ptx/fatbin.h"
+#include "ptx/image.h"
+#include "soft/server/request/client_request.h"
+
+/* Reading PTX takes up to twenty times its size, so that clients together must not exhaust the
+ * machine: images from LARGE_IMAGE_BYTES on wait, in the order in which they come, until what is
+ * being read is at most READING_BYTES with theirs. Whoever waits holds nothing of it. */
+#define LARGE_IMAGE_BYTES ((size_t)1 << 20)
+#define READING_BYTES ((size_t)96 << 20)
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t less;
+	size_t bytes;
+	uint64_t next, serving; /* tickets */
+} reading = { .lock = PTHREAD_MUTEX_INITIALIZER, .less = PTHREAD_COND_INITIALIZER };
+
+static void reading_begin(size_t bytes)
+{
+	uint64_t ticket;
+
+	pthread_mutex_lock(&reading.lock);
+	ticket = reading.next++;
+	while (ticket != reading.serving ||
+	       (reading.bytes && reading.bytes + bytes > READING_BYTES)) {
+		pthread_cond_wait(&reading.less, &reading.lock);
+	}
+	reading.serving++;
+	reading.bytes += bytes;
+	pthread_cond_broadcast(&reading.less);
+	pthread_mutex_unlock(&reading.lock);
+}
+
+static void reading_end(size_t bytes)
+{
+	if (bytes) {
+		pthread_mutex_lock(&reading.lock);
+		reading.bytes -= bytes;
+		pthread_cond_broadcast(&reading.less);
+		pthread_mutex_unlock(&reading.lock);
+	}
+}
+
+/* A private copy of the image, since the client could change it while it is read. */
+static char *copy_image(int fd, size_t *ret_bytes)
+{
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
+	const char *shared;
+	char *text;
+
+	if (bytes < 0) {
+		return NULL;
+	}
+	shared = shm_map(fd, (size_t)bytes, 0);
+	text = malloc((size_t)bytes);
+	if (shared && text) {
+		memcpy(text, shared, (size_t)bytes);
+		*ret_bytes = (size_t)bytes;
+	} else {
+		free(text);
+		text = NULL;
+	}
+	shm_unmap((void *)(uintptr_t)shared, (size_t)bytes);
+	return text;
+}
+
+static uint32_t free_module_slot(struct client *c)
+{
+	struct module **grown;
+
+	for (uint32_t i = 0; i < c->n_modules; i++) {
+		if (!c->modules[i]) {
+			return i;
+		}
+	}
+	if (c->n_modules >= SOFT_MAX_MODULES) {
+		return UINT32_MAX;
+	}
+	grown = realloc(c->modules, (c->n_modules + 16) * sizeof(*grown));
+	if (!grown) {
+		return UINT32_MAX;
+	}
+	memset(grown + c->n_modules, 0, 16 * sizeof(*grown));
+	c->modules = grown;
+	c->n_modules += 16;
+	return c->n_modules - 16;
+}
+
+/* Variables of a module with .managed ones lie in pinned memory, all of them, which the reply
+ * carries: its address is in reply.bytes. */
+static CUresult pin_globals(struct client *c, const struct soft_request *q, uint64_t bytes,
+			    struct answer *a)
+{
+	struct soft_request alloc = { .op = SOFT_REQ_ALLOC,
+				      .context = q->context,
+				      .object = SOFT_MEMORY_PINNED,
+				      .value = bytes };
+	CUresult e = request_memory(c, &alloc, -1, a);
+
+	a->reply.bytes = e ? 0 : a->reply.value;
+	return e;
+}
+
+/* Lock held. Where its variables lie in the server; NULL: no memory. */
+static void *place_globals(struct module *m, struct device *dev, uint64_t bytes, uint64_t pinned)
+{
+	void *host;
+
+	m->globals = pinned ? pinned
+			    : memory_alloc(&m->group->memory, dev, bytes, SOFT_MEMORY_DEVICE, -1);
+	host = m->globals ? memory_at(&m->group->memory, m->globals, bytes, 2) : NULL;
+	if (m->globals && !host) {
+		memory_free(&m->group->memory, dev, m->globals);
+	}
+	return host;
+}
+
+/* Gives the module's globals their memory and the module its number. */
+static CUresult module_place(struct client *c, const struct soft_request *q,
+			     struct exec_module *exec, uint64_t code_bytes, struct answer *a)
+{
+	size_t bytes = exec_module_global_bytes(exec);
+	struct module *m = calloc(1, sizeof(*m));
+	struct device *dev = c->dev;
+	uint32_t slot = UINT32_MAX;
+	void *host = NULL;
+
+	if (bytes && exec_module_managed(exec, NULL)) {
+		CUresult e = pin_globals(c, q, bytes, a);
+
+		if (e) {
+			free(m);
+			return e;
+		}
+	}
+	pthread_mutex_lock(&dev->lock);
+	if (m) {
+		m->group = request_group(c, q);
+		m->exec = exec;
+		m->code_bytes = code_bytes;
+		m->functions = NO_FUNCTION;
+		slot = m->group ? free_module_slot(c) : UINT32_MAX;
+	}
+	if (slot != UINT32_MAX && bytes) {
+		host = place_globals(m, dev, bytes, a->reply.bytes);
+		slot = host ? slot : UINT32_MAX;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	if (slot == UINT32_MAX) { /* what was pinned goes with the context */
+		free(m);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (host) { /* only this thread could take the context away */
+		exec_module_bind(exec, m->globals, host);
+	}
+	pthread_mutex_lock(&dev->lock);
+	c->modules[slot] = m;
+	c->code_bytes += code_bytes;
+	dev->code_bytes += code_bytes;
+	dev->modules++;
+	pthread_mutex_unlock(&dev->lock);
+	a->reply.value32 = slot;
+	return CUDA_SUCCESS;
+}
+
+static CUresult image_result(int err)
+{
+	return err == -ENOMEM	    ? CUDA_ERROR_OUT_OF_MEMORY
+	       : err == -ENOENT	    ? CUDA_ERROR_NO_BINARY_FOR_GPU
+	       : err == -EOPNOTSUPP ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+	       : err == -EBADMSG    ? CUDA_ERROR_INVALID_PTX
+				    : CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* What of a program's modules counts against its limit: the text, or what its kernels became when
+ * that is out of all proportion, as with a large function that a thousand kernels call. */
+static uint64_t weight_of(const struct exec_module *m, const struct ptx_image_text *text)
+{
+	return MAX((uint64_t)text->bytes, exec_module_code_bytes(m) / SOFT_CODE_DECODED);
+}
+
+static CUresult code_too_large(struct report *rep)
+{
+	report_set(rep, -ENOMEM, "image", "the program's modules are too large together");
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult compile(struct client *c, const struct soft_request *q,
+			const struct ptx_image_text *text, struct report *rep, struct answer *a)
+{
+	const char *name = q->name[0] ? q->name : "ptx";
+	struct exec_module *exec = NULL;
+	CUresult result;
+	uint64_t all, weight;
+	int err;
+
+	pthread_mutex_lock(&c->dev->lock);
+	all = c->dev->code_bytes;
+	pthread_mutex_unlock(&c->dev->lock);
+	/* Only this thread adds to its client's; those of others may pass the limit by one each. */
+	if (c->code_bytes + text->bytes > SOFT_MAX_CODE_BYTES ||
+	    all + text->bytes > SOFT_MAX_CODE_ALL) {
+		return code_too_large(rep);
+	}
+	err = exec_module_load(&exec, text->text, text->bytes, name, rep);
+	if (err) {
+		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+	}
+	weight = weight_of(exec, text);
+	if (c->code_bytes + weight > SOFT_MAX_CODE_BYTES || all + weight > SOFT_MAX_CODE_ALL) {
+		exec_module_unref(exec);
+		return code_too_large(rep);
+	}
+	result = module_place(c, q, exec, weight, a);
+	if (result) {
+		exec_module_unref(exec);
+	}
+	a->reply.value = ptx_text_arch(text->text, text->bytes);
+	return result;
+}
+
+/* What a fat binary unpacks to is not known before: it is first tried as a small one. */
+static int open_image(struct ptx_image_text *ret, const struct soft_request *q, const char *image,
+		      size_t bytes, size_t max, struct report *rep)
+{
+	unsigned arch = q->index ? MIN(q->index, SOFT_ARCH) : SOFT_ARCH;
+
+	report_finish(rep);
+	report_init(rep);
+	return ptx_image_open(ret, image, bytes, arch, max, q->name[0] ? q->name : "image", rep);
+}
+
+/* held: bytes that reading_begin was told. */
+static CUresult load(struct client *c, const struct soft_request *q, const char *image,
+		     size_t bytes, size_t held, struct report *rep, struct answer *a)
+{
+	size_t max = MAX(held, LARGE_IMAGE_BYTES), keep; /* whatever it has become since */
+	struct ptx_image_text text;
+	CUresult result;
+	int err = open_image(&text, q, image, bytes, max, rep);
+
+	if (err == -EFBIG && !held) {
+		held = SOFT_MAX_PTX_BYTES;
+		reading_begin(held);
+		err = open_image(&text, q, image, bytes, held, rep);
+	}
+	keep = err || text.bytes < LARGE_IMAGE_BYTES ? 0 : MIN(text.bytes, held);
+	reading_end(held - keep);
+	result = err ? image_result(err) : compile(c, q, &text, rep, a);
+	reading_end(keep);
+	ptx_image_close(&text);
+	return result;
+}
+
+/* How much of an image counts before it is looked into: text its size, a container what it may
+ * hold. */
+static size_t bytes_to_hold(int fd)
+{
+	long bytes = fd < 0 ? -EBADF : shm_checked_size(fd, SOFT_MAX_PTX_BYTES);
+	uint32_t magic = 0;
+
+	if (bytes < (long)LARGE_IMAGE_BYTES) {
+		return 0;
+	}
+	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == FATBIN_MAGIC
+		       ? SOFT_MAX_PTX_BYTES
+		       : (size_t)bytes;
+}
+
+CUresult request_module_load(struct client *c, const struct soft_request *q, int fd,
+			     struct answer *a)
+{
+	size_t bytes = 0, held = bytes_to_hold(fd);
+	CUresult result = CUDA_ERROR_INVALID_IMAGE;
+	struct report rep;
+	struct buf text;
+	char *image;
+
+	if (held) {
+		reading_begin(held);
+	}
+	image = load_relaxed(&c->dead) ? NULL : copy_image(fd, &bytes);
+	if (!image) {
+		reading_end(held);
+		return result;
+	}
+	report_init(&rep);
+	buf_init(&text);
+	result = load(c, q, image, bytes, held, &rep, a);
+	free(image);
+	if (result) {
+		report_text(&rep, &text);
+		strncpy(a->reply.text, buf_text(&text), sizeof(a->reply.text) - 1);
+		a->len += strlen(a->reply.text) + 1;
+	}
+	buf_finish(&text);
+	report_finish(&rep);
+	return result;
+}
+
+static struct module *module_of(struct client *c, const struct soft_request *q)
+{
+	return q->object < c->n_modules ? c->modules[q->object] : NULL;
+}
+
+void module_drop(struct client *c, uint32_t slot)
+{
+	struct module *m = c->modules[slot];
+
+	for (uint32_t i = m->functions; i != NO_FUNCTION; i = c->functions[i].next) {
+		c->functions[i].exec = NULL;
+	}
+	if (m->globals) {
+		memory_free(&m->group->memory, c->dev, m->globals);
+	}
+	c->code_bytes -= m->code_bytes;
+	c->dev->code_bytes -= m->code_bytes;
+	c->modules[slot] = NULL;
+	c->dev->modules--;
+	exec_module_unref(m->exec);
+	free(m);
+}
+
+CUresult request_module_unload(struct client *c, const struct soft_request *q)
+{
+	struct module *m = module_of(c, q);
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	module_drop(c, q->object);
+	return CUDA_SUCCESS;
+}
+
+static uint32_t function_id(struct client *c, uint32_t module, const struct exec_function *f)
+{
+	uint32_t free_id = c->n_functions;
+
+	for (uint32_t i = 0; i < c->n_functions; i++) {
+		if (c->functions[i].exec == f && c->functions[i].module == module) {
+			return i;
+		}
+		if (!c->functions[i].exec) {
+			free_id = i;
+		}
+	}
+	if (free_id == c->n_functions) {
+		if (c->n_functions >= SOFT_MAX_FUNCTIONS) {
+			return UINT32_MAX;
+		}
+		if (c->n_functions == c->functions_cap) {
+			uint32_t cap = c->functions_cap ? c->functions_cap * 2 : 64;
+			struct function *grown = realloc(c->functions, cap * sizeof(*grown));
+
+			if (!grown) {
+				return UINT32_MAX;
+			}
+			c->functions = grown;
+			c->functions_cap = cap;
+		}
+		c->n_functions++;
+	}
+	c->functions[free_id] = (struct function){ f, module, c->modules[module]->functions };
+	c->modules[module]->functions = free_id;
+	return free_id;
+}
+
+CUresult request_function_get(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	const struct exec_function *f = m ? exec_module_function(m->exec, q->name) : NULL;
+	struct soft_function_info *out = &a->reply.function;
+	const struct exec_function_info *info;
+
+	if (!f) {
+		return m ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+	}
+	info = exec_function_info(f);
+	if (info->n_params > SOFT_PARAMS_MAX || info->param_bytes > SOFT_MAX_PARAM_BYTES) {
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	*out = (struct soft_function_info){ .id = function_id(c, q->object, f),
+					    .n_params = info->n_params,
+					    .param_bytes = info->param_bytes,
+					    .shared_bytes = info->shared_bytes,
+					    .local_bytes = info->local_bytes,
+					    .const_bytes = info->const_bytes,
+					    .registers = info->registers,
+					    .max_threads = info->max_threads };
+	if (out->id == UINT32_MAX) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (uint32_t i = 0; i < info->n_params; i++) {
+		out->params[i].offset = info->params[i].offset;
+		out->params[i].bytes = info->params[i].bytes;
+	}
+	a->len += offsetof(struct soft_function_info, params) +
+		  info->n_params * sizeof(out->params[0]);
+	return CUDA_SUCCESS;
+}
+
+CUresult request_function_at(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	const struct exec_function *f;
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	a->reply.value32 = exec_module_functions(m->exec);
+	f = q->index < a->reply.value32 ? exec_module_function_at(m->exec, q->index) : NULL;
+	if (f) {
+		strncpy(a->reply.text, exec_function_info(f)->name, SOFT_NAME_MAX - 1);
+		a->len += strlen(a->reply.text) + 1;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult request_global_get(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct module *m = module_of(c, q);
+	uint64_t address, bytes;
+
+	if (!m) {
+		return CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (exec_module_global(m->exec, q->name, &address, &bytes) < 0) {
+		return CUDA_ERROR_NOT_FOUND;
+	}
+	a->reply.value = address;
+	a->reply.bytes = bytes;
+	a->reply.value32 = exec_module_managed(m->exec, q->name);
+	return CUDA_SUCCESS;
+}

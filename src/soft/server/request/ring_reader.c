@@ -1,0 +1,210 @@
+/* From the client's ring to operations in streams. Each record is copied once and only the copy is
+ * looked at. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/fd.h"
+#include "soft/bulk.h"
+#include "soft/server/request/record_check.h"
+#include "soft/server/machine.h"
+#include "soft/server/request/ipc_event.h"
+
+#define TAKE_AT_ONCE 128 /* records of one client; the next turn takes more */
+#define WAKE_AT_ONCE 128 /* threads that wait for room; the rest look by themselves */
+
+static int make_stream(struct client *c, struct group *g, const union record *r)
+{
+	const struct soft_record_stream *s = &r->stream;
+
+	if (c->streams[r->r.stream] || s->flags > (SOFT_STREAM_NON_BLOCKING | SOFT_STREAM_LEGACY) ||
+	    ((s->flags & SOFT_STREAM_LEGACY) && stream_legacy(g, s->part))) {
+		return -EPROTO;
+	}
+	return stream_create(c, g, s) ? 0 : -ENOMEM;
+}
+
+static void fill_copy(struct op *op, const struct soft_record_copy *r)
+{
+	op->copy.dst_context = r->dst_context;
+	op->copy.src_context = r->src_context;
+	op->copy.dst = r->dst;
+	op->copy.src = r->src;
+	op->copy.dst_pitch = r->height > 1 ? r->dst_pitch : r->width;
+	op->copy.src_pitch = r->height > 1 ? r->src_pitch : r->width;
+	op->copy.width = r->width;
+	op->copy.height = r->height;
+	op->copy.bulk = r->bulk || r->width >= BULK_BYTES / r->height;
+}
+
+static void fill_set(struct op *op, const struct soft_record_set *r)
+{
+	op->copy.dst_context = r->r.context;
+	op->copy.dst = r->dst;
+	op->copy.width = r->width * r->unit;
+	op->copy.height = r->height;
+	op->copy.dst_pitch = r->height > 1 ? r->pitch : op->copy.width;
+	op->copy.value = r->value;
+	op->copy.unit = r->unit;
+}
+
+static int fill(struct client *c, struct group *g, struct op *op, const union record *r)
+{
+	switch (op->kind) {
+	case SOFT_OP_LAUNCH:
+		op->launch = launch_create(c, g, &r->launch);
+		if (!op->launch) {
+			return -EINVAL;
+		}
+		op->launch->op = op;
+		return 0;
+	case SOFT_OP_COPY:
+		fill_copy(op, &r->copy);
+		return 0;
+	case SOFT_OP_SET:
+		fill_set(op, &r->set);
+		return 0;
+	case SOFT_OP_RECORD:
+		op->event.index = r->event.event;
+		op->event.count = r->event.count;
+		return 0;
+	case SOFT_OP_WAIT:
+		op->wait.slot = r->wait.stream;
+		op->wait.target = r->wait.target;
+		return 0;
+	case SOFT_OP_HOST:
+		op->host.cookie = r->host.cookie;
+		return 0;
+	case SOFT_OP_FREE:
+		op->value.address = r->free.address;
+		return 0;
+	case SOFT_OP_VALUE:
+		op->value.address = r->value.address;
+		op->value.value = r->value.value;
+		op->value.unit = r->value.unit;
+		op->value.mode = r->value.mode;
+		return 0;
+	case SOFT_OP_SHARED_RECORD:
+	case SOFT_OP_SHARED_WAIT:
+		op->shared.key = r->shared.key;
+		op->shared.index = r->shared.index;
+		op->shared.ticket = r->shared.ticket;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* Somebody may wait for it even after an error. */
+static bool still_counts(uint16_t kind)
+{
+	return kind == SOFT_OP_STREAM_DESTROY || kind == SOFT_OP_HOST ||
+	       kind == SOFT_OP_SHARED_RECORD;
+}
+
+static int take(struct client *c, const union record *r)
+{
+	struct group *g;
+	struct stream *s;
+	struct op *op;
+	int err;
+
+	if (r->r.op == SOFT_OP_PAD) { /* whose other fields nobody has checked */
+		return 0;
+	}
+	g = c->groups[r->r.context];
+	if (!g) { /* the context was destroyed by another thread meanwhile */
+		if (r->r.op == SOFT_OP_SHARED_RECORD) {
+			ipc_event_reached(c, r->shared.index, r->shared.key, r->shared.ticket);
+		}
+		stream_publish(c, r->r.stream);
+		return 0;
+	}
+	if (r->r.op == SOFT_OP_STREAM_CREATE) {
+		err = make_stream(c, g, r);
+		if (err) {
+			return err;
+		}
+	}
+	s = c->streams[r->r.stream];
+	if (!s || s->group != g) {
+		return -EPROTO;
+	}
+	op = calloc(1, sizeof(*op));
+	if (!op) {
+		return -ENOMEM;
+	}
+	op->kind = r->r.op;
+	list_init(&op->in_stream);
+	list_init(&op->in_copies);
+	/* After an error nothing is looked up any more: the operation only has to be counted. */
+	if (g->error) {
+		op->kind = still_counts(r->r.op) ? r->r.op : SOFT_OP_PAD;
+	}
+	if (fill(c, g, op, r) <
+	    0) { /* names something that is gone: the context's fault, not the protocol's */
+		op->kind = SOFT_OP_PAD;
+		group_fail(g, CUDA_ERROR_INVALID_HANDLE,
+			   "a launch names a function that is not loaded");
+	}
+	stream_put(s, op);
+	return 0;
+}
+
+static int take_one(struct client *c, uint32_t available)
+{
+	uint32_t at = c->tail % SOFT_RING_BYTES, to_end = SOFT_RING_BYTES - at;
+	static union record r; /* under the lock */
+
+	if (available < sizeof(r.r)) {
+		return -EPROTO;
+	}
+	memcpy(&r, c->shared->ring + at, sizeof(r.r));
+	compiler_barrier();
+	if (check_header(&r.r, available, to_end) < 0) {
+		return -EPROTO;
+	}
+	if (r.r.op != SOFT_OP_PAD) {
+		memcpy(r.bytes + sizeof(r.r), c->shared->ring + at + sizeof(r.r),
+		       r.r.bytes - sizeof(r.r));
+		compiler_barrier();
+		if (check_record(&r) < 0) {
+			return -EPROTO;
+		}
+	}
+	c->tail += r.r.bytes;
+	return take(c, &r);
+}
+
+static bool full(const struct client *c)
+{
+	return c->queued >= SOFT_MAX_QUEUED || c->queued_bytes >= SOFT_MAX_QUEUED_BYTES;
+}
+
+int drain_client(struct client *c, bool *any)
+{
+	uint32_t head = load_acquire(&c->shared->head), before = c->tail;
+	int err = 0, taken = 0;
+
+	/* A client that is far ahead is let on in large steps: each step may cost it a wake-up. */
+	if (c->stalled &&
+	    (c->queued > SOFT_MAX_QUEUED / 2 || c->queued_bytes > SOFT_MAX_QUEUED_BYTES / 2)) {
+		return 0;
+	}
+	while (head != c->tail && !full(c) && taken++ < TAKE_AT_ONCE && !err) {
+		if (head - c->tail > SOFT_RING_BYTES) {
+			return -EPROTO;
+		}
+		err = take_one(c, head - c->tail);
+	}
+	c->stalled = full(c);
+	if (c->tail != before) {
+		*any = true;
+		store_seqcst(&c->shared->tail, c->tail);
+		if (load_relaxed(&c->shared->room_waiters)) {
+			futex_wake_shared(&c->shared->tail, WAKE_AT_ONCE);
+		}
+	}
+	return err;
+}

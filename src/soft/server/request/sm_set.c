@@ -1,0 +1,93 @@
+/* Sets of SMs that a client has named: its launches say by number on which of them their blocks may
+ * be. Launches copy the set when they are taken from the ring, so it may go while they wait, and
+ * its number comes again when none of before is left in the ring. */
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "soft/server/request/client_request.h"
+
+static bool add_range(struct part *p, uint32_t range, uint32_t sms)
+{
+	uint32_t first = range & 0xffff, n = range >> 16;
+
+	if (n == 0 || first + n > sms) {
+		return false;
+	}
+	for (uint32_t i = first; i < first + n; i++) {
+		if (p->sms[i / 64] >> i % 64 & 1) {
+			return false;
+		}
+		p->sms[i / 64] |= 1ull << i % 64;
+	}
+	p->n += n;
+	return true;
+}
+
+/* A number that is free. Otherwise: all are in use, or some will be free when the ring is emptier.
+ */
+static CUresult find_free(const struct client *c, uint32_t *ret_at)
+{
+	CUresult e = CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (uint32_t i = 0; i < SOFT_MAX_PARTS; i++) {
+		const struct part *p = c->parts[i];
+
+		if (!p || (p->gone && (int32_t)(c->tail - p->head) >= 0)) {
+			*ret_at = i;
+			return CUDA_SUCCESS;
+		}
+		e = p->gone ? CUDA_ERROR_NOT_READY : e;
+	}
+	return e;
+}
+
+static CUresult make(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	struct part p = { 0 };
+	uint32_t at = 0;
+	CUresult e;
+
+	if (q->value == 0 || q->value > SOFT_PART_RANGES) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (uint32_t i = 0; i < q->value; i++) {
+		if (!add_range(&p, (uint32_t)(q->more[i / 2] >> i % 2 * 32), c->sms)) {
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+	}
+	e = find_free(c, &at);
+	if (e) {
+		return e;
+	}
+	if (!c->parts[at]) {
+		c->parts[at] = malloc(sizeof(p));
+	}
+	if (!c->parts[at]) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*c->parts[at] = p;
+	a->reply.value32 = at;
+	return CUDA_SUCCESS;
+}
+
+CUresult request_part(struct client *c, const struct soft_request *q, struct answer *a)
+{
+	if (q->object == SOFT_PART_NEW) {
+		return make(c, q, a);
+	}
+	if (q->object != SOFT_PART_FREE || q->index >= SOFT_MAX_PARTS || !c->parts[q->index] ||
+	    c->parts[q->index]->gone) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	c->parts[q->index]->gone = true;
+	c->parts[q->index]->head = load_acquire(&c->shared->head);
+	return CUDA_SUCCESS;
+}
+
+void parts_free(struct client *c)
+{
+	for (uint32_t i = 0; i < SOFT_MAX_PARTS; i++) {
+		free(c->parts[i]);
+		c->parts[i] = NULL;
+	}
+}

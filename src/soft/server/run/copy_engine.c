@@ -1,0 +1,126 @@
+/* Copies and memsets, in parts so that a large one delays nobody for long. */
+#include <string.h>
+
+#include "soft/bulk.h"
+#include "soft/server/machine.h"
+#include "soft/server/memory/shadow.h"
+
+/* All rows lie in valid memory: the pages between rows are checked too, which only refuses what
+ * programs do not do. */
+static bool rows_valid(const struct group *g, uint64_t address, uint64_t pitch, uint64_t width,
+		       uint64_t height, uint8_t rights)
+{
+	uint64_t bytes;
+
+	if (checked_mul(pitch, height - 1, &bytes) || checked_add(bytes, width, &bytes)) {
+		return false;
+	}
+	return memory_at(&g->memory, address, bytes, rights) != NULL;
+}
+
+bool copy_check(struct op *op)
+{
+	struct client *c = op->stream->group->client;
+	struct group *dst = c->groups[op->copy.dst_context];
+	struct group *src = op->kind == SOFT_OP_COPY ? c->groups[op->copy.src_context] : NULL;
+
+	if (!dst || dst->dead ||
+	    !rows_valid(dst, op->copy.dst, op->copy.dst_pitch, op->copy.width, op->copy.height,
+			2)) {
+		return false;
+	}
+	if (op->kind == SOFT_OP_COPY && (!src || src->dead ||
+					 !rows_valid(src, op->copy.src, op->copy.src_pitch,
+						     op->copy.width, op->copy.height, 1))) {
+		return false;
+	}
+	op->copy.dst_group = dst;
+	op->copy.src_group = src;
+	return true;
+}
+
+/* The stream's group may be a third one, which must not end either while a worker has the copy. */
+void copy_submit(struct op *op)
+{
+	op->stream->group->running++;
+	op->copy.dst_group->running++;
+	if (op->copy.src_group) {
+		op->copy.src_group->running++;
+	}
+	list_append(&op->stream->group->copies, &op->in_copies);
+}
+
+static void let_go(struct group *g)
+{
+	g->running--;
+	if (g->running == 0 && g->dead) {
+		pthread_cond_broadcast(&g->client->dev->settled);
+	}
+}
+
+void copy_release(struct op *op)
+{
+	if (!op->started) {
+		return;
+	}
+	if (op->copy.src_group) {
+		let_go(op->copy.src_group);
+	}
+	let_go(op->copy.dst_group);
+	let_go(op->stream->group);
+	op->started = false;
+}
+
+static void set_bytes(uint8_t *dst, uint64_t n, uint32_t value, uint32_t unit)
+{
+	if (unit == 1) {
+		memset(dst, (int)(value & 0xff), n);
+		return;
+	}
+	for (uint64_t i = 0; i < n; i += unit) {
+		memcpy(dst + i, &value, unit); /* little endian: the low bytes of value */
+	}
+}
+
+static void one_piece(struct op *op, uint64_t n)
+{
+	struct exec_space *d = &op->copy.dst_group->memory.space;
+	uint64_t dst = op->copy.dst + op->copy.row * op->copy.dst_pitch + op->copy.column;
+	uint8_t *to = d->host + (dst - d->base);
+
+	if (op->kind == SOFT_OP_COPY) {
+		const struct exec_space *s = &op->copy.src_group->memory.space;
+		uint64_t src = op->copy.src + op->copy.row * op->copy.src_pitch + op->copy.column;
+
+		if (op->copy.bulk) {
+			bulk_copy(to, s->host + (src - s->base), n);
+		} else {
+			memmove(to, s->host + (src - s->base), n);
+		}
+		shadow_copied(d, dst - d->base, s, src - s->base, n);
+	} else {
+		set_bytes(to, n, op->copy.value, op->copy.unit);
+		shadow_known(d, dst - d->base, n);
+	}
+}
+
+bool copy_part(struct op *op, uint64_t limit, uint64_t *ret_bytes)
+{
+	uint64_t done = 0;
+
+	limit = limit / 16 * 16; /* pieces of a set end between elements */
+	while (op->copy.row < op->copy.height && done < limit) {
+		uint64_t n = MIN(op->copy.width - op->copy.column, limit - done);
+
+		one_piece(op, n);
+		done += n;
+		op->copy.column += n;
+		if (op->copy.column == op->copy.width) {
+			op->copy.column = 0;
+			op->copy.row++;
+		}
+		limit -= op->copy.column % 16; /* stay aligned for the next piece of this row */
+	}
+	*ret_bytes = done;
+	return op->copy.row == op->copy.height;
+}

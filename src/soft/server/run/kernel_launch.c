@@ -1,0 +1,159 @@
+/* Launches: from a record to blocks that workers take, and back to a retired operation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/server/machine.h"
+
+#define WORKSPACE_BYTES 256u
+
+struct launch *launch_create(struct client *c, struct group *g, const struct soft_record_launch *r)
+{
+	const struct function *f = r->function < c->n_functions ? &c->functions[r->function] : NULL;
+	struct module *m = f && f->exec ? c->modules[f->module] : NULL;
+	const struct exec_function_info *info;
+	struct launch *l;
+
+	if (!m || m->group != g) {
+		return NULL;
+	}
+	info = exec_function_info(f->exec);
+	l = calloc(1, sizeof(*l) + r->param_bytes);
+	if (!l) {
+		return NULL;
+	}
+	l->threads = r->block[0] * r->block[1] * r->block[2];
+	l->params = (uint8_t *)(l + 1);
+	list_init(&l->in_group);
+	list_init(&l->spare);
+	if (r->param_bytes < info->param_bytes || info->param_bytes > SOFT_MAX_PARAM_BYTES ||
+	    l->threads > info->max_threads ||
+	    checked_add(info->shared_bytes, r->shared_bytes, &l->shared_bytes) ||
+	    l->shared_bytes > DEVICE_SHARED_PER_BLOCK) {
+		free(l);
+		return NULL;
+	}
+	l->client = c;
+	l->queued_bytes = sizeof(*l) + r->param_bytes;
+	c->queued_bytes += l->queued_bytes;
+	memcpy(l->params, r + 1, r->param_bytes);
+	l->module = m->exec;
+	exec_module_ref(l->module);
+	l->total = (uint64_t)r->grid[0] * r->grid[1] * r->grid[2];
+	l->exec.function = f->exec;
+	memcpy(l->exec.grid, r->grid, sizeof(r->grid));
+	memcpy(l->exec.block, r->block, sizeof(r->block));
+	l->exec.dynamic_shared_bytes = r->shared_bytes;
+	l->host_bytes = exec_block_bytes(&l->exec);
+	l->exec.params = l->params;
+	l->exec.space = &g->memory.space;
+	l->exec.host = &g->host;
+	l->exec.sm_count = c->sms;
+	l->exec.clock_khz = c->dev->opt.clock_khz;
+	l->cooperative = r->flags & SOFT_LAUNCH_COOPERATIVE;
+	l->own_priority = r->flags & SOFT_LAUNCH_PRIORITY;
+	l->priority = MAX(MIN(r->priority, 0), SOFT_PRIORITY_GREATEST);
+	if (r->part && r->part <= SOFT_MAX_PARTS && c->parts[r->part - 1]) {
+		l->part = *c->parts[r->part - 1];
+	}
+	l->exec.grid_id = c->dev->next_grid_id++;
+	return l;
+}
+
+void launch_free(struct launch *l)
+{
+	if (!l) {
+		return;
+	}
+	if (l->op) { /* it got as far as a stream */
+		place_drop(l);
+	}
+	list_remove(&l->in_group);
+	if (l->workspace) {
+		struct group *g = l->op->stream->group;
+
+		memory_free(&g->memory, g->client->dev, l->workspace);
+	}
+	l->client->queued_bytes -= l->queued_bytes;
+	exec_module_unref(l->module);
+	free(l);
+}
+
+/* The barrier of all blocks: the size of what follows, and the count that they change, which begins
+ * with 0. */
+static bool make_workspace(struct group *g, struct launch *l)
+{
+	struct device *dev = g->client->dev;
+	uint32_t *words;
+
+	l->workspace = memory_alloc(&g->memory, dev, WORKSPACE_BYTES, SOFT_MEMORY_DEVICE, -1);
+	words = l->workspace ? memory_at(&g->memory, l->workspace, WORKSPACE_BYTES, 2) : NULL;
+	if (!words) {
+		return false;
+	}
+	memset(words, 0, WORKSPACE_BYTES);
+	words[0] = WORKSPACE_BYTES;
+	l->exec.grid_workspace = l->workspace;
+	return true;
+}
+
+static void refuse(struct group *g, const struct launch *l, CUresult error, const char *why)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "kernel %.80s: %s", exec_function_info(l->exec.function)->name,
+		 why);
+	group_fail(g, error, text);
+}
+
+/* True when it can run at all. */
+static bool may_run(struct group *g, struct launch *l)
+{
+	uint64_t bytes = l->host_bytes;
+
+	if (l->cooperative && l->total > place_capacity(l)) {
+		refuse(g, l, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+		       "a cooperative launch has more blocks than can be resident at once");
+		return false;
+	}
+	bytes *= l->cooperative ? l->total : 1;
+	if (bytes > SOFT_BLOCK_BYTES_MAX) {
+		refuse(g, l, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+		       "the registers and local memory of its blocks need more than 256 MiB of the "
+		       "host's memory");
+		return false;
+	}
+	if (l->cooperative && !make_workspace(g, l)) {
+		refuse(g, l, CUDA_ERROR_OUT_OF_MEMORY, "no device memory for its grid barrier");
+		return false;
+	}
+	return true;
+}
+
+void launch_submit(struct launch *l, int priority)
+{
+	struct group *g = l->op->stream->group;
+
+	if (!l->own_priority) {
+		l->priority = priority;
+	}
+	l->level = (unsigned)(l->priority - SOFT_PRIORITY_GREATEST) +
+		   (l->client->below_normal ? DEVICE_PRIORITIES : 0);
+	g->client->dev->launches++;
+	if (may_run(g, l)) {
+		list_append(&g->launches[l->level], &l->in_group);
+	}
+}
+
+void launch_try_retire(struct launch *l)
+{
+	struct group *g = l->op->stream->group;
+
+	if (l->running || (!l->aborted && l->ended < l->total)) {
+		return;
+	}
+	if (!l->aborted) {
+		g->counters.launches_done++;
+	}
+	op_retire(l->op);
+}

@@ -1,0 +1,355 @@
+/* Streams: operations start at the head when the rules of order allow it, and the head is retired
+ * when it has ended. */
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "soft/server/machine.h"
+#include "soft/server/request/ipc_event.h"
+#include "soft/server/memory/shadow.h"
+
+#define INLINE_BYTES 16384u /* copies up to this are done at once by who finds them */
+#define MAX_HOST_CALLS 64u
+#define STEPS_AT_ONCE 32 /* operations of one stream; others have their turn in between */
+#define WAKES_A_STEP 2
+
+struct stream *stream_create(struct client *c, struct group *g, const struct soft_record_stream *r)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		return NULL;
+	}
+	s->group = g;
+	s->slot = r->r.stream;
+	s->priority = r->priority > 0 ? 0 : MAX(r->priority, SOFT_PRIORITY_GREATEST);
+	s->flags = r->flags;
+	s->part = r->part;
+	list_init(&s->ops);
+	list_append(&g->streams, &s->in_group);
+	c->streams[s->slot] = s;
+	c->dev->streams++;
+	if ((s->flags & SOFT_STREAM_LEGACY) && !s->part) {
+		g->legacy = s;
+	}
+	return s;
+}
+
+struct stream *stream_legacy(const struct group *g, uint64_t part)
+{
+	if (!part) {
+		return g->legacy;
+	}
+	list_each (&g->streams, s, struct stream, in_group) {
+		if (s->part == part && (s->flags & SOFT_STREAM_LEGACY)) {
+			return s;
+		}
+	}
+	return NULL;
+}
+
+void stream_put(struct stream *s, struct op *op)
+{
+	op->stream = s;
+	op->order = s->group->next_order++;
+	list_append(&s->ops, &op->in_stream);
+	s->group->client->queued++;
+	s->group->client->dev->operations++;
+	s->group->dirty = true;
+}
+
+static void op_free(struct op *op)
+{
+	if (op->kind == SOFT_OP_LAUNCH) {
+		launch_free(op->launch);
+	}
+	if (op->kind == SOFT_OP_COPY || op->kind == SOFT_OP_SET) {
+		copy_release(op);
+	}
+	if (op->kind == SOFT_OP_VALUE && op->started) {
+		op->stream->group->values--;
+		op->stream->group->client->dev->values--;
+	}
+	if (op->kind == SOFT_OP_HOST && op->started) {
+		op->stream->group->client->host_calls--;
+	}
+	if (op->kind == SOFT_OP_SHARED_RECORD) { /* reached, or it never will be */
+		ipc_event_reached(op->stream->group->client, op->shared.index, op->shared.key,
+				  op->shared.ticket);
+	}
+	list_remove(&op->in_copies);
+	list_remove(&op->in_stream);
+	free(op);
+}
+
+void stream_destroy(struct stream *s)
+{
+	struct group *g = s->group;
+
+	list_each_safe(&s->ops, op, struct op, in_stream)
+	{
+		g->client->queued--;
+		op_free(op);
+	}
+	list_remove(&s->in_group);
+	if (g->legacy == s) {
+		g->legacy = NULL;
+	}
+	g->client->streams[s->slot] = NULL;
+	g->client->dev->streams--;
+	free(s);
+}
+
+void stream_publish(struct client *c, uint32_t slot)
+{
+	struct soft_stream_word *w = &c->shared->streams[slot];
+
+	store_seqcst(&w->done, ++c->done[slot]);
+	if (load_relaxed(&w->waiters)) {
+		/* Waking thousands takes long: the others have their turn after it. */
+		c->dev->steps -= futex_wake_shared(&w->done, INT32_MAX) / WAKES_A_STEP;
+	}
+}
+
+void op_retire(struct op *op)
+{
+	struct stream *s = op->stream;
+	struct client *c = s->group->client;
+	bool destroy = op->kind == SOFT_OP_STREAM_DESTROY;
+	uint32_t slot = s->slot;
+
+	for (unsigned i = 0; i < SOFT_MAX_CONTEXTS; i++) { /* waits order streams of all contexts */
+		if (c->groups[i]) {
+			c->groups[i]->dirty = true;
+		}
+	}
+	c->queued--;
+	op_free(op);
+	if (destroy) {
+		stream_destroy(s);
+	}
+	stream_publish(c, slot);
+}
+
+static bool in_order(const struct stream *s, const struct op *op)
+{
+	const struct group *g = s->group;
+	const struct stream *legacy;
+
+	if (s->flags & SOFT_STREAM_NON_BLOCKING) {
+		return true;
+	}
+	if (!(s->flags & SOFT_STREAM_LEGACY)) {
+		legacy = stream_legacy(g, s->part);
+		return !legacy || list_empty(&legacy->ops) ||
+		       list_first(&legacy->ops, struct op, in_stream)->order > op->order;
+	}
+	list_each (&g->streams, t, struct stream, in_group) {
+		if (t != s && t->part == s->part && !(t->flags & SOFT_STREAM_NON_BLOCKING) &&
+		    !list_empty(&t->ops) &&
+		    list_first(&t->ops, struct op, in_stream)->order < op->order) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void record_event(struct client *c, const struct op *op)
+{
+	uint32_t *own = &c->events[op->event.index];
+
+	if ((int32_t)(op->event.count - *own) > 0) { /* not when a later record came first */
+		*own = op->event.count;
+		store_release(&c->shared->events[op->event.index].when_ns, clock_now_ns());
+	}
+}
+
+/* True when the wait is over or the write done. *bad: the address is not valid. */
+static bool do_value(struct group *g, const struct op *op, bool *bad)
+{
+	bool write = op->value.mode == SOFT_VALUE_WRITE;
+	void *p = memory_at(&g->memory, op->value.address, op->value.unit, write ? 2 : 1);
+	uint64_t have, want = op->value.value;
+
+	*bad = !p;
+	if (!p) {
+		return true;
+	}
+	if (write) {
+		shadow_known(&g->memory.space, op->value.address - g->memory.space.base,
+			     op->value.unit);
+	}
+	if (write && op->value.unit == 4) {
+		store_release((uint32_t *)p, (uint32_t)want);
+		return true;
+	}
+	if (write) {
+		store_release((uint64_t *)p, want);
+		return true;
+	}
+	have = op->value.unit == 4 ? load_acquire((uint32_t *)p) : load_acquire((uint64_t *)p);
+	if (op->value.unit == 4) {
+		want = (uint32_t)want;
+	}
+	switch (op->value.mode) {
+	case SOFT_VALUE_GEQ:
+		return op->value.unit == 4 ? (int32_t)((uint32_t)have - (uint32_t)want) >= 0
+					   : (int64_t)(have - want) >= 0;
+	case SOFT_VALUE_EQ:
+		return have == want;
+	case SOFT_VALUE_AND:
+		return (have & want) != 0;
+	default:
+		return op->value.unit == 4 ? (uint32_t) ~(have | want) != 0 : ~(have | want) != 0;
+	}
+}
+
+static bool start_host(struct client *c, struct op *op)
+{
+	struct soft_notice n = { .op = SOFT_NOTICE_HOST,
+				 .stream = op->stream->slot,
+				 .cookie = op->host.cookie,
+				 .result = op->stream->group->error };
+
+	if (c->host_calls >= MAX_HOST_CALLS) {
+		return false;
+	}
+	c->host_calls++;
+	op->started = true;
+	client_notice(c, &n, offsetof(struct soft_notice, text));
+	return false; /* retired by its HOST_DONE */
+}
+
+void stream_host_done(struct client *c, uint32_t slot)
+{
+	struct stream *s = slot < SOFT_MAX_STREAMS ? c->streams[slot] : NULL;
+	struct op *op;
+
+	if (!s || list_empty(&s->ops)) {
+		return;
+	}
+	op = list_first(&s->ops, struct op, in_stream);
+	if (op->kind == SOFT_OP_HOST && op->started) {
+		op_retire(op);
+	}
+}
+
+static bool start_copy(struct group *g, struct op *op)
+{
+	if (!copy_check(op)) {
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+			   "a copy or memset reaches outside valid memory");
+		return false;
+	}
+	if (op->copy.width * op->copy.height <= INLINE_BYTES && !g->client->dev->opt.copy_bytes_s) {
+		uint64_t bytes;
+
+		copy_part(op, INLINE_BYTES, &bytes);
+		g->client->dev->steps -= (int)(bytes / 1024);
+		g->counters.bytes_copied += bytes;
+		return true;
+	}
+	op->started = true;
+	copy_submit(op);
+	return false;
+}
+
+static bool start_value(struct group *g, struct op *op)
+{
+	bool bad, done = do_value(g, op, &bad);
+
+	if (bad) {
+		group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+			   "a stream memory operation reaches outside valid memory");
+		return false;
+	}
+	if (!done && !op->started) {
+		op->started = true;
+		g->values++;
+		g->client->dev->values++;
+	}
+	return done;
+}
+
+/* Starts the head of a stream; true when it has ended already. */
+static bool start(struct group *g, struct op *op)
+{
+	struct client *c = g->client;
+
+	switch (op->kind) {
+	case SOFT_OP_LAUNCH:
+		op->started = true;
+		launch_submit(op->launch, op->stream->priority);
+		return false;
+	case SOFT_OP_COPY:
+	case SOFT_OP_SET:
+		return start_copy(g, op);
+	case SOFT_OP_RECORD:
+		record_event(c, op);
+		return true;
+	case SOFT_OP_WAIT:
+		return (int32_t)(c->done[op->wait.slot] - op->wait.target) >= 0;
+	case SOFT_OP_HOST:
+		return start_host(c, op);
+	case SOFT_OP_FREE:
+		if (memory_free(&g->memory, c->dev, op->value.address) < 0) {
+			group_fail(g, CUDA_ERROR_ILLEGAL_ADDRESS,
+				   "an address is freed that is not allocated");
+			return false;
+		}
+		return true;
+	case SOFT_OP_VALUE:
+		return start_value(g, op);
+	case SOFT_OP_SHARED_WAIT:
+		return ipc_event_over(c, op->shared.index, op->shared.key, op->shared.ticket);
+	default:
+		return true;
+	}
+}
+
+/* One stream as far as it goes. After an error operations end without effect, but host functions
+ * are still told. */
+static void stream_progress(struct group *g, struct stream *s)
+{
+	for (int done = 0; !list_empty(&s->ops); done++) {
+		struct op *op = list_first(&s->ops, struct op, in_stream);
+		bool last = op->kind == SOFT_OP_STREAM_DESTROY, host = op->kind == SOFT_OP_HOST;
+
+		if (done == STEPS_AT_ONCE || --g->client->dev->steps < 0) {
+			g->dirty = true;
+			return;
+		}
+
+		if (op->started && op->kind != SOFT_OP_VALUE) {
+			return;
+		}
+		if (g->error && !host) {
+			op_retire(op);
+		} else if (!in_order(s, op) || !start(g, op)) {
+			if (!g->error || host) {
+				return;
+			}
+			/* It failed the group just now, which may have retired it already: the next
+			 * turn drops what is there. */
+			continue;
+		} else {
+			op_retire(op);
+		}
+		if (last) {
+			return;
+		}
+	}
+}
+
+void group_progress(struct group *g)
+{
+	/* A group that stays dirty has retired operations: it goes on in the next turn. */
+	for (int passes = 0; g->dirty && (g->enabled || g->error) && passes < 4; passes++) {
+		g->dirty = false;
+		list_each_safe(&g->streams, s, struct stream, in_group)
+		{
+			stream_progress(g, s);
+		}
+	}
+}

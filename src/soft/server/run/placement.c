@@ -1,0 +1,369 @@
+/* Blocks on SMs: which block of a group runs next, where a new one fits, and what it may take of
+ * the host's memory. Priority decides, except in every sixteenth turn: a block that spins must not
+ * starve the one that it waits for. Launches that may be on a part of the SMs only (green contexts)
+ * pass by others that wait for room on SMs that they do not use. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/server/machine.h"
+
+#define LONG_TURNS 16u /* a block that runs longer lets further blocks start beside it */
+#define FAIR_TURN 16u
+
+/* How many more blocks of the launch the SM takes. */
+static uint32_t room_on(const struct sm *sm, const struct launch *l)
+{
+	uint32_t threads = ROUND_UP(l->threads, 32u);
+	uint32_t shared = l->shared_bytes + DEVICE_SHARED_RESERVED;
+	uint32_t n = DEVICE_BLOCKS_PER_SM - sm->blocks;
+
+	n = MIN(n, (DEVICE_THREADS_PER_SM - sm->threads) / threads);
+	return MIN(n, (DEVICE_SHARED_PER_SM - sm->shared) / shared);
+}
+
+uint64_t place_capacity(const struct launch *l)
+{
+	static const struct sm empty;
+
+	return (uint64_t)(l->part.n ? l->part.n : l->client->sms) * room_on(&empty, l);
+}
+
+static bool may_be_on(const struct launch *l, uint32_t sm)
+{
+	return !l->part.n || (l->part.sms[sm / 64] >> sm % 64 & 1);
+}
+
+/* SMs that launches wait for which cannot start yet: what comes behind them leaves these alone. */
+struct awaited {
+	bool all, any;
+	uint64_t sms[DEVICE_SM_WORDS];
+};
+
+static void await(struct awaited *a, const struct launch *l)
+{
+	a->all = a->all || !l->part.n;
+	a->any = true;
+	for (unsigned i = 0; i < DEVICE_SM_WORDS && !a->all; i++) {
+		a->sms[i] |= l->part.sms[i];
+	}
+}
+
+static bool may_pass(const struct launch *l, const struct awaited *a)
+{
+	if (!a->any || a->all || !l->part.n) {
+		return !a->any;
+	}
+	for (unsigned i = 0; i < DEVICE_SM_WORDS; i++) {
+		if (l->part.sms[i] & a->sms[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The SM with the most room, in turn among equals; -1: none has any. A client of the shared lane
+ * that may use a percentage of the SMs gets the first ones. */
+static int find_sm(const struct group *g, const struct launch *l)
+{
+	uint32_t n = g->client->sms, best_room = 0;
+	int best = -1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = (g->lane->next_sm + i) % n, room;
+
+		if (!may_be_on(l, at)) {
+			continue;
+		}
+		room = room_on(&g->lane->sms[at], l);
+		if (room > best_room) {
+			best = (int)at;
+			best_room = room;
+		}
+	}
+	return best;
+}
+
+static bool memory_for(const struct group *g, uint64_t bytes)
+{
+	const struct client *c = g->client;
+	const struct device *dev = c->dev;
+
+	if (c->block_bytes == 0 && bytes <= DEVICE_FIRST_BLOCK_BYTES) {
+		return true;
+	}
+	return c->block_bytes + bytes <= SOFT_BLOCK_BYTES_MAX &&
+	       dev->block_bytes + bytes <= dev->block_limit;
+}
+
+static void charge(struct group *g, struct launch *l, uint64_t bytes)
+{
+	l->charged += bytes;
+	g->client->block_bytes += bytes;
+	g->client->dev->block_bytes += bytes;
+}
+
+static void uncharge(struct group *g, struct launch *l, uint64_t bytes)
+{
+	l->charged -= bytes;
+	g->client->block_bytes -= bytes;
+	g->client->dev->block_bytes -= bytes;
+}
+
+static bool gang_fits(const struct group *g, const struct launch *l)
+{
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < g->client->sms; i++) {
+		room += may_be_on(l, i) ? room_on(&g->lane->sms[i], l) : 0;
+	}
+	return room >= l->total && memory_for(g, l->total * l->host_bytes);
+}
+
+static bool can_start(const struct group *g, const struct launch *l)
+{
+	if (l->gang) {
+		return true;
+	}
+	if (l->cooperative) {
+		return gang_fits(g, l);
+	}
+	return find_sm(g, l) >= 0 && (!list_empty(&l->spare) || memory_for(g, l->host_bytes));
+}
+
+static void occupy(struct group *g, const struct launch *l, uint32_t at)
+{
+	struct sm *sm = &g->lane->sms[at];
+
+	sm->blocks++;
+	sm->threads += ROUND_UP(l->threads, 32u);
+	sm->shared += l->shared_bytes + DEVICE_SHARED_RESERVED;
+	g->lane->next_sm = at + 1;
+}
+
+static void vacate(struct group *g, const struct launch *l, uint32_t at)
+{
+	struct sm *sm = &g->lane->sms[at];
+
+	sm->blocks--;
+	sm->threads -= ROUND_UP(l->threads, 32u);
+	sm->shared -= l->shared_bytes + DEVICE_SHARED_RESERVED;
+}
+
+/* All blocks of a cooperative launch get their places at once. */
+static bool place_gang(struct group *g, struct launch *l)
+{
+	l->gang = calloc(l->total, sizeof(*l->gang));
+	if (!l->gang) {
+		return false;
+	}
+	for (uint64_t i = 0; i < l->total; i++) {
+		l->gang[i] = (uint32_t)find_sm(g, l);
+		occupy(g, l, l->gang[i]);
+	}
+	charge(g, l, l->total * l->host_bytes);
+	return true;
+}
+
+static struct resident *block_for(struct group *g, struct launch *l)
+{
+	struct resident *b;
+
+	if (!list_empty(&l->spare)) {
+		b = list_first(&l->spare, struct resident, in_group);
+		list_remove(&b->in_group);
+		return b;
+	}
+	b = calloc(1, sizeof(*b));
+	if (b) {
+		list_init(&b->in_group);
+		b->launch = l;
+		if (!l->gang) {
+			charge(g, l, l->host_bytes);
+		}
+	}
+	return b;
+}
+
+static bool start_block(struct group *g, struct launch *l, struct work *w)
+{
+	struct resident *b;
+
+	if (l->cooperative && !l->gang && !place_gang(g, l)) {
+		return false;
+	}
+	b = block_for(g, l);
+	if (!b) {
+		return false;
+	}
+	w->index = l->next++;
+	w->fresh = true;
+	w->block = b;
+	b->turns = 0;
+	if (l->gang) {
+		b->sm = l->gang[w->index];
+	} else {
+		b->sm = (uint32_t)find_sm(g, l);
+		occupy(g, l, b->sm);
+	}
+	l->resident++;
+	g->resident_blocks++;
+	if (l->next == l->total) {
+		list_remove(&l->in_group);
+	}
+	return true;
+}
+
+/* The oldest launch of the level that can start a block beside what others wait for; those before
+ * it are added to what is awaited. */
+static struct launch *startable(const struct group *g, unsigned level, struct awaited *a)
+{
+	list_each (&g->launches[level], l, struct launch, in_group) {
+		if (may_pass(l, a) && can_start(g, l)) {
+			return l;
+		}
+		await(a, l);
+		if (a->all) {
+			break;
+		}
+	}
+	return NULL;
+}
+
+static struct resident *waiting(const struct group *g, unsigned level)
+{
+	const struct list *l = &g->resident[level];
+
+	return list_empty(l) ? NULL : list_first(l, struct resident, in_group);
+}
+
+bool place_ready(const struct group *g)
+{
+	struct awaited a = { 0 };
+
+	for (unsigned i = 0; i < DEVICE_LEVELS; i++) {
+		if (waiting(g, i)) {
+			return true;
+		}
+	}
+	for (unsigned i = 0; i < DEVICE_LEVELS && !a.all; i++) {
+		if (startable(g, i, &a)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The block that waits goes first, unless it has been running for long: then it may wait for a
+ * block that has not started. A gang starts together. */
+static bool choose_of(struct group *g, unsigned level, const struct awaited *before, struct work *w)
+{
+	struct resident *old = waiting(g, level);
+	struct awaited a = *before;
+	struct launch *l = a.all ? NULL : startable(g, level, &a);
+
+	if (l && (!old || old->turns >= LONG_TURNS || l->gang) && start_block(g, l, w)) {
+		return true;
+	}
+	if (old) {
+		list_remove(&old->in_group);
+		w->block = old;
+	}
+	return old;
+}
+
+/* The members in turn: who gave a block goes to the end. */
+static struct group *choose_at(struct lane *lane, unsigned level, const struct awaited *before,
+			       struct work *w)
+{
+	list_each_safe(&lane->members, g, struct group, in_lane)
+	{
+		if (g->enabled && !g->dead && choose_of(g, level, before, w)) {
+			list_remove(&g->in_lane);
+			list_append(&lane->members, &g->in_lane);
+			return g;
+		}
+	}
+	return NULL;
+}
+
+static void await_level(const struct lane *lane, unsigned level, struct awaited *a)
+{
+	list_each (&lane->members, g, struct group, in_lane) {
+		if (g->enabled && !g->dead && !a->all) {
+			list_each (&g->launches[level], l, struct launch, in_group) {
+				await(a, l);
+			}
+		}
+	}
+}
+
+bool place_choose(struct lane *lane, struct work *w)
+{
+	static const struct awaited nobody;
+	bool fair = ++lane->turns % FAIR_TURN == 0;
+	struct awaited a = { 0 };
+	unsigned first = fair ? (unsigned)(lane->turns / FAIR_TURN % DEVICE_LEVELS) : 0;
+	struct group *g = NULL;
+
+	for (unsigned i = 0; i < DEVICE_LEVELS && !g; i++) {
+		unsigned level = (first + i) % DEVICE_LEVELS;
+
+		g = choose_at(lane, level, fair ? &nobody : &a, w);
+		await_level(lane, level, &a);
+	}
+	if (!g) {
+		return false;
+	}
+	w->group = g;
+	w->launch = w->block->launch;
+	return true;
+}
+
+void place_leave(struct resident *b, bool keep)
+{
+	struct launch *l = b->launch;
+	struct group *g = l->op->stream->group;
+
+	list_remove(&b->in_group);
+	if (!l->gang) {
+		vacate(g, l, b->sm);
+	}
+	g->resident_blocks--;
+	l->resident--;
+	if (keep && b->block && !l->gang) {
+		list_append(&l->spare, &b->in_group);
+		return;
+	}
+	if (!l->gang) {
+		uncharge(g, l, l->host_bytes);
+	}
+	exec_block_destroy(b->block);
+	free(b);
+}
+
+void place_drop(struct launch *l)
+{
+	struct group *g = l->op->stream->group;
+
+	list_each_safe(&g->resident[l->level], b, struct resident, in_group)
+	{
+		if (b->launch == l) {
+			place_leave(b, false);
+		}
+	}
+	list_each_safe(&l->spare, b, struct resident, in_group)
+	{
+		list_remove(&b->in_group);
+		uncharge(g, l, l->host_bytes);
+		exec_block_destroy(b->block);
+		free(b);
+	}
+	if (l->gang) { /* nothing of it runs any more */
+		for (uint64_t i = 0; i < l->total; i++) {
+			vacate(g, l, l->gang[i]);
+		}
+		uncharge(g, l, l->charged);
+		free(l->gang);
+		l->gang = NULL;
+	}
+}

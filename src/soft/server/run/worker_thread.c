@@ -1,0 +1,424 @@
+/* Threads of one GPU. A worker: take what clients submitted, then run one block of the group whose
+ * slice it is until its turn or the slice is over. A copy engine: one part of a copy after another.
+ * An idle worker stands in for an engine that would have to be woken first. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "soft/server/machine.h"
+#include "soft/yield.h"
+
+#define TURN_NS 50000u	   /* wanted length of a turn; bounds how late anything is noticed */
+#define MIN_BUDGET 64u	   /* warp instructions */
+#define FIRST_BUDGET 1024u /* of a launch whose instructions have not been timed */
+#define COPY_PART (256u << 10)
+#define SPIN_NS 20000u /* looking for new work before sleeping: a wake-up costs about as much */
+
+static void set_asleep(struct device *dev, uint32_t value)
+{
+	list_each (&dev->clients, c, struct client, in_device) {
+		store_seqcst(&c->shared->asleep, value);
+	}
+	fence_seqcst();
+}
+
+/* Something that this worker could have taken. */
+static bool has_work(const struct gpu *gpu)
+{
+	if (gpu->running_blocks == 0 && !gpu->switching && gpu_has_blocks(gpu)) {
+		return true;
+	}
+	return gpu->dev->opt.copy_bytes_s == 0 && gpu_has_copies(gpu);
+}
+
+/* Nothing to do: the first idle worker of the machine waits for doorbells, others for it. */
+static void rest(struct gpu *gpu)
+{
+	struct device *dev = gpu->dev;
+	struct epoll_event e[8];
+	bool any = false;
+
+	if (dev->poller) {
+		gpu->waiting_workers++;
+		pthread_cond_wait(&gpu->work, &dev->lock);
+		gpu->waiting_workers--;
+		return;
+	}
+	set_asleep(dev, 1);
+	device_progress(dev, &any); /* what came before the flag was seen */
+	device_wake(dev, gpu);
+	if (!any && !dev->stop && !has_work(gpu)) {
+		int timeout = dev->values ? 1 : -1; /* waits on memory are polled */
+
+		dev->poller = gpu;
+		pthread_mutex_unlock(&dev->lock);
+		epoll_wait(dev->epoll, e, ARRAY_SIZE(e), timeout);
+		pthread_mutex_lock(&dev->lock);
+		dev->poller = NULL;
+	}
+	set_asleep(dev, 0);
+}
+
+/* Groups take turns, whatever slice it is: engines work beside it. */
+static bool choose_copy(struct gpu *gpu, struct work *w)
+{
+	if (gpu->copying >= gpu->dev->opt.copy_engines) {
+		return false;
+	}
+	list_each (&gpu->groups, g, struct group, in_gpu) {
+		struct op *op =
+			!w->group || g->copy_stamp < w->group->copy_stamp ? group_copy(g) : NULL;
+
+		if (op) {
+			w->group = g;
+			w->copy = op;
+		}
+	}
+	if (w->copy) {
+		w->group->copy_stamp = ++gpu->copy_stamp;
+		w->copy->running = true;
+		gpu->copying++;
+	}
+	return w->copy;
+}
+
+static uint64_t budget_for(const struct gpu *gpu, const struct launch *l, uint64_t now)
+{
+	uint64_t ns = gpu->slice_end_ns > now ? MIN(gpu->slice_end_ns - now, TURN_NS) : 0;
+	uint64_t n = ns * 1024 / (l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn);
+
+	if (!l->ns_per_kinsn) {
+		n = MIN(n, FIRST_BUDGET);
+	}
+	return MAX(n, MIN_BUDGET);
+}
+
+static bool choose_block(struct gpu *gpu, struct work *w)
+{
+	uint64_t now = clock_fast_ns();
+	struct lane *lane = runlist_choose(gpu, now);
+
+	if (!lane || !place_choose(lane, w)) {
+		return false;
+	}
+	runlist_enter(w->group, now);
+	w->begin_ns = now;
+	w->launch->running++;
+	w->budget = budget_for(gpu, w->launch, now);
+	return true;
+}
+
+/* A block, or a copy when there is no block and nobody measures the engines. */
+static bool choose(struct gpu *gpu, struct work *w)
+{
+	memset(w, 0, sizeof(*w));
+	return choose_block(gpu, w) || (gpu->dev->opt.copy_bytes_s == 0 && choose_copy(gpu, w));
+}
+
+static const struct {
+	enum exec_status status;
+	CUresult error;
+	const char *text;
+} faults[] = {
+	{ EXEC_FAULT_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, "access outside valid memory" },
+	{ EXEC_FAULT_ALIGN, CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned access" },
+	{ EXEC_FAULT_TRAP, CUDA_ERROR_LAUNCH_FAILED, "trap" },
+	{ EXEC_FAULT_INSN, CUDA_ERROR_ILLEGAL_INSTRUCTION, "illegal instruction" },
+	{ EXEC_FAULT_ASSERT, CUDA_ERROR_ASSERT, "a failed assertion" },
+	{ EXEC_NO_MEMORY, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "no host memory for a block" },
+};
+
+/* A fault ends the hardware context, so the others in the shared lane end too. */
+static void fail_neighbours(struct group *g, CUresult error)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "process %d, which shares the lane, met a fault",
+		 g->client->pid);
+	list_each (&g->lane->members, o, struct group, in_lane) {
+		if (o != g) {
+			group_fail(o, error, text);
+		}
+	}
+}
+
+static void report_fault(struct group *g, const char *kernel, enum exec_status status,
+			 const struct exec_fault *f)
+{
+	char text[256], at[40] = "";
+
+	if (status == EXEC_FAULT_ADDRESS || status == EXEC_FAULT_ALIGN) {
+		snprintf(at, sizeof(at), " (address 0x%llx)", (unsigned long long)f->address);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+		if (faults[i].status == status) {
+			snprintf(text, sizeof(text),
+				 "kernel %.80s, PTX line %u, block %u,%u,%u, thread %u: %s%s",
+				 kernel, f->line, f->block[0], f->block[1], f->block[2], f->thread,
+				 f->what ? f->what : faults[i].text, at);
+			group_fail(g, faults[i].error, text);
+			fail_neighbours(g, faults[i].error);
+		}
+	}
+}
+
+/* Slow turns count at once, so that none after them is late; fast ones little by little. */
+static void measure(struct gpu *gpu, struct launch *l, uint64_t ns, uint64_t used)
+{
+	uint64_t now, old = l->ns_per_kinsn ? l->ns_per_kinsn : gpu->ns_per_kinsn;
+
+	if (used < MIN_BUDGET) {
+		return;
+	}
+	now = MIN(MAX(ns * 1024 / used, 100u), 1000000000u);
+	if (l->ns_per_kinsn && now > 8 * old) {
+		now = 8 * old; /* it may have been the host's scheduler */
+	}
+	l->ns_per_kinsn = now > old || !l->ns_per_kinsn ? now : (old * 3 + now) / 4;
+	gpu->ns_per_kinsn = (gpu->ns_per_kinsn * 7 + l->ns_per_kinsn) / 8;
+}
+
+static enum exec_status run_turn(struct work *w, uint64_t *ret_used, uint64_t *ret_lanes,
+				 struct exec_fault *ret_fault)
+{
+	struct resident *b = w->block;
+	enum exec_status status;
+
+	if (!b->block) {
+		b->block = exec_block_create(&w->launch->exec);
+	}
+	if (!b->block) {
+		return EXEC_NO_MEMORY;
+	}
+	if (w->fresh) {
+		exec_block_reset(b->block, w->index, b->sm);
+	}
+	status = exec_block_run(b->block, w->budget, ret_used, ret_fault);
+	*ret_lanes = exec_block_lanes(b->block);
+	return status;
+}
+
+/* The block's turn is over. */
+static void put_down(struct work *w, enum exec_status status, const struct exec_fault *fault)
+{
+	struct resident *b = w->block;
+	struct launch *l = w->launch;
+	struct group *g = w->group;
+
+	if (status == EXEC_DONE) {
+		l->ended++;
+		g->counters.blocks_done++;
+		place_leave(b, l->next < l->total && !l->aborted);
+	} else if (status == EXEC_BUDGET && !l->aborted) {
+		b->turns++;
+		list_append(&g->resident[l->level], &b->in_group);
+	} else {
+		place_leave(b, false);
+	}
+	if (status != EXEC_DONE && status != EXEC_BUDGET) {
+		bool first = !g->error;
+
+		l->aborted = true;
+		if (first) {
+			report_fault(g, exec_function_info(l->exec.function)->name, status,
+				     fault); /* retires the launch when no other worker has it */
+			return;
+		}
+	}
+	launch_try_retire(l);
+}
+
+static void run_block(struct gpu *gpu, struct work *w)
+{
+	struct device *dev = gpu->dev;
+	struct group *g = w->group;
+	struct exec_fault fault = { 0 };
+	enum exec_status status;
+	uint64_t used = 0, lanes = 0, begin = w->begin_ns, end;
+
+	pthread_mutex_unlock(&dev->lock);
+	status = run_turn(w, &used, &lanes, &fault);
+	end = MAX(clock_fast_ns(), begin);
+	if (status == EXEC_BUDGET && used < w->budget) {
+		/* it waits, perhaps for a block whose worker waits for this processor */
+		(void)yield_quickly(&gpu->no_yield_ns);
+	}
+	pthread_mutex_lock(&dev->lock);
+	measure(gpu, w->launch, end - begin, used);
+	g->counters.run_ns += end - begin;
+	dev->run_ns += end - begin;
+	dev->warp_instructions += used;
+	dev->lane_instructions += lanes;
+	w->launch->running--;
+	put_down(w, status, &fault);
+	runlist_leave(g, end);
+}
+
+/* Until the engines, at their bandwidth, would have moved these bytes too. */
+static void throttle(struct gpu *gpu, uint64_t bytes)
+{
+	struct device *dev = gpu->dev;
+	uint64_t now = clock_now_ns(), until;
+
+	pthread_mutex_lock(&dev->lock);
+	until = MAX(gpu->copy_free_ns, now) +
+		(uint64_t)((double)bytes * 1e9 / (double)dev->opt.copy_bytes_s);
+	gpu->copy_free_ns = until;
+	pthread_mutex_unlock(&dev->lock);
+	now = clock_now_ns();
+	if (until > now) {
+		clock_sleep_ns(until - now);
+	}
+}
+
+static void run_copy(struct gpu *gpu, struct work *w)
+{
+	struct device *dev = gpu->dev;
+	struct op *op = w->copy;
+	struct group *g = w->group;
+	uint64_t bytes, rate = dev->opt.copy_bytes_s;
+	/* About a millisecond, so that the group can be stopped in between. */
+	uint64_t part = rate ? MAX(MIN(rate / 1000, COPY_PART), 4096u) : COPY_PART;
+	bool last, cut;
+
+	pthread_mutex_unlock(&dev->lock);
+	last = copy_part(op, part, &bytes);
+	if (rate) {
+		throttle(gpu, bytes);
+	}
+	pthread_mutex_lock(&dev->lock);
+	gpu->copying--;
+	op->running = false;
+	g->counters.bytes_copied += bytes;
+	gpu->bytes_copied += bytes;
+	cut = op->copy.dst_group->dead || (op->copy.src_group && op->copy.src_group->dead);
+	if (g->watchers) {
+		pthread_cond_broadcast(&dev->settled);
+	}
+	if (last || cut || g->error) {
+		op_retire(op);
+	} else {
+		list_remove(&op->in_copies);
+		list_append(&g->copies, &op->in_copies);
+	}
+}
+
+static bool copies_wait(const struct gpu *gpu)
+{
+	return gpu->waiting_engines && gpu_has_copies(gpu);
+}
+
+/* What this worker leaves to the others of its GPU. */
+static void share(struct gpu *gpu, const struct work *w)
+{
+	if (copies_wait(gpu)) {
+		pthread_cond_signal(&gpu->copy_work);
+	}
+	if (!w->copy && gpu->dev->opt.workers > 1 && lane_runnable(gpu->current)) {
+		gpu_wake(gpu);
+	}
+}
+
+/* One worker sees a switch through; it takes what clients submit meanwhile. */
+static void wait_for_switch(struct gpu *gpu)
+{
+	struct device *dev = gpu->dev;
+	uint64_t now = clock_now_ns(), left = gpu->ready_ns > now ? gpu->ready_ns - now : 0;
+
+	gpu->switching = true;
+	pthread_mutex_unlock(&dev->lock);
+	if (left > 3 * SPIN_NS) {
+		clock_sleep_ns(left - 2 * SPIN_NS);
+	} else {
+		cpu_relax();
+	}
+	pthread_mutex_lock(&dev->lock);
+	gpu->switching = false;
+}
+
+/* False: it is better to rest. A client may share the processor. */
+static bool look_again(struct gpu *gpu)
+{
+	struct device *dev = gpu->dev;
+	bool quickly;
+
+	pthread_mutex_unlock(&dev->lock);
+	quickly = yield_quickly(&gpu->no_yield_ns);
+	pthread_mutex_lock(&dev->lock);
+	return quickly;
+}
+
+void *worker_main(void *arg)
+{
+	struct gpu *gpu = arg;
+	struct device *dev = gpu->dev;
+	uint64_t last_work = clock_fast_ns();
+	struct work w;
+	bool any;
+
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	pthread_mutex_lock(&dev->lock);
+	while (!dev->stop) {
+		any = false;
+		device_progress(dev, &any);
+		device_wake(dev, gpu);
+		if (choose(gpu, &w)) {
+			share(gpu, &w);
+			if (w.copy) {
+				run_copy(gpu, &w);
+			} else {
+				run_block(gpu, &w);
+			}
+			last_work = clock_fast_ns();
+		} else if (!gpu->switching && clock_fast_ns() < gpu->ready_ns) {
+			wait_for_switch(gpu);
+		} else if (any || clock_fast_ns() - last_work < SPIN_NS) {
+			if (copies_wait(gpu)) {
+				pthread_cond_signal(&gpu->copy_work);
+			}
+			if (!look_again(gpu)) {
+				last_work = 0;
+			}
+		} else {
+			rest(gpu);
+			last_work = clock_fast_ns();
+		}
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return NULL;
+}
+
+void *engine_main(void *arg)
+{
+	struct gpu *gpu = arg;
+	struct device *dev = gpu->dev;
+	struct work w;
+	bool any;
+
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	pthread_mutex_lock(&dev->lock);
+	while (!dev->stop) {
+		memset(&w, 0, sizeof(w));
+		if (choose_copy(gpu, &w)) {
+			run_copy(gpu, &w);
+			any = false;
+			device_progress(dev, &any);
+			device_wake(dev, NULL);
+			if (any) {
+				device_kick(dev); /* a worker goes on with it */
+			}
+			continue;
+		}
+		gpu->waiting_engines++;
+		pthread_cond_wait(&gpu->copy_work, &dev->lock);
+		gpu->waiting_engines--;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return NULL;
+}

@@ -1,0 +1,260 @@
+/* gbpf-softgpu: the soft GPUs of one user. Listens, starts a thread for each client, and leaves
+ * when idle if asked to. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "soft/server/machine.h"
+#include "soft/server/finding.h"
+#include "soft/server/softgpu_options.h"
+#include "soft/socket.h"
+
+struct server {
+	struct device dev;
+	char path[SOFT_SOCKET_PATH_MAX]; /* fits sockaddr_un */
+	int listener;
+	int life; /* locked while this server lives, so that there is one for each socket */
+	struct options o;
+};
+
+static volatile sig_atomic_t stop_requested;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop_requested = 1;
+}
+
+static int copy_path(struct server *s, const char *path)
+{
+	size_t len = strlen(path);
+
+	if (len >= sizeof(s->path)) {
+		return -ENAMETOOLONG;
+	}
+	memcpy(s->path, path, len + 1);
+	return 0;
+}
+
+static int find_socket(struct server *s)
+{
+	return s->o.socket ? copy_path(s, s->o.socket)
+			   : soft_socket_path(s->path, sizeof(s->path), true);
+}
+
+static int open_beside(const struct server *s, const char *suffix)
+{
+	char path[sizeof(s->path) + 16];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s%s", s->path, suffix);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+static int take_life(struct server *s)
+{
+	s->life = open_beside(s, ".lock");
+	if (s->life < 0) {
+		return s->life;
+	}
+	for (int tries = 0; flock(s->life, LOCK_EX | LOCK_NB) < 0; tries++) {
+		if (errno != EWOULDBLOCK || tries == 200) {
+			return -EBUSY;
+		}
+		clock_sleep_ns(10000000); /* a server that is just leaving holds it for a moment */
+	}
+	return 0;
+}
+
+static int start_listening(struct server *s)
+{
+	s->listener = unix_listen(s->path, SOCK_SEQPACKET, 0600);
+	return s->listener < 0 ? s->listener : 0;
+}
+
+static void accept_one(struct server *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct peer p;
+
+	if (fd < 0) {
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+			log_warn("accept: %s", strerror(errno));
+			clock_sleep_ns(10000000); /* out of descriptors: do not spin */
+		}
+		return;
+	}
+	if (fd_peer(fd, &p) < 0 || (p.uid != geteuid() && p.uid != 0)) {
+		fd_close_peer(fd);
+		return;
+	}
+	if (client_start(&s->dev, fd, p.pid) < 0) {
+		log_warn("process %d refused: too many clients", p.pid);
+	}
+}
+
+/* True when nobody can be on the way in any more. Clients start servers under the .start lock. */
+static bool may_leave(struct server *s)
+{
+	struct pollfd p = { .fd = s->listener, .events = POLLIN };
+	int start = open_beside(s, ".start");
+
+	if (start == -ENOENT) {
+		return true; /* the folder has been removed: nobody can come any more */
+	}
+	if (start < 0 || flock(start, LOCK_EX | LOCK_NB) < 0) {
+		fd_close(start);
+		return false;
+	}
+	if (poll(&p, 1, 0) == 0) {
+		unlink(s->path);
+		if (poll(&p, 1, 0) == 0) {
+			return true; /* start stays locked until this process has gone */
+		}
+		/* Somebody connected in between: serve on, at a new socket of the same name. */
+		accept_one(s);
+		close(s->listener);
+		if (start_listening(s) < 0) {
+			log_error("%s: cannot listen again", s->path);
+		}
+	}
+	close(start);
+	return false;
+}
+
+static bool idle_for_long(struct server *s)
+{
+	uint64_t limit = s->dev.opt.idle_exit_s * 1000000000ull;
+	bool idle;
+
+	pthread_mutex_lock(&s->dev.lock);
+	idle = limit && s->dev.n_clients == 0 && clock_now_ns() - s->dev.last_busy_ns > limit;
+	pthread_mutex_unlock(&s->dev.lock);
+	return idle;
+}
+
+/* A log file that nobody rotates begins anew when it is long. */
+static void limit_log(const struct server *s)
+{
+	struct stat st;
+
+	if (s->o.log_limit && fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size > s->o.log_limit && ftruncate(STDERR_FILENO, 0) == 0) {
+		log_info("the log was longer than %llu bytes and begins anew",
+			 (unsigned long long)s->o.log_limit);
+	}
+}
+
+static void serve(struct server *s)
+{
+	while (!stop_requested) {
+		struct pollfd p = { .fd = s->listener, .events = POLLIN };
+
+		limit_log(s);
+		if (poll(&p, 1, s->dev.opt.idle_exit_s ? 250 : 10000) > 0) {
+			accept_one(s);
+		} else if (idle_for_long(s) && may_leave(s)) {
+			return;
+		}
+	}
+	unlink(s->path);
+}
+
+static int start_thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, fn, arg) != 0) {
+		return -EAGAIN;
+	}
+	pthread_detach(t);
+	return 0;
+}
+
+static int start_threads(struct device *dev)
+{
+	int err = 0;
+
+	for (unsigned g = 0; g < dev->opt.gpus; g++) {
+		for (unsigned i = 0; i < dev->opt.workers && !err; i++) {
+			err = start_thread(worker_main, &dev->gpus[g]);
+		}
+		for (unsigned i = 0; i < dev->opt.copy_engines && !err; i++) {
+			err = start_thread(engine_main, &dev->gpus[g]);
+		}
+	}
+	return err;
+}
+
+static void set_up_process(const struct device_options *o)
+{
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct rlimit files;
+	cpu_set_t cpus;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	if (o->cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET((unsigned)o->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus) < 0) {
+			log_warn("cannot run on processor %d alone: %s", o->cpu, strerror(errno));
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct server s = { .listener = -1, .life = -1 };
+	int err = options_parse(&s.o, argc, argv);
+
+	if (err) {
+		return err - 1;
+	}
+	log_setup("gbpf-softgpu", getenv("GBPF_DEBUG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+	set_up_process(&s.o.device);
+	err = find_socket(&s);
+	err = err ? err : take_life(&s);
+	if (err == -EBUSY) {
+		log_error("another gbpf-softgpu serves %s; stop it first, or choose another socket "
+			  "with --socket",
+			  s.path);
+		return 1;
+	}
+	err = err ? err : device_init(&s.dev, &s.o.device);
+	err = err ? err : start_listening(&s);
+	err = err ? err : start_threads(&s.dev);
+	if (err) {
+		log_error("%s: cannot start: %s", s.path[0] ? s.path : "runtime directory",
+			  strerror(-err));
+		return 1;
+	}
+	if (s.o.ready >= 0) {
+		(void)!write(s.o.ready, "1", 1);
+		close(s.o.ready);
+	}
+	serve(&s);
+	if (exec_checking() && finding_summary()) {
+		_exit(1);
+	}
+	_exit(0); /* the kernel takes everything back; workers may be in the middle of a block */
+}

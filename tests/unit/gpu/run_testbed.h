@@ -1,0 +1,52 @@
+/* A process: the scheduler, chains and a gate as the shim's on a driver in memory, with an agent
+ * and another tenant whose requests come with leases. */
+#ifndef GBPF_TESTS_GPU_RUN_TESTBED_H
+#define GBPF_TESTS_GPU_RUN_TESTBED_H
+
+#include "../sched/fake.h"
+#include "fake_driver.h"
+
+#define QUEUES 40
+
+struct line { /* a stream as the program has it */
+	struct gpu_queue dev;
+	struct sched_queue *q;
+	struct track track;
+	uint32_t ordinal; /* under lock when threads share it */
+	pthread_mutex_t lock;
+	struct work *all;
+	struct work *after; /* what its next operation comes after */
+	CUevent event;
+};
+
+struct world {
+	struct rig r;
+	struct gpu_device *d;
+	unsigned n, threads, programs;
+	bool share; /* threads submit to the same streams */
+	struct line line[QUEUES];
+	struct sched_kernel *kernel;
+	uint32_t stop_lc;
+	pthread_t lc;
+	uint64_t seed, requests, joined;
+};
+
+struct world *world_new(bool share);
+/* limit_ns 0: the default. agent, device: their threads run. */
+void world_init(struct world *w, unsigned n, const struct drv_options *o, uint64_t limit_ns);
+/* Everything is waited for, and each work was done. */
+void world_finish(struct world *w);
+void start_latency(struct world *w);
+void stop_latency(struct world *w);
+/* A request of the other tenant, with its lease. */
+void request_begins(struct world *w);
+void request_ends(struct world *w);
+
+/* block: it has a twin; keepable: it can be copied. The work. */
+struct work *launch(struct world *w, struct line *x, uint32_t blocks, bool block, bool keepable,
+		    uint32_t piece);
+void synchronize(struct world *w, struct line *x);
+/* What y does from here comes after what x has. */
+void order(struct world *w, struct line *x, struct line *y);
+
+#endif

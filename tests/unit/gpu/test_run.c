@@ -1,0 +1,990 @@
+/* Chains on a driver in memory, on one thread and a clock of the test's: every interleaving comes
+ * from a seed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "fake_driver.h"
+#include "gpu/cuda/gpu_run_submit_int.h"
+#include "gpu/flag.h"
+
+#define STREAMS 40
+
+/* The flag page that the chains read. */
+CUdeviceptr gpu_flag_address(const struct gpu_flag *f)
+{
+	return (uintptr_t)drv_leases;
+}
+
+static uint64_t now_ns = 1000000000;
+
+static uint64_t test_clock(void)
+{
+	now_ns += 300;
+	return now_ns;
+}
+
+struct world {
+	struct gpu_device *d;
+	uint64_t rng;
+	unsigned n;
+	struct gpu_queue q[STREAMS];
+	struct track track[STREAMS];
+	uint32_t ordinal[STREAMS];
+	struct {
+		CUevent event; /* NULL: none is recorded */
+		uint64_t seq;
+		uint32_t ordinal; /* what is before it */
+		bool pending;
+	} mark[STREAMS];
+	struct work *all;
+	unsigned loads; /* how often the twin's handle has become another's */
+};
+
+static void world_init(struct world *w, unsigned n, const struct drv_options *o)
+{
+	memset(w, 0, sizeof(*w));
+	clock_set_source(test_clock);
+	drv_init(o);
+	(void)drv.cuCtxPushCurrent_v2(DRV_CTX);
+	w->rng = o->seed * 77 + 1;
+	w->n = n;
+	assert_int_equal(gpu_device_create(&w->d, &drv), 0);
+	for (unsigned i = 0; i < n; i++) {
+		w->q[i] = (struct gpu_queue){ .stream = drv_stream(), .ctx = DRV_CTX };
+		w->track[i].ordered = true;
+	}
+	gpu_chain_set_flag(w->d, DRV_CTX, (const struct gpu_flag *)(uintptr_t)1, 7);
+}
+
+static struct work *new_work(struct world *w, unsigned i, uint32_t blocks)
+{
+	struct work *x = drv_work(&w->track[i], ++w->ordinal[i], blocks);
+
+	x->next = w->all;
+	w->all = x;
+	return x;
+}
+
+static uint32_t pick(struct world *w, uint32_t n)
+{
+	return (uint32_t)(drv_random(&w->rng) % n);
+}
+
+static CUresult launch(struct world *w, unsigned i, uint32_t blocks, uint32_t piece)
+{
+	struct work *x = new_work(w, i, blocks);
+	struct gpu_block_launch l = drv_twin(&x, piece);
+	CUresult e;
+
+	l.id += w->loads;
+	e = gpu_chain_launch(w->d, &w->q[i], &l);
+	if (e) {
+		w->all = x->next;
+		w->ordinal[i]--;
+		free(x);
+	}
+	return e;
+}
+
+static void world_finish(struct world *w)
+{
+	CUcontext popped;
+	struct work *x;
+
+	for (unsigned i = 0; i < w->n; i++) {
+		gpu_chain_close(w->d, &w->q[i]);
+	}
+	while ((x = w->all)) {
+		w->all = x->next;
+		free(x);
+	}
+	gpu_device_destroy(w->d);
+	(void)drv.cuCtxPopCurrent_v2(&popped);
+	drv_finish();
+	clock_set_source(NULL);
+}
+
+static bool all_through(struct world *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		if (gpu_chain_busy(w->d, &w->q[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Steps every queue and the device until nothing is left. */
+static void run_out(struct world *w, bool may_run, bool force)
+{
+	for (unsigned round = 0; !all_through(w) || !drv_idle(); round++) {
+		assert_true(round < 200000);
+		for (unsigned i = 0; i < w->n; i++) {
+			(void)gpu_chain_step(w->d, &w->q[i], may_run, force);
+		}
+		drv_run(40);
+		now_ns += 3000;
+	}
+}
+
+static void check_all(struct world *w)
+{
+	for (struct work *x = w->all; x; x = x->next) {
+		assert_int_equal(x->ended, x->blocks);
+	}
+}
+
+static void lease(uint32_t on)
+{
+	store_relaxed(&drv_leases[5], on);
+}
+
+static uint64_t checked; /* events of chains */
+
+static void record(struct world *w, unsigned i)
+{
+	if (!w->mark[i].event) {
+		assert_int_equal(drv.cuEventCreate(&w->mark[i].event, 0), CUDA_SUCCESS);
+	}
+	w->mark[i].ordinal = w->ordinal[i];
+	w->mark[i].pending = true;
+	assert_int_equal(gpu_chain_record(w->d, &w->q[i], w->mark[i].event, &w->mark[i].seq),
+			 CUDA_SUCCESS);
+}
+
+/* An event that says that it is reached, with all that was before it in the chain done, tells the
+ * truth. */
+static void check_event(struct world *w, unsigned i)
+{
+	struct sched_chain look;
+
+	(void)gpu_chain_look(w->d, &w->q[i], &look);
+	if (w->mark[i].pending && look.done >= w->mark[i].seq &&
+	    drv.cuEventQuery(w->mark[i].event) == CUDA_SUCCESS) {
+		assert_true(load_acquire(&w->track[i].last) >= w->mark[i].ordinal);
+		w->mark[i].pending = false;
+		checked += w->mark[i].seq != 0;
+	}
+}
+
+/* One random program with random interruptions. */
+static uint64_t interruptions, resumed; /* of all programs */
+
+static void program(uint64_t seed, unsigned streams, bool one_connection, unsigned rounds)
+{
+	struct drv_options o = { .seed = seed, .one_connection = one_connection };
+	struct gpu_chain_counts counts;
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, streams, &o);
+	for (unsigned r = 0; r < rounds; r++) {
+		unsigned i = pick(&w, streams);
+
+		check_event(&w, i);
+		switch (pick(&w, 9)) {
+		case 8:
+			(void)gpu_chain_look(w.d, &w.q[i], &look);
+			if (!look.full && !w.mark[i].pending) {
+				record(&w, i);
+			}
+			break;
+		case 0:
+		case 1:
+			assert_int_equal(gpu_chain_look(w.d, &w.q[i], &look), 0);
+			if (!look.full) {
+				assert_int_equal(launch(&w, i, 1 + pick(&w, 200), pick(&w, 40)),
+						 CUDA_SUCCESS);
+			}
+			break;
+		case 2:
+			if (!gpu_chain_busy(w.d, &w.q[i])) {
+				assert_int_equal(
+					drv_plain(w.q[i].stream, new_work(&w, i, 1 + pick(&w, 3))),
+					CUDA_SUCCESS);
+			}
+			break;
+		case 3:
+			lease(pick(&w, 2));
+			break;
+		case 4:
+		case 5:
+			(void)gpu_chain_step(w.d, &w.q[i], !load_relaxed(&drv_leases[5]),
+					     !pick(&w, 30));
+			break;
+		default:
+			drv_run(pick(&w, 120));
+			now_ns += pick(&w, 20000);
+		}
+	}
+	lease(0);
+	run_out(&w, true, false);
+	check_all(&w);
+	gpu_chain_counts(w.d, &counts);
+	interruptions += counts.interruptions;
+	resumed += counts.resumed_blocks;
+	world_finish(&w);
+}
+
+static void random_programs_keep_order_and_run_each_block_once(void **state)
+{
+	unsigned more = getenv("GBPF_LONG") ? 4000 : 24;
+
+	for (unsigned i = 0; i < more; i++) {
+		static const unsigned streams[] = { 1, 3, 12, 40 };
+
+		program(1000 + i, streams[i % 4], i % 3 == 2, 3000);
+	}
+	assert_true(checked > more);
+	assert_true(interruptions > 10 * more);
+	assert_true(resumed > 10 * more);
+}
+
+static const struct drv_options plain_options = { .seed = 5 };
+
+/* The last ticket is drawn a block before the end; then the next operation may follow. */
+static void it_is_through_when_the_last_block_has_begun(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	assert_true(gpu_chain_busy(w.d, &w.q[0]));
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		assert_int_equal(drv_run(1), 1);
+	}
+	assert_int_equal(w.all->begun, 10);
+	assert_true(w.all->ended < 10);
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* Nothing is put again while the lease is up; then exactly what is missing. */
+static void what_is_missing_comes_again(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct sched_chain look;
+	uint64_t before;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	while (w.all->next->begun < 30) {
+		drv_run(1);
+	}
+	lease(1);
+	while (drv_run(100)) {
+	}
+	before = drv_launches;
+	for (int i = 0; i < 100; i++) {
+		now_ns += 10000;
+		assert_true(gpu_chain_step(w.d, &w.q[0], false, false) < UINT64_MAX);
+		drv_run(10);
+	}
+	assert_int_equal(drv_launches, before);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_true(look.stopped);
+	assert_int_equal(look.interruptions, 1);
+	lease(0);
+	run_out(&w, true, false);
+	check_all(&w);
+	gpu_chain_counts(w.d, &counts);
+	assert_int_equal(counts.resumed_blocks, 120);
+	assert_int_equal(counts.launches, 2);
+	assert_int_equal(counts.forced, 0);
+	world_finish(&w);
+}
+
+/* Force without leave to run: one piece at a time, which no lease stops. */
+static void force_gives_one_piece_each_time(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 100, 20), CUDA_SUCCESS);
+	for (unsigned piece = 1; piece <= 5; piece++) {
+		struct sched_chain look;
+
+		for (int i = 0; i < 50; i++) {
+			drv_run(50);
+			now_ns += 10000;
+			(void)gpu_chain_step(w.d, &w.q[0], false, false);
+		}
+		assert_int_equal(w.all->ended, 20 * (piece - 1));
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_true(look.stopped);
+		(void)gpu_chain_step(w.d, &w.q[0], false, true);
+		while (drv_run(100)) {
+		}
+		assert_int_equal(w.all->ended, 20 * piece);
+	}
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], false, false), UINT64_MAX);
+	world_finish(&w);
+}
+
+static void both_finish_it_against_all_leases(void **state)
+{
+	struct world w;
+
+	world_init(&w, 3, &plain_options);
+	lease(1);
+	for (unsigned i = 0; i < 9; i++) {
+		assert_int_equal(launch(&w, i % 3, 60, 7), CUDA_SUCCESS);
+	}
+	run_out(&w, true, true);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Refused when it would have been put at once: an error, and it was never there. */
+static void a_refused_launch_leaves_no_trace(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	drv_refuse(CUDA_ERROR_INVALID_VALUE, 0);
+	assert_int_equal(launch(&w, 0, 11, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Refused when it had to be put again: the next flush gets the error, others go on. */
+static void a_launch_refused_later_is_an_error_of_the_chain(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+	struct work *lost;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 10, 0), CUDA_SUCCESS);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 11, 0), CUDA_SUCCESS);
+	lost = w.all;
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	w.all->ordinal--;
+	for (int i = 0; i < 20; i++) {
+		drv_run(100);
+		now_ns += 10000;
+		(void)gpu_chain_step(w.d, &w.q[0], false, false);
+	}
+	lease(0);
+	drv_refuse(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 1);
+	run_out(&w, true, false);
+	assert_int_equal(lost->ended, 0);
+	assert_int_equal(w.all->ended, 12);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), 0);
+	assert_int_equal(launch(&w, 0, 5, 0), CUDA_SUCCESS);
+	w.all->ordinal--;
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+static void a_lost_device_ends_the_chain_with_its_error(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 2, &plain_options);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_SUCCESS);
+	drv_run(30);
+	drv_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+	now_ns += 100000;
+	(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_int_equal(look.launched, look.done);
+	assert_int_equal(launch(&w, 0, 100, 9), CUDA_ERROR_ILLEGAL_ADDRESS);
+	world_finish(&w);
+}
+
+static void it_is_full_after_64_and_waits_for_room_all_the_same(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	for (unsigned i = 0; i < GPU_CHAIN_DEPTH; i++) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_false(look.full);
+		assert_int_equal(launch(&w, 0, 1 + i, 0), CUDA_SUCCESS);
+	}
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.full);
+	lease(0);
+	drv_start();
+	assert_int_equal(launch(&w, 0, 3, 0), CUDA_SUCCESS);
+	drv_stop();
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* A million blocks: never many more wait on the device than the budget, as far as the host knows
+ * how many have begun; and it feeds the device. */
+/* Who puts launches while there is room never waits for tickets. */
+static void it_is_full_when_half_of_the_tickets_are_out(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	drv_freeze(w.q[0].stream, true);
+	for (unsigned i = 0; i < 2; i++) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		assert_false(look.full);
+		assert_int_equal(launch(&w, 0, CHAIN_SPAN / 2, 0), CUDA_SUCCESS);
+	}
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.full);
+	assert_int_equal(look.launched - look.done, 2);
+	world_finish(&w);
+}
+
+static void large_grids_are_fed_within_the_budget(void **state)
+{
+	struct drv_options o = { .seed = 9, .resident = 64 };
+	const struct chain_launch *l;
+	struct sched_chain look;
+	struct gpu_chain *c;
+	uint32_t waiting;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	assert_int_equal(launch(&w, 0, 300000, 0), CUDA_SUCCESS);
+	c = w.q[0].chain;
+	assert_int_equal(c->out, CHAIN_BUDGET);
+	(void)gpu_chain_look(w.d, &w.q[0], &look);
+	assert_true(look.feeding);
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		drv_run(5000);
+		now_ns += 20000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		l = &c->launch[c->next % GPU_CHAIN_DEPTH];
+		waiting = l->first + l->covered - load_relaxed((uint32_t *)(uintptr_t)c->counter);
+		assert_true(c->next == c->head || waiting <= CHAIN_BUDGET + CHAIN_BUDGET / 4);
+		if (pick(&w, 10) == 0) {
+			lease(1);
+			drv_run(20000);
+			lease(0);
+		}
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* Whole waves, 24 of them and 240 us at least, otherwise what is dropped in a quarter of a block.
+ */
+static void pieces_are_chosen_by_what_was_learned(void **state)
+{
+	static const struct {
+		uint32_t resident, block_us, blocks;
+	} cases[] = {
+		{ 0, 0, 16384 },	{ 0, 30, 16384 },
+		{ 1056, 0, 25344 },			     /* unknown */
+		{ 264, 0, 16368 },	{ 1056, 30, 25344 }, /* 24 waves; 25000 may be dropped */
+		{ 264, 30, 24816 },			     /* 94 waves of 30 us */
+		{ 1056, 10, 25344 },	{ 2112, 10, 50688 },
+		{ 1056, 2, 25344 },	{ 132, 10, 8316 },
+		{ 1056, 100, 52800 },	{ 1056, 1000, 25344 }, /* 5 ms; 24 waves */
+		{ 200000, 10, 200000 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t ps = cases[i].resident
+				      ? cases[i].block_us * UINT64_C(1000000) / cases[i].resident
+				      : cases[i].block_us;
+		uint32_t blocks = chain_piece_blocks(cases[i].resident, ps);
+
+		assert_in_range(blocks, cases[i].blocks - cases[i].resident,
+				cases[i].blocks + cases[i].resident);
+		if (cases[i].resident) {
+			assert_int_equal(blocks % cases[i].resident, 0);
+		}
+	}
+	assert_int_equal(chain_piece_blocks(1, UINT64_MAX), 24);
+	assert_true(chain_piece_blocks(UINT32_MAX, UINT64_MAX) > 0);
+}
+
+/* The next piece of a large grid comes shortly before the end of the one before. */
+static void large_pieces_come_when_they_are_needed(void **state)
+{
+	const struct drv_options o = { .seed = 9, .resident = 256 };
+	uint64_t next = 0, dry = 0, two = 0, rounds = 0;
+	struct gpu_chain *c;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	assert_int_equal(launch(&w, 0, 200000, 0), CUDA_SUCCESS);
+	c = w.q[0].chain;
+	while (load_relaxed(&c->unput)) {
+		if (now_ns >= next) {
+			next = now_ns + gpu_chain_step(w.d, &w.q[0], true, false) + 10000;
+		}
+		rounds++;
+		two += rounds > 200 && c->p_head - c->p_tail > 1;
+		dry += drv_run(352) < 50; /* waves of 15 us, of 256 blocks */
+		now_ns += 9500;
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	assert_true(dry < rounds / 100);
+	assert_true(two && two < rounds / 2);
+	world_finish(&w);
+}
+
+/* Tickets and numbers wrap around; a line that comes back goes on where it was. */
+static void counters_wrap_and_lines_are_used_again(void **state)
+{
+	struct gpu_chain *c;
+	uint32_t ticket;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 1, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	c = w.q[0].chain;
+	assert_int_equal(gpu_chain_step(w.d, &w.q[0], true, false), UINT64_MAX);
+	c->ticket = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)c->counter = 0xfffffff0u;
+	*(uint32_t *)(uintptr_t)(c->counter + PTX_BLOCK_READY) = 0xfffffff0u;
+	c->number = c->newest = 0xfffffffdu;
+	c->done[0] = 0xfffffffdu;
+	for (unsigned i = 0; i < 30; i++) {
+		lease(i % 3 == 1);
+		assert_int_equal(launch(&w, 0, 100, 30), CUDA_SUCCESS);
+		drv_run(60);
+		lease(0);
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		now_ns += 10000;
+	}
+	run_out(&w, true, false);
+	ticket = c->ticket;
+	assert_int_equal(ticket, 0xfffffff0u + 3000);
+	gpu_chain_close(w.d, &w.q[0]);
+	assert_null(w.q[0].chain);
+	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	assert_int_equal(w.q[0].chain->launch[0].first, ticket);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* A lease that no board shows: tries become rarer, and it goes on at once afterwards. */
+static void vain_tries_become_rarer(void **state)
+{
+	uint64_t before;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 100, 0), CUDA_SUCCESS);
+	before = drv_launches;
+	for (int i = 0; i < 4000; i++) { /* 20 ms */
+		drv_run(200);
+		now_ns += 5000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	assert_true(drv_launches - before < 100);
+	assert_true(drv_launches - before > 10);
+	lease(0);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* What cannot be a chain's is told so, after what the chain has. */
+static void what_cannot_be_a_chain_s_comes_after_it(void **state)
+{
+	struct gpu_block_launch l;
+	struct world w;
+	struct work *x;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	x = w.all;
+	l = drv_twin(&x, 0);
+	l.grid[1] = l.grid[2] = 65535;
+	drv_start();
+	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	drv_stop();
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	w.q[0].home = &w;
+	l = drv_twin(&x, 0);
+	assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_ERROR_NOT_SUPPORTED);
+	w.q[0].home = NULL;
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* The program has written over the counter: an error, not a hang. */
+static void a_counter_that_makes_no_sense_ends_the_chain(void **state)
+{
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	lease(1);
+	assert_int_equal(launch(&w, 0, 50, 0), CUDA_SUCCESS);
+	drv_run(1000);
+	*(uint32_t *)(uintptr_t)w.q[0].chain->counter = 0x7654321;
+	for (int i = 0; i < 10; i++) {
+		now_ns += 10000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+		drv_run(100);
+	}
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	assert_int_equal(gpu_chain_look(w.d, &w.q[0], &look), CUDA_ERROR_ILLEGAL_STATE);
+	world_finish(&w);
+}
+
+/* ---- kernels that wait for later blocks ---- */
+
+static CUfunction hung_twin;
+
+static void on_hung(void *arg, CUfunction twin)
+{
+	hung_twin = twin;
+}
+
+static void step_for(struct world *w, uint64_t ns, bool may_run)
+{
+	for (uint64_t end = now_ns + ns; now_ns < end;) {
+		(void)gpu_chain_step(w->d, &w->q[0], may_run, false);
+		drv_run(100);
+		now_ns += 50000;
+	}
+}
+
+/* Half of its blocks leave, the others wait for them for ever. */
+static void hang(struct world *w)
+{
+	struct work *a;
+
+	assert_int_equal(launch(w, 0, 12, 0), CUDA_SUCCESS);
+	a = w->all;
+	a->barrier = true;
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(launch(w, 0, 30, 9), CUDA_SUCCESS);
+	}
+	drv_run(6);
+	assert_int_equal(a->begun, 6);
+	lease(1);
+	step_for(w, 2000000, false);
+	lease(0);
+	step_for(w, 15000000, true);
+	assert_int_equal(a->begun, 6);
+	step_for(w, 150000000, true);
+	assert_int_equal(a->ended, 12);
+	run_out(w, true, false);
+	check_all(w);
+}
+
+static void a_kernel_that_waits_for_blocks_that_left_gets_them(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	gpu_chain_on_hung(w.d, on_hung, NULL);
+	hung_twin = NULL;
+	hang(&w);
+	hang(&w);
+	assert_null(hung_twin);
+	hang(&w);
+	assert_ptr_equal(hung_twin, DRV_TWIN);
+	gpu_chain_counts(w.d, &counts);
+	assert_int_equal(counts.hung, 3);
+	gpu_chain_close(w.d, &w.q[0]); /* its line is used again */
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	run_out(&w, true, false);
+	assert_false(gpu_chain_busy(w.d, &w.q[0]));
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* The handle of a kernel that was unloaded may be the next one's. */
+static void what_was_found_of_a_kernel_is_not_believed_of_another(void **state)
+{
+	const struct chain_launch *put;
+	struct gpu_block_launch l;
+	struct gpu_chain *c;
+	struct world w;
+	struct work *x;
+
+	world_init(&w, 1, &plain_options);
+	gpu_chain_on_hung(w.d, on_hung, NULL);
+	hung_twin = NULL;
+	for (unsigned i = 0; i < 6; i++, w.loads++) {
+		hang(&w);
+	}
+	assert_null(hung_twin);
+	c = w.q[0].chain;
+	assert_true(c->block_ps);
+	for (unsigned other = 0; other < 2; other++) {
+		put = &c->launch[c->head % GPU_CHAIN_DEPTH];
+		x = new_work(&w, 0, 10);
+		l = drv_twin(&x, 0);
+		l.id = c->learned + other;
+		l.resident = 40;
+		l.block_ns = 8000;
+		assert_int_equal(gpu_chain_launch(w.d, &w.q[0], &l), CUDA_SUCCESS);
+		assert_int_equal(put->resident, 40);
+		assert_int_equal(put->block_ps, other ? 200000 : c->block_ps);
+	}
+	world_finish(&w);
+}
+
+/* Put again, it does not get to the device: what is in the way, on a channel that its stream
+ * shares, waits for it. */
+static void blocks_that_something_keeps_off_the_device_come_beside(void **state)
+{
+	struct work *a;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	a = w.all;
+	assert_int_equal(launch(&w, 0, 30, 0), CUDA_SUCCESS);
+	lease(1);
+	step_for(&w, 2000000, false);
+	lease(0);
+	drv_freeze(w.q[0].stream, true);
+	step_for(&w, 10000000, true);
+	assert_int_equal(a->begun, 0);
+	step_for(&w, 600000000, true);
+	assert_int_equal(a->ended, 40);
+	drv_freeze(w.q[0].stream, false);
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+}
+
+/* The same when nobody saw the lease: later. */
+static void a_lease_that_nobody_saw_may_hang_one_too(void **state)
+{
+	struct world w;
+	struct work *a;
+
+	world_init(&w, 1, &plain_options);
+	assert_int_equal(launch(&w, 0, 12, 0), CUDA_SUCCESS);
+	a = w.all;
+	a->barrier = true;
+	drv_run(6);
+	lease(1);
+	drv_run(100);
+	lease(0);
+	step_for(&w, 150000000, true);
+	assert_int_equal(a->begun, 6);
+	step_for(&w, 250000000, true);
+	assert_int_equal(a->ended, 12);
+	run_out(&w, true, false);
+	world_finish(&w);
+}
+
+/* The device is elsewhere for a second: not a hung kernel, and the counter comes back. */
+static void a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel(void **state)
+{
+	struct gpu_chain_counts counts;
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(launch(&w, 0, 40, 0), CUDA_SUCCESS);
+	}
+	drv_run(15);
+	(void)gpu_chain_step(w.d, &w.q[0], false, false);
+	for (unsigned i = 0; i < 200; i++) {
+		now_ns += 5000000;
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	gpu_chain_counts(w.d, &counts);
+	assert_int_equal(counts.hung, 0);
+	world_finish(&w);
+}
+
+/* It only looked so: blocks that come late after all must not run a second time, nor may what is
+ * behind them come before the end. */
+static void a_wrong_suspicion_does_no_harm(void **state)
+{
+	for (unsigned begun = 0; begun <= 45; begun += 5) {
+		struct world w;
+
+		world_init(&w, 1, &plain_options);
+		assert_int_equal(launch(&w, 0, 20, 7), CUDA_SUCCESS);
+		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
+		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
+		drv_run(begun);
+		lease(begun % 2);
+		(void)gpu_chain_step(w.d, &w.q[0], false, false);
+		lease(0);
+		drv_freeze(w.q[0].stream, true);
+		step_for(&w, 40000000 * (1 + begun % 4), true);
+		drv_freeze(w.q[0].stream, false);
+		assert_int_equal(launch(&w, 0, 20, 0), CUDA_SUCCESS);
+		run_out(&w, true, false);
+		check_all(&w);
+		assert_int_equal(drv_plain(w.q[0].stream, new_work(&w, 0, 3)), CUDA_SUCCESS);
+		run_out(&w, true, false);
+		check_all(&w);
+		world_finish(&w);
+	}
+}
+
+/* 16 blocks each 10 us, as long as there are any. */
+static void run_for(struct world *w, uint64_t us, bool may_run)
+{
+	for (uint64_t i = 0; i < us; i += 10) {
+		drv_run(32);
+		now_ns += 10000;
+		(void)gpu_chain_step(w->d, &w->q[0], may_run, false);
+	}
+}
+
+/* Every launch is interrupted, again and again, for longer than it runs; what it takes of the
+ * device is known all the same. */
+static void what_interrupted_launches_take_is_learned(void **state)
+{
+	uint64_t took = 0;
+	struct world w;
+
+	for (uint64_t at = 100; at < 500; at += 40) {
+		world_init(&w, 1, &plain_options);
+		for (unsigned i = 1; i <= 12; i++) {
+			assert_int_equal(launch(&w, 0, 800, 0), CUDA_SUCCESS);
+			while (gpu_chain_busy(w.d, &w.q[0])) {
+				run_for(&w, at, true);
+				lease(1);
+				run_for(&w, 1000, false);
+				lease(0);
+			}
+			run_for(&w, 20, true);
+			took = gpu_chain_took(w.d, &w.q[0], i);
+			assert_in_range(took, 450000, i == 1 ? 1000000 : 650000);
+		}
+		assert_int_equal(gpu_chain_took(w.d, &w.q[0], 13), 0);
+		check_all(&w);
+		world_finish(&w);
+	}
+	assert_true(took);
+}
+
+/* Late looks see several launches end at once. */
+static void launches_that_end_unseen_share_the_time(void **state)
+{
+	struct world w;
+
+	world_init(&w, 1, &plain_options);
+	for (unsigned i = 1; i <= 40; i++) {
+		assert_int_equal(launch(&w, 0, 160, 0), CUDA_SUCCESS);
+	}
+	while (gpu_chain_busy(w.d, &w.q[0])) {
+		for (unsigned i = 0; i < 35; i++) {
+			drv_run(32);
+			now_ns += 10000;
+		}
+		(void)gpu_chain_step(w.d, &w.q[0], true, false);
+	}
+	for (unsigned i = 10; i <= 30; i++) {
+		assert_in_range(gpu_chain_took(w.d, &w.q[0], i), 50000, 200000);
+	}
+	world_finish(&w);
+}
+
+/* A device of 1056 blocks each 10 us; the agent looks when the chain wants it, 20 us late. Looks a
+ * millisecond, and in *ret_dry how much of the time the device had nothing. */
+static unsigned looks_for(uint32_t blocks, uint64_t ms, unsigned *ret_dry)
+{
+	const struct drv_options o = { .seed = 9, .resident = 1056 };
+	uint64_t begin, next = 0, dry = 0, looks = 0;
+	struct sched_chain look;
+	struct world w;
+
+	world_init(&w, 1, &o);
+	begin = now_ns;
+	while (now_ns - begin < ms * 1000000) {
+		(void)gpu_chain_look(w.d, &w.q[0], &look);
+		if (!look.full) {
+			assert_int_equal(launch(&w, 0, blocks, 8192), CUDA_SUCCESS);
+		}
+		if (now_ns >= next) {
+			uint64_t ns = gpu_chain_step(w.d, &w.q[0], true, false);
+
+			looks += now_ns - begin > 2000000;
+			next = now_ns + MIN(ns, UINT64_C(1000000)) + 20000;
+		}
+		dry += drv_run(2112) < 2000 && now_ns - begin > 2000000;
+		now_ns += 9000;
+	}
+	run_out(&w, true, false);
+	check_all(&w);
+	world_finish(&w);
+	*ret_dry = (unsigned)(dry * 1000 / (ms * 100));
+	return (unsigned)(looks * 10 / ms);
+}
+
+/* What is looked at near every end costs a quarter of a core with kernels of 50 us. */
+static void looks_are_few_while_the_device_has_enough_to_do(void **state)
+{
+	static const uint32_t blocks[] = { 5280, 10560, 60000 };
+	unsigned dry;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(blocks); i++) {
+		unsigned looks = looks_for(blocks[i], 30, &dry);
+
+		print_message("%u blocks: %u.%u looks a ms, dry %u per mille\n", blocks[i],
+			      looks / 10, looks % 10, dry);
+		assert_in_range(looks, 1, 110);
+		assert_in_range(dry, 0, 20);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_is_through_when_the_last_block_has_begun),
+		cmocka_unit_test(what_is_missing_comes_again),
+		cmocka_unit_test(force_gives_one_piece_each_time),
+		cmocka_unit_test(both_finish_it_against_all_leases),
+		cmocka_unit_test(a_refused_launch_leaves_no_trace),
+		cmocka_unit_test(a_launch_refused_later_is_an_error_of_the_chain),
+		cmocka_unit_test(a_lost_device_ends_the_chain_with_its_error),
+		cmocka_unit_test(it_is_full_after_64_and_waits_for_room_all_the_same),
+		cmocka_unit_test(it_is_full_when_half_of_the_tickets_are_out),
+		cmocka_unit_test(large_grids_are_fed_within_the_budget),
+		cmocka_unit_test(pieces_are_chosen_by_what_was_learned),
+		cmocka_unit_test(large_pieces_come_when_they_are_needed),
+		cmocka_unit_test(counters_wrap_and_lines_are_used_again),
+		cmocka_unit_test(vain_tries_become_rarer),
+		cmocka_unit_test(what_cannot_be_a_chain_s_comes_after_it),
+		cmocka_unit_test(a_counter_that_makes_no_sense_ends_the_chain),
+		cmocka_unit_test(a_kernel_that_waits_for_blocks_that_left_gets_them),
+		cmocka_unit_test(what_was_found_of_a_kernel_is_not_believed_of_another),
+		cmocka_unit_test(blocks_that_something_keeps_off_the_device_come_beside),
+		cmocka_unit_test(a_lease_that_nobody_saw_may_hang_one_too),
+		cmocka_unit_test(a_device_that_is_elsewhere_is_not_taken_for_a_hung_kernel),
+		cmocka_unit_test(a_wrong_suspicion_does_no_harm),
+		cmocka_unit_test(what_interrupted_launches_take_is_learned),
+		cmocka_unit_test(looks_are_few_while_the_device_has_enough_to_do),
+		cmocka_unit_test(launches_that_end_unseen_share_the_time),
+		cmocka_unit_test(random_programs_keep_order_and_run_each_block_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+/* What holds whatever the other tenant does: nothing waits for ever, no policy means no chains, and
+ * errors reach who waits. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "run_testbed.h"
+#include "sched/sched_int.h"
+
+#define MS UINT64_C(1000000)
+
+static struct world *begin(unsigned n, uint64_t limit_ns)
+{
+	static const struct drv_options o = { .seed = 3 };
+	struct world *w = world_new(false);
+
+	world_init(w, n, &o, limit_ns);
+	return w;
+}
+
+static void wait_until_stopped(struct line *x)
+{
+	struct sched_chain c;
+
+	do {
+		usleep(50);
+		(void)gpu_chain_look(NULL, &x->dev, &c);
+	} while (!c.stopped);
+}
+
+/* Not a launch at block level, so it waits for all blocks of the one before; the caller does not.
+ */
+static void what_follows_a_stopped_launch_is_deferred(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+	struct work *a, *b;
+
+	request_begins(w);
+	a = launch(w, x, 50, true, true, 0);
+	wait_until_stopped(x);
+	b = launch(w, x, 1, false, true, 0);
+	assert_true(sched_queue_deferred(x->q));
+	assert_int_equal(load_relaxed(&b->begun), 0);
+	usleep(3000);
+	assert_int_equal(load_relaxed(&b->begun), 0);
+	request_ends(w);
+	synchronize(w, x);
+	assert_true(drv_done(a) && drv_done(b));
+	assert_int_equal(load_relaxed(&w->r.stats.forced), 0);
+	assert_true(load_relaxed(&w->r.stats.interruptions) >= 1);
+	world_finish(w);
+}
+
+/* Whoever waits gets it on without an agent. */
+static void a_flush_helps_itself(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+	struct work *a;
+
+	rig_stop_agent(&w->r);
+	store_relaxed(&drv_leases[3], 1u);
+	a = launch(w, x, 50, true, true, 0);
+	usleep(2000);
+	store_relaxed(&drv_leases[3], 0u);
+	synchronize(w, x);
+	assert_true(drv_done(a));
+	world_finish(w);
+}
+
+/* Its chain is through, but nobody has looked since. */
+static void a_queue_closes_without_an_agent(void **state)
+{
+	struct world *w = begin(2, 60000 * MS);
+	struct line *x = &w->line[1];
+	struct work *a;
+
+	rig_stop_agent(&w->r);
+	a = launch(w, x, 50, true, true, 0);
+	while (!drv_done(a)) {
+		usleep(100);
+	}
+	sched_queue_close(x->q);
+	gpu_chain_close(w->d, &x->dev);
+	pthread_mutex_destroy(&x->lock);
+	free(a);
+	w->n = 1;
+	world_finish(w);
+}
+
+/* A request that never ends: one piece after the limit, then by the minimum share. */
+static void a_request_that_never_ends_does_not_stop_a_launch_for_ever(void **state)
+{
+	struct world *w = begin(1, 3 * MS);
+	struct line *x = &w->line[0];
+	struct work *a;
+
+	request_begins(w);
+	a = launch(w, x, 60, true, true, 10);
+	synchronize(w, x);
+	assert_true(drv_done(a));
+	assert_int_equal(load_relaxed(&w->r.stats.forced), 6);
+	assert_true(load_relaxed(&w->r.stats.limit_hits) >= 6);
+	request_ends(w);
+	world_finish(w);
+}
+
+/* Somebody wrote leases that do not end, into all words, and opens no request. */
+static void leases_that_no_board_shows_do_not_stop_a_launch_for_ever(void **state)
+{
+	struct world *w = begin(1, 20 * MS);
+	struct line *x = &w->line[0];
+	struct work *a[4];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
+		store_relaxed(&drv_leases[i], 1u);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+		a[i] = launch(w, x, 50, true, true, 0);
+	}
+	synchronize(w, x);
+	for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+		assert_true(drv_done(a[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(drv_leases); i++) {
+		store_relaxed(&drv_leases[i], 0u);
+	}
+	world_finish(w);
+}
+
+static void off_finishes_what_is_stopped(void **state)
+{
+	struct world *w = begin(2, 60000 * MS);
+	struct work *a, *b;
+
+	request_begins(w);
+	a = launch(w, &w->line[0], 100, true, true, 7);
+	b = launch(w, &w->line[1], 10, true, true, 0);
+	wait_until_stopped(&w->line[0]);
+	sched_set_off(w->r.s, true);
+	assert_false(sched_idle(w->r.s));
+	while (!drv_done(a) || !drv_done(b) || !sched_idle(w->r.s)) {
+		usleep(50); /* nobody waits but the agent */
+	}
+	assert_int_equal(load_relaxed(&w->r.s->chains), 0);
+	request_ends(w);
+	world_finish(w);
+}
+
+/* The policy is taken away while a chain is stopped. */
+static void without_a_policy_it_is_finished_too(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct work *a;
+
+	request_begins(w);
+	a = launch(w, &w->line[0], 100, true, true, 7);
+	wait_until_stopped(&w->line[0]);
+	store_release(&w->r.dir.version[0], UINT64_C(0));
+	while (!drv_done(a)) {
+		usleep(50);
+	}
+	request_ends(w);
+	world_finish(w);
+}
+
+/* No twin, or no policy that wants it: as ever. */
+static void what_has_no_twin_begins_no_chain(void **state)
+{
+	struct world *w = begin(1, 0);
+
+	for (int i = 0; i < 10; i++) {
+		(void)launch(w, &w->line[0], 5, false, true, 0);
+	}
+	assert_null(w->line[0].dev.chain);
+	assert_int_equal(load_relaxed(&w->r.s->chains), 0);
+	assert_int_equal(load_relaxed(&w->r.stats.block_launches), 0);
+	synchronize(w, &w->line[0]);
+	assert_int_equal(load_relaxed(&drv_launches), 0);
+	world_finish(w);
+}
+
+static const struct ebpf_insn split_in_sevens[] = {
+	I_ST(EBPF_W, 1, SUBMIT(split_blocks), 7),
+	I_MOV(0, GBPF_SPLIT),
+	I_EXIT,
+};
+
+static void split_means_pieces(void **state)
+{
+	struct world *w = begin(1, 0);
+
+	POLICY_USE(&w->r, 2, split_in_sevens);
+	(void)launch(w, &w->line[0], 70, true, true, 0);
+	synchronize(w, &w->line[0]);
+	assert_int_equal(load_relaxed(&drv_launches), 10);
+	assert_int_equal(load_relaxed(&w->r.stats.verdict_errors), 0);
+	(void)launch(w, &w->line[0], 70, false, true, 0);
+	synchronize(w, &w->line[0]); /* the agent may have it, a moment after the chain */
+	assert_true(load_relaxed(&w->r.stats.verdict_errors) >= 1);
+	assert_int_equal(load_relaxed(&drv_launches), 10);
+	world_finish(w);
+}
+
+/* The one that waits is told; nothing is stuck, and nothing is left on the queue. */
+static void a_lost_device_is_told_and_nothing_hangs(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+	struct work *a, *b;
+
+	request_begins(w);
+	a = launch(w, x, 50, true, true, 0);
+	wait_until_stopped(x);
+	b = launch(w, x, 1, false, true, 0);
+	drv_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+	request_ends(w);
+	assert_int_equal(sched_flush(w->r.s, x->q), CUDA_ERROR_ILLEGAL_ADDRESS);
+	assert_false(sched_queue_deferred(x->q));
+	assert_int_equal(sched_flush(w->r.s, x->q), 0);
+	drv_lose(CUDA_SUCCESS);
+	a->ended = a->blocks; /* they never will */
+	b->ended = b->blocks;
+	world_finish(w);
+}
+
+/* A full FIFO makes the caller wait, as full hardware would. */
+static void a_full_fifo_makes_the_caller_wait(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+
+	request_begins(w);
+	(void)launch(w, x, 20, true, true, 0);
+	wait_until_stopped(x);
+	for (unsigned i = 0; i < FIFO_MOST; i++) {
+		(void)launch(w, x, 1, false, true, 0);
+	}
+	assert_int_equal(fifo_here(x->q), FIFO_MOST);
+	request_ends(w);
+	for (unsigned i = 0; i < 100; i++) {
+		(void)launch(w, x, 1, i % 2, true, 0);
+		assert_true(fifo_here(x->q) <= FIFO_MOST);
+	}
+	synchronize(w, x);
+	world_finish(w);
+}
+
+/* More than the chain takes: the rest waits in the FIFO and joins it later. */
+static void more_launches_than_a_chain_takes(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+
+	request_begins(w);
+	for (unsigned i = 0; i < 300; i++) {
+		(void)launch(w, x, 1 + i % 9, true, true, 0);
+	}
+	assert_int_equal(fifo_here(x->q), 300 - GPU_CHAIN_DEPTH);
+	request_ends(w);
+	synchronize(w, x);
+	assert_int_equal(load_relaxed(&w->r.stats.block_launches), 300);
+	world_finish(w);
+}
+
+static uint64_t inflight(struct world *w)
+{
+	return ACC_COUNT(tally_sum(&w->r.s->inflight));
+}
+
+/* A stopped launch counts as in flight, whatever the stream says. */
+static void a_stopped_launch_is_in_flight(void **state)
+{
+	struct world *w = begin(1, 60000 * MS);
+	struct line *x = &w->line[0];
+
+	request_begins(w);
+	(void)launch(w, x, 50, true, true, 0);
+	wait_until_stopped(x);
+	usleep(20000); /* several looks of the agent */
+	assert_int_equal(inflight(w), 1);
+	assert_int_equal(gpu_sched_ops.queue_idle(w->d, &x->dev), 0);
+	request_ends(w);
+	synchronize(w, x);
+	while (inflight(w)) {
+		usleep(100);
+	}
+	world_finish(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_follows_a_stopped_launch_is_deferred),
+		cmocka_unit_test(a_flush_helps_itself),
+		cmocka_unit_test(a_queue_closes_without_an_agent),
+		cmocka_unit_test(a_request_that_never_ends_does_not_stop_a_launch_for_ever),
+		cmocka_unit_test(leases_that_no_board_shows_do_not_stop_a_launch_for_ever),
+		cmocka_unit_test(off_finishes_what_is_stopped),
+		cmocka_unit_test(without_a_policy_it_is_finished_too),
+		cmocka_unit_test(what_has_no_twin_begins_no_chain),
+		cmocka_unit_test(split_means_pieces),
+		cmocka_unit_test(a_lost_device_is_told_and_nothing_hangs),
+		cmocka_unit_test(a_full_fifo_makes_the_caller_wait),
+		cmocka_unit_test(more_launches_than_a_chain_takes),
+		cmocka_unit_test(a_stopped_launch_is_in_flight),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
